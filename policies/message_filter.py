@@ -1,15 +1,49 @@
-"""Filters for messages: by routing key, exchange, headers and dead-lettering."""
+"""Filters for messages: by routing key, exchange, headers, properties, body, age and dead-lettering.
+
+A filter is JSON, or text with one condition per line, such as `header.tenant=5`; see CONDITIONS. Looking at messages,
+moving them and returning dead letters use it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from leveret.policies.json_path import parse_path, values_at
 
 REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
+#: The forms of a condition in text.
+CONDITIONS: Final = (
+    "routing_key=<pattern>",
+    "exchange=<pattern>",
+    "queue=<name>",
+    "reason=<why it was dead-lettered>",
+    "header.<name>=<value>",
+    "property.<name>=<value>",
+    "body.<path>=<value>",
+    "older_than=<duration>",
+    "newer_than=<duration>",
+)
+#: A longer body is not decoded: it has no value at any path. In bytes.
+BODY_MAX: Final = 1 << 20
+
+_TEXTS: Final = ("routing_key", "exchange", "reason", "queue")
+_OBJECTS: Final = ("headers", "properties", "body")
+_AGES: Final = ("older_than", "newer_than")
+_MATCHES: Final = ("all", "any")
+#: Names of properties by the type of their values.
+_TEXT_PROPERTIES: Final = (
+    "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type", "user_id",
+    "app_id", "cluster_id",
+)  # fmt: skip
+_NUMBER_PROPERTIES: Final = ("delivery_mode", "priority", "timestamp")
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", re.ASCII)
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class FilterError(ValueError):
@@ -18,7 +52,7 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """A filter for messages: all its conditions must match. None and an empty mapping mean no condition.
+    """A filter for messages. None and an empty mapping mean no condition.
 
     Args:
         routing_key: Shell pattern (``*``, ``?``, ``[…]``) for the routing key.
@@ -26,6 +60,11 @@ class MessageFilter:
         headers: Required JSON values by header.
         reason: Reason for which it was dead-lettered last, one of REASONS.
         queue: Name of the queue that dead-lettered it last.
+        properties: Required values by name of the property.
+        body: Required JSON values by path; see json_path.py.
+        older_than: It arrived in the queue at least this many seconds ago.
+        newer_than: It arrived in the queue less than this many seconds ago.
+        match: Whether "all" conditions must match, or "any" of them.
     """
 
     routing_key: str | None = None
@@ -33,60 +72,264 @@ class MessageFilter:
     headers: Mapping[str, Any] = field(default_factory=dict)
     reason: str | None = None
     queue: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    older_than: float | None = None
+    newer_than: float | None = None
+    match: str = "all"
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no condition, so that every message passes."""
-        return not self.headers and (self.routing_key, self.exchange, self.reason, self.queue) == (None,) * 4
+        return not self.needs_message and not self.needs_headers and not self.properties and not self._has_route
 
-    def passes(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> bool:
+    @property
+    def needs_headers(self) -> bool:
+        """Whether there are conditions on the headers."""
+        return bool(self.headers) or self.reason is not None or self.queue is not None
+
+    @property
+    def needs_message(self) -> bool:
+        """Whether there are conditions on what differs between messages of one envelope: body and age."""
+        return bool(self.body) or self.older_than is not None or self.newer_than is not None
+
+    def passes(
+        self,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, Any],
+        properties: Mapping[str, Any] | None = None,
+        body: bytes = b"",
+        age: float = 0.0,
+    ) -> bool:
         """Return whether a message passes the filter.
 
         Args:
             exchange: Exchange that it was published to last.
             routing_key: Routing key that it was published with last.
             headers: Headers as JSON values.
+            properties: Other properties as JSON values, by name.
+            body: The body.
+            age: Seconds since its arrival in the queue.
         """
-        if self.routing_key is not None and not fnmatchcase(routing_key, self.routing_key):
-            return False
-        if self.exchange is not None and not fnmatchcase(exchange, self.exchange):
-            return False
-        if any(name not in headers or not _equal(headers[name], value) for name, value in self.headers.items()):
-            return False
-        if self.reason is None and self.queue is None:
-            return True
-        death = _last_death(headers)
-        return (self.reason is None or death.get("reason") == self.reason) and (
-            self.queue is None or death.get("queue") == self.queue
-        )
+        found = self.passes_envelope(exchange, routing_key, headers, properties or {})
+        return self.passes_message(body, age) if found is None else found
+
+    def passes_envelope(
+        self, exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any]
+    ) -> bool | None:
+        """Return whether a message passes; None if this depends on passes_message() too. See passes()."""
+        is_any = self.match == "any"
+        decided = is_any
+        for holds in self._envelope_conditions(exchange, routing_key, headers, properties):
+            if holds is decided:
+                return decided
+        if self.needs_message:
+            return None
+        return not decided or self.is_empty
+
+    def passes_message(self, body: bytes, age: float) -> bool:
+        """Return whether a message passes for which passes_envelope() has returned None."""
+        results = self._message_conditions(body, age)
+        return any(results) if self.match == "any" else all(results)
+
+    @property
+    def _has_route(self) -> bool:
+        return self.routing_key is not None or self.exchange is not None
+
+    def _envelope_conditions(
+        self, exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any]
+    ) -> Iterator[bool]:
+        if self.routing_key is not None:
+            yield fnmatchcase(routing_key, self.routing_key)
+        if self.exchange is not None:
+            yield fnmatchcase(exchange, self.exchange)
+        for name, value in self.headers.items():
+            yield name in headers and _equal(headers[name], value)
+        for name, value in self.properties.items():
+            yield name in properties and _equal(properties[name], value)
+        if self.reason is not None:
+            yield _last_death(headers).get("reason") == self.reason
+        if self.queue is not None:
+            yield _last_death(headers).get("queue") == self.queue
+
+    def _message_conditions(self, body: bytes, age: float) -> Iterator[bool]:
+        if self.older_than is not None:
+            yield age >= self.older_than
+        if self.newer_than is not None:
+            yield age < self.newer_than
+        if self.body:
+            is_json, document = _decode(body)
+            for path, value in self.body.items():
+                yield is_json and any(_equal(found, value) for found in values_at(document, parse_path(path)))
 
 
 def read_filter(document: Any) -> MessageFilter:
     """Parse a filter from JSON.
 
     Args:
-        document: Object with any of routing_key, exchange, headers, reason, queue; None for no condition.
+        document: Object whose keys are arguments of MessageFilter; text with a condition per line; None for no
+            condition.
     Raises:
-        FilterError: It is not an object, or has other keys or values.
+        FilterError: It is neither, or has other keys or values.
     """
     if document is None:
         return MessageFilter()
+    if isinstance(document, str):
+        document = parse_conditions(document)
     if not isinstance(document, Mapping):
         raise FilterError("filter must be an object")
     known = MessageFilter.__dataclass_fields__
     unknown = [name for name in document if name not in known]
     if unknown:
         raise FilterError(f"filter: unknown key '{unknown[0]}', known are {', '.join(known)}")
-    headers = document.get("headers") or {}
-    if not isinstance(headers, Mapping):
-        raise FilterError("filter: headers must be an object")
-    for name in ("routing_key", "exchange", "reason", "queue"):
-        if not isinstance(document.get(name), str | None):
-            raise FilterError(f"filter: {name} must be a string")
-    reason = document.get("reason")
-    if reason is not None and reason not in REASONS:
-        raise FilterError(f"filter: reason '{reason}' is not one of {', '.join(REASONS)}")
-    return MessageFilter(**{**document, "headers": headers})
+    values = {name: value for name, value in document.items() if value is not None}
+    for name, value in values.items():
+        values[name] = _READERS[name](name, value)
+    return MessageFilter(**values)
+
+
+def parse_conditions(text: str) -> dict[str, Any]:
+    """Parse a filter from text into the JSON of read_filter().
+
+    Args:
+        text: One condition per line, in one of the forms of CONDITIONS or as a JSON object. The value of a header or
+            of the body is JSON, such as 5 or true; what is not JSON is a text.
+    Raises:
+        FilterError: A condition has another form or an unknown key.
+    """
+    conditions: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.lstrip().startswith("{"):
+            conditions.update(_object_of(line))
+        elif line.strip():
+            _add_condition(conditions, line)
+    return conditions
+
+
+def _add_condition(conditions: dict[str, Any], line: str) -> None:
+    key, equals, value = line.partition("=")
+    if key.startswith("body") and key[4:5] in (".", "["):
+        # A quoted name may contain the sign.
+        key, equals, value = _split_path(line)
+    if not equals:
+        raise FilterError(f"filter takes <key>=<value>, not {line}")
+    kind, _, name = key.partition(".")
+    if key in (*_TEXTS, *_AGES, "match"):
+        conditions[key] = value
+    elif kind == "header" and name:
+        conditions.setdefault("headers", {})[name] = _json_or_text(value)
+    elif kind == "property" and name:
+        name = name.replace("-", "_")
+        is_number = name in _NUMBER_PROPERTIES
+        conditions.setdefault("properties", {})[name] = _json_or_text(value) if is_number else value
+    elif key.startswith("body") and len(key) > 5:
+        conditions.setdefault("body", {})[key[4:].removeprefix(".")] = _json_or_text(value)
+    else:
+        raise FilterError(f"filter takes {', '.join(CONDITIONS)}, not {line}")
+
+
+def _split_path(line: str) -> tuple[str, str, str]:
+    """Return the key, the sign and the value of a condition on the body."""
+    found = re.fullmatch(r'((?:[^="]|"(?:[^"\\]|\\.)*")*)(=)(.*)', line)
+    return (found[1], found[2], found[3]) if found is not None else (line, "", "")
+
+
+def _object_of(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise FilterError(f"filter is not a JSON object: {text}")
+    return found
+
+
+def _json_or_text(text: str) -> Any:
+    """Return a value: decoded if it is JSON, such as 5 or true, otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+# -- values -----------------------------------------------------------------------------------------------
+
+
+def _read_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FilterError(f"filter: {name} must be a string")
+    return value
+
+
+def _read_reason(name: str, value: Any) -> str:
+    if _read_text(name, value) not in REASONS:
+        raise FilterError(f"filter: reason '{value}' is not one of {', '.join(REASONS)}")
+    return str(value)
+
+
+def _read_match(name: str, value: Any) -> str:
+    if value not in _MATCHES:
+        raise FilterError(f"filter: match '{value}' is not one of {', '.join(_MATCHES)}")
+    return str(value)
+
+
+def _read_object(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise FilterError(f"filter: {name} must be an object")
+    return value
+
+
+def _read_properties(name: str, value: Any) -> Mapping[str, Any]:
+    for each, wanted in _read_object(name, value).items():
+        if each not in _TEXT_PROPERTIES and each not in _NUMBER_PROPERTIES:
+            known = ", ".join((*_TEXT_PROPERTIES, *_NUMBER_PROPERTIES))
+            raise FilterError(f"filter: unknown property '{each}', known are {known}")
+        if each in _TEXT_PROPERTIES and not isinstance(wanted, str):
+            raise FilterError(f"filter: property {each} must be a string")
+        if each in _NUMBER_PROPERTIES and (isinstance(wanted, bool) or not isinstance(wanted, int)):
+            raise FilterError(f"filter: property {each} must be an integer")
+    return dict(value)
+
+
+def _read_body(name: str, value: Any) -> Mapping[str, Any]:
+    for path in _read_object(name, value):
+        try:
+            parse_path(path)
+        except ValueError as error:
+            raise FilterError(f"filter: body: {error}") from None
+    return dict(value)
+
+
+def _read_age(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value)
+        if found is not None:
+            return float(found[1]) * _SECONDS[found[2]]
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    raise FilterError(f"filter: {name} must be a number of seconds, or a duration such as 30s, 15m, 1h or 7d")
+
+
+_READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    **dict.fromkeys(_TEXTS, _read_text),
+    **dict.fromkeys(_AGES, _read_age),
+    "reason": _read_reason,
+    "match": _read_match,
+    "headers": _read_object,
+    "properties": _read_properties,
+    "body": _read_body,
+}
+
+
+def _decode(body: bytes) -> tuple[bool, Any]:
+    """Return whether a body is JSON, and the decoded document."""
+    if len(body) > BODY_MAX:
+        return False, None
+    try:
+        return True, json.loads(body)
+    except (ValueError, RecursionError):
+        return False, None
 
 
 def _equal(value: Any, wanted: Any) -> bool:

@@ -84,11 +84,15 @@ class Properties:
         octets = self.raw(HEADERS)
         return () if octets is None else _decode_headers(octets[4:], max_depth)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the properties that are present, by name."""
+    def as_dict(self, with_headers: bool = True) -> dict[str, Any]:
+        """Return the properties that are present, by name.
+
+        Args:
+            with_headers: Whether the headers are among them.
+        """
         read: dict[str, Any] = {}
         for flag, name in FLAGS:
-            if self.flags & flag:
+            if self.flags & flag and (with_headers or flag != HEADERS):
                 if flag == HEADERS:
                     read[name] = self.headers()
                 elif flag in (DELIVERY_MODE, PRIORITY):

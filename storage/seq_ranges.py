@@ -50,6 +50,11 @@ class SeqRanges:
         at = bisect_left(self._starts, -seq)
         return max(seq, -self._ends[at]) if at < len(self._starts) else seq
 
+    def start_after(self, seq: int, end: int) -> int:
+        """Return the start of the first range above a number; `end` if there is none below it."""
+        at = bisect_left(self._starts, -seq) - 1
+        return min(end, -self._starts[at]) if at >= 0 else end
+
     def first(self) -> tuple[int, int]:
         """Return the lowest range as (first, end). The set must not be empty."""
         return -self._starts[-1], -self._ends[-1]

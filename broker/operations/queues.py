@@ -134,6 +134,17 @@ def open_for_reading(principal: Principal, name: str, owner: object | None = Non
     return principal.vhost.queue(name, owner)
 
 
+def open_for_browse(principal: Principal, name: str) -> Queue:
+    """Find a queue whose messages the principal may look at; it may be exclusive to a connection.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404).
+    """
+    principal.check("read", "queue", name)
+    queue = principal.vhost.queues.get(name)
+    return principal.vhost.queue(name, None) if queue is None else queue
+
+
 def open_for_get(principal: Principal, name: str, owner: object | None = None) -> Queue:
     """Find a queue whose messages the principal may get.
 

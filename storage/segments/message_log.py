@@ -156,6 +156,19 @@ class MessageLog:
                     return entries
         return []
 
+    def look_run(self, seq: int, count: int, body_bytes: int) -> list[Entry]:
+        """Read messages that stay where they are, without counting it; see read_run()."""
+        for chain in self.chains:
+            segment = chain.find(seq)
+            if segment is not None:
+                try:
+                    entries = chain.readers[True].read_run(segment, seq, count, body_bytes, 0, False)
+                except FileNotFoundError:
+                    continue
+                if entries:
+                    return entries
+        return []
+
     def measure_run(
         self, seq: int, count: int, looks: int, body_bytes: int, expired_at: int, again: bool
     ) -> Measured | None:

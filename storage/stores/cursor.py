@@ -65,6 +65,28 @@ class Cursor:
         """Return the ranges of all ready messages as (first, end)."""
         return chain(self.requeued, self._log.dead.live_runs(self.position, next_seq))
 
+    def is_ready(self, seq: int) -> bool:
+        """Return whether a live message is ready."""
+        return seq >= self.position or seq in self.requeued
+
+    def ready_until(self, seq: int, end: int) -> tuple[bool, int]:
+        """Return whether a live message is ready, and the end of the numbers after it of which the same holds.
+
+        Args:
+            seq: Its number.
+            end: The end of the numbers to consider.
+        """
+        if seq >= self.position:
+            return True, end
+        beyond = self.requeued.end_at(seq)
+        if beyond > seq:
+            return True, min(end, beyond)
+        return False, min(end, self.position, self.requeued.start_after(seq, end))
+
+    def may_be_redelivered(self, seq: int) -> bool:
+        """Return whether a ready message may have been delivered before."""
+        return seq < self.position or seq < self._redelivered_below
+
     def clear(self, next_seq: int) -> None:
         """Move to the end: no message is ready."""
         self.requeued.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -55,6 +55,21 @@ class MemoryStore:
     def next_number(self) -> int:
         """The number of the next message."""
         return self._next_seq + len(self._fresh)
+
+    def entries_from(self, seq: int, count: int) -> list[Entry]:
+        """Return ready messages in order, without taking them.
+
+        Args:
+            seq: Lowest number.
+            count: Maximum number of messages.
+        """
+        requeued = self._requeued
+        # The oldest is the last one.
+        high = bisect_right(requeued, -seq, key=_newest_first)
+        entries = requeued[max(0, high - count) : high][::-1]
+        first = max(seq, self._next_seq)
+        end = min(self.next_number, first + count - len(entries))
+        return entries + [(number, self._fresh[number - self._next_seq], False) for number in range(first, end)]
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""

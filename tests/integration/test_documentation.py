@@ -221,7 +221,7 @@ def test_flags_exist() -> None:
     # A flag in code without a program's name may be leveretctl's or leveret-analytics' too.
     helps = [
         ["leveret.broker.management.cli", "help", each]
-        for each in ("list_queues", "set_policy", "list_losses", "move_messages")
+        for each in ("list_queues", "set_policy", "list_losses", "move_messages", "browse", "check_backlog")
     ]
     helps += [["leveret.storage.analytics_program", "--help"], ["tests.matrix", "--help"]]
     for words in helps:

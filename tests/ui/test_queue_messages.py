@@ -297,3 +297,28 @@ def test_a_move_that_is_refused(new_ui: NewUi, channel: BlockingChannel, api: Ma
     start_move(ui, section, "full")
     expect(section).to_contain_text("1 of 2 moved: the target is full.")
     assert ready(api, "source") == 1
+
+
+def test_browsing_changes_nothing(channel: BlockingChannel, new_ui: NewUi) -> None:
+    fill(channel, "browsed", 7)
+    method, _, _ = channel.basic_get("browsed")
+    assert method is not None
+    _, section = open_part(new_ui, "browsed", "Browse messages")
+    section.get_by_label("Messages").fill("3")
+    section.get_by_role("button", name="Show messages").click()
+    articles = section.get_by_role("article")
+    expect(articles).to_have_count(3)
+    expect(articles.nth(0).get_by_role("heading")).to_contain_text("Message 1, unacked")
+    expect(articles.nth(1).get_by_role("heading")).to_contain_text("Message 2, ready")
+    section.get_by_role("button", name="Next messages").click()
+    expect(articles.nth(0).get_by_role("heading")).to_contain_text("Message 4, ready")
+    section.get_by_label("Only with").fill("body.$=5")
+    section.get_by_role("button", name="Show messages").click()
+    expect(articles).to_have_count(1)
+    expect(section).to_contain_text("1 message of 7 that were read; there are no more.")
+    channel.basic_nack(method.delivery_tag)
+    again = channel.basic_get("browsed")[0]
+    assert again is not None
+    following = channel.basic_get("browsed")[0]
+    assert following is not None
+    assert not following.redelivered

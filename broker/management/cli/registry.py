@@ -11,6 +11,7 @@ from leveret.broker.management.cli.command import Command
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "help_commands": ("autocomplete", "completion", "help", "version"),
+    "browse": ("browse",),
     "check_backlog": ("check_backlog",),
     "clients": ("list_channels", "list_connections", "list_consumers"),
     "close_connections": ("close_all_connections", "close_all_user_connections", "close_connection"),

@@ -24,6 +24,7 @@ from leveret.broker.management.http.controllers.parameters import Parameters
 from leveret.broker.management.http.controllers.permissions import Permissions
 from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage
 from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
+from leveret.broker.management.http.controllers.queue_browse import QueueBrowse
 from leveret.broker.management.http.controllers.queue_messages import QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
 from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
@@ -66,6 +67,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     PolicyKeys,
     Queues,
     QueueMessages,
+    QueueBrowse,
     Losses,
 )
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, bad_argument, failed
+from leveret.broker.management.cli.filters import FILTER_HELP, read_conditions
 from leveret.broker.management.cli.progress import ProgressLine
 
 # Messages per request: small enough to show progress, large enough to make the cost of a request negligible.
 _BATCH: Final = 5_000
-KEYS: Final = ("routing_key", "exchange", "queue", "reason")
-_HEADER: Final = "header."
 
 
 def _check(context: CommandContext) -> None:
@@ -118,55 +116,7 @@ COMMANDS: Final = (
             ("<from>", "source queue"),
             ("<to>", "target queue in the same virtual host; the move ends when it is full"),
             ("--limit <number>", "maximum number of messages; default: all that are ready at the start"),
-            (
-                "--filter <condition>",
-                "routing_key=<pattern>, exchange=<pattern>, queue=<name>, reason=<why it was dead-lettered>,"
-                " header.<name>=<value>, or a JSON object of conditions; messages must match all filters",
-            ),
+            FILTER_HELP,
         ),
     ),
 )
-
-
-def read_conditions(text: str) -> dict[str, Any]:
-    """Parse conditions into the `filter` object of the API.
-
-    Args:
-        text: one condition per line, either `key=value` or a JSON object.
-
-    Raises:
-        UsageFault: a condition has another form or an unknown key.
-    """
-    conditions: dict[str, Any] = {}
-    for line in text.splitlines():
-        if line.lstrip().startswith("{"):
-            conditions.update(_object(line))
-            continue
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise bad_argument(f"--filter takes <key>=<value>, not {line}")
-        if key in KEYS:
-            conditions[key] = value
-        elif key.startswith(_HEADER) and len(key) > len(_HEADER):
-            conditions.setdefault("headers", {})[key.removeprefix(_HEADER)] = _value(value)
-        else:
-            raise bad_argument(f"--filter takes the keys {', '.join(KEYS)} and header.<name>, not {key}")
-    return conditions
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise bad_argument(f"--filter is not a JSON object: {text}")
-    return found
-
-
-def _value(text: str) -> Any:
-    """Return the value of a header: decoded if it is JSON, such as 5 or true, otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

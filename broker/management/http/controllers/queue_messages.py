@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.documents.messages import payload_document, properties_document
+from leveret.broker.management.http.documents.messages import got_document
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
@@ -137,7 +136,7 @@ async def _get(
             if entry is None:
                 break
             taken.append(entry)
-            shown.append(encode(_describe(entry, queue.ready_count(), as_base64, truncate)))
+            shown.append(encode(got_document(entry, queue.ready_count(), as_base64, truncate)))
             yield
 
     try:
@@ -150,17 +149,3 @@ async def _get(
             else:
                 queue.requeue(taken)
     return shown
-
-
-def _describe(entry: Entry, left: int, as_base64: bool, truncate: int | None) -> Mapping[str, Any]:
-    _, message, redelivered = entry
-    exchange, routing_key = published_to(message.envelope)
-    return {
-        "payload_bytes": len(message.body),
-        "redelivered": redelivered,
-        "exchange": exchange,
-        "routing_key": routing_key,
-        "message_count": left,
-        "properties": properties_document(message.envelope.header),
-        **payload_document(message.body, as_base64, truncate),
-    }

@@ -9,7 +9,9 @@ from leveret.broker.core.delays.delay_header import published_delay
 from leveret.broker.core.delays.waiting import WaitingMessage
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.browsing import Browsed
 from leveret.protocol.properties import Properties
+from leveret.storage.interface import Entry
 
 
 def properties_document(header: bytes) -> Any:
@@ -54,4 +56,50 @@ def waiting_document(waiting: WaitingMessage) -> dict[str, Any]:
         "routing_key": routing_key,
         "payload_bytes": len(waiting.message.body),
         "properties": properties_document(envelope.header),
+    }
+
+
+def got_document(entry: Entry, left: int, as_base64: bool, truncate: int | None) -> dict[str, Any]:
+    """Return a message that was got.
+
+    Args:
+        entry: The message.
+        left: Number of messages that are ready after it.
+        as_base64: See payload_document().
+        truncate: See payload_document().
+    """
+    _, message, redelivered = entry
+    exchange, routing_key = published_to(message.envelope)
+    return {
+        "payload_bytes": len(message.body),
+        "redelivered": redelivered,
+        "exchange": exchange,
+        "routing_key": routing_key,
+        "message_count": left,
+        "properties": properties_document(message.envelope.header),
+        **payload_document(message.body, as_base64, truncate),
+    }
+
+
+def browsed_document(found: Browsed, now: int, as_base64: bool, truncate: int | None) -> dict[str, Any]:
+    """Return a message that was looked at.
+
+    Args:
+        found: The message.
+        now: Microseconds since 1970.
+        as_base64: See payload_document().
+        truncate: See payload_document().
+    """
+    exchange, routing_key = published_to(found.message.envelope)
+    return {
+        "place": str(found.place),
+        "state": "ready" if found.is_ready else "unacked",
+        "redelivered": found.redelivered,
+        "arrived": found.arrived // 1000 or None,
+        "age": round(max(0, now - found.arrived) / 1_000_000, 3) if found.arrived else None,
+        "exchange": exchange,
+        "routing_key": routing_key,
+        "payload_bytes": len(found.message.body),
+        "properties": properties_document(found.message.envelope.header),
+        **payload_document(found.message.body, as_base64, truncate),
     }

@@ -7,6 +7,7 @@ import { emptyState, folded, heading, section } from "../parts/layout.js";
 import { PublishForm } from "../parts/publish_form.js";
 import { RangeChoice } from "../parts/range.js";
 import { bindingForm, bindingsTable } from "./queue_bindings.js";
+import { BrowseForm } from "./queue_browse.js";
 import { CHART_FIELDS, QueueCharts } from "./queue_charts.js";
 import { consumersTable } from "./queue_consumers.js";
 import { DETAIL_FIELDS, fillAndStorage, queueProperties, queueTiles } from "./queue_details.js";
@@ -58,6 +59,7 @@ function makeParts(context) {
         h("p", { class: "muted" }, "Published to the default exchange with the queue's name as routing key."),
         new PublishForm(context, { vhost, exchange: "", routingKey: name }).element,
       ),
+      browse: folded("Browse messages", new BrowseForm(context).element),
       get: folded("Get messages", get.element),
       move: folded("Move messages", move.element),
       purge: folded("Purge", purgeForm(context).element),
@@ -106,6 +108,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     section("Bindings", parts.bindings.element),
     forms.bind,
     forms.publish,
+    forms.browse,
     mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : exclusiveNote(),
   );
 }
@@ -120,7 +123,7 @@ function showRemovalConditions(form, { type }) {
   for (const { row } of form.fields) row.hidden = type === "quorum";
 }
 
-const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message"];
+const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message", "Browse messages"];
 const ACTIONS = ["Get messages", "Move messages", "Purge", "Delete"];
 
 /** Make the buttons that scroll to the parts of the page and open closed sections. */

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.management.cli.commands.move_messages import read_conditions
 from leveret.broker.management.cli.faults import DATA, UsageFault
+from leveret.broker.management.cli.filters import read_conditions
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,217 @@
+"""Looks at the messages of a queue, ready and unacked, without taking them.
+
+Messages come in the order of their numbers, which they keep when they are delivered or requeued. So whoever continues
+from a place misses no message that is there all the time, and sees none twice. Messages returned to a quorum queue get
+new numbers: one that was seen before may be seen again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from leveret.broker.core.queues.ages import holders
+from leveret.broker.core.queues.consumers import UnackedHolder
+from leveret.broker.core.queues.queue import Queue
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Message
+from leveret.storage.stores.ages import arrival
+from leveret.storage.stores.looking import Look, Seen, levels, look, place_of
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
+
+#: Messages and bytes of one step: a millisecond or two.
+_STEP_MESSAGES: Final = 256
+_STEP_BYTES: Final = 1 << 20
+#: Unacked messages that are collected in one step.
+_COLLECT_STEP: Final = 4096
+
+
+class Place(NamedTuple):
+    """Where a message stands in its queue.
+
+    Args:
+        level: Its priority; 0 in a queue without priorities. Returned messages of a quorum queue have 1.
+        seq: Its number there.
+    """
+
+    level: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.level}.{self.seq}"
+
+
+def read_place(text: str) -> Place:
+    """Parse a place.
+
+    Raises:
+        ValueError: It is not the text of a place.
+    """
+    level, _, seq = text.partition(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (level, seq)):
+        raise ValueError(f"'{text}' is not a place such as 0.1")
+    return Place(int(level), int(seq))
+
+
+class Browsed(NamedTuple):
+    """A message of a queue.
+
+    Args:
+        place: Where it stands.
+        message: The message.
+        is_ready: Whether it is ready; otherwise it is unacked.
+        redelivered: Whether it may have been delivered before; true if it is unacked.
+        arrived: Its arrival in the queue in microseconds since 1970; 0 if it is unknown.
+    """
+
+    place: Place
+    message: Message
+    is_ready: bool
+    redelivered: bool
+    arrived: int
+
+
+class Browser:
+    """Goes through the messages of a queue, from a place on.
+
+    Args:
+        queue: The queue.
+        start: The first place; None for the beginning.
+
+    Attributes:
+        place: The place to continue from; None at the end.
+    """
+
+    def __init__(self, queue: Queue, start: Place | None = None) -> None:
+        self._queue = queue
+        self._held = _Held(queue)
+        self.place: Place | None = start or Place(-1, 0)
+
+    def steps(self) -> Iterator[list[Browsed]]:
+        """Iterate over the messages; a step takes a millisecond or two, and may have none.
+
+        The messages of a step are those at the time of the step. The caller may do other things in between.
+        """
+        while self.place is not None and not self._queue.deleted:
+            level = self._level_at(self.place)
+            if level is None:
+                self.place = None
+                return
+            number, store = level
+            start = self.place.seq if number == self.place.level else 0
+            found = look(store, start, _STEP_MESSAGES, _STEP_BYTES)
+            if not found.is_complete and not self._held.is_collected:
+                yield from self._held.collect()
+                # What has happened meanwhile?
+                continue
+            yield self._merge(number, start, found)
+
+    def _level_at(self, place: Place) -> tuple[int, MessageStore] | None:
+        """Return the level of a place, or the next one."""
+        store = self._queue.store
+        upwards = not isinstance(store, PriorityStore) or isinstance(store, ReturnsStore)
+        for number, level in levels(store):
+            if place.level < 0 or (number >= place.level if upwards else number <= place.level):
+                return number, level
+        return None
+
+    def _merge(self, level: int, start: int, found: Look) -> list[Browsed]:
+        """Return what was seen together with what is held, and set the next place."""
+        seen, end = found.seen, found.end
+        if not found.is_complete:
+            known = {each.seq for each in seen}
+            held, end = self._held.between(level, start, end, known)
+            seen = sorted([*[each for each in seen if each.seq < end], *held])
+        is_over = found.is_over and end == found.end
+        self.place = self._next_level(level) if is_over else Place(level, end)
+        return [
+            Browsed(Place(level, each.seq), each.message, each.is_ready, each.redelivered, each.arrived)
+            for each in seen
+        ]
+
+    def _next_level(self, level: int) -> Place | None:
+        numbers = [number for number, _ in levels(self._queue.store)]
+        later = numbers[numbers.index(level) + 1 :]
+        return Place(later[0], 0) if later else None
+
+
+class _Held:
+    """The unacked messages that only those who hold them know.
+
+    Args:
+        queue: The queue.
+
+    Attributes:
+        is_collected: Whether collect() has finished.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.is_collected = False
+        #: The next delivery tag of each holder whose messages have been collected.
+        self._tags: dict[UnackedHolder, int] = {}
+        self._numbers: dict[int, list[int]] = {}
+        self._entries: dict[tuple[int, int], Entry] = {}
+
+    def collect(self) -> Iterator[list[Browsed]]:
+        """Collect the messages in steps, which are empty."""
+        for holder in holders(self._queue):
+            tag = holder.next_tag()
+            for count, entry in enumerate(holder.unacked_entries(), 1):
+                self._add(entry)
+                if count % _COLLECT_STEP == 0:
+                    yield []
+            self._tags[holder] = tag
+        for numbers in self._numbers.values():
+            numbers.sort()
+        self.is_collected = True
+
+    def between(self, level: int, first: int, end: int, known: set[int]) -> tuple[list[Seen], int]:
+        """Return messages whose numbers are not known, and the end of the numbers that they are complete to.
+
+        Args:
+            level: Their level.
+            first: The lowest number.
+            end: The end of the numbers.
+            known: Numbers that are known.
+        """
+        self._catch_up()
+        numbers = self._numbers.get(level, [])
+        found: list[Seen] = []
+        for at in range(bisect_left(numbers, first), len(numbers)):
+            seq = numbers[at]
+            if seq >= end:
+                break
+            if seq in known:
+                continue
+            if len(found) == _STEP_MESSAGES:
+                return found, seq
+            entry = self._entries[level, seq]
+            found.append(Seen(seq, entry[1], False, True, arrival(self._queue.store, entry)))
+        return found, end
+
+    def _catch_up(self) -> None:
+        """Add what has been delivered since."""
+        for holder in holders(self._queue):
+            tag = self._tags.get(holder, 0)
+            if tag and tag == holder.next_tag():
+                continue
+            for entry in holder.unacked_entries(tag):
+                self._add(entry, in_order=True)
+            self._tags[holder] = holder.next_tag()
+        for entries, _ in self._queue.delivery.returning.batches:
+            for entry in entries:
+                self._add(entry, in_order=True)
+
+    def _add(self, entry: Entry, in_order: bool = False) -> None:
+        place = place_of(self._queue.store, entry)
+        if place in self._entries:
+            return
+        self._entries[place] = entry
+        numbers = self._numbers.setdefault(place[0], [])
+        if in_order:
+            insort(numbers, place[1])
+        else:
+            numbers.append(place[1])

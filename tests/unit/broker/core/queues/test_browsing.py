@@ -1,0 +1,221 @@
+"""Paging through a queue while messages come, go and return: nothing that is there throughout is missed or doubled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
+from leveret.broker.core.message_stores.registry import MessageStores
+from leveret.broker.core.queues import browsing
+from leveret.broker.core.queues.browsing import Browser, Place, read_place
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.segment_store import SegmentStore
+from tests.support.manual_loop import ManualLoop
+from tests.support.messages import ENVELOPE
+from tests.support.queues import ManualTimers, declare, settle
+from tests.support.segment_stores import commit, open_engine
+from tests.support.simulated_files import SimulatedFiles
+
+
+class OneStore(MessageStores):
+    """Opens a queue with a given store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
+        return QueueBacking(self._store)
+
+
+def queue_on(store: MessageStore | None, arguments: FieldTable = ()) -> Queue:
+    """A queue whose messages are in a store; None for one in memory."""
+    loop = ManualLoop()
+    stores = MessageStores() if store is None else OneStore(store)
+    vhost = VirtualHost("v", Turn(loop.call_soon), ManualTimers(loop), stores=stores)
+    return declare(vhost, arguments=arguments)
+
+
+class Paging(RuleBasedStateMachine):
+    """A queue, someone who holds messages, and someone who looks."""
+
+    #: Whether a message that returns keeps its place.
+    keeps_places = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        browsing._STEP_MESSAGES = 3  # type: ignore[misc]
+        self.disk: list[SegmentStore] = []
+        self.queue = self.make()
+        self.holders = [Holder(self.queue), Holder(self.queue)]
+        self.taken: list[list[Entry]] = [[], []]
+        for holder, taken in zip(self.holders, self.taken, strict=True):
+            holder.taken = taken
+        self.present: set[str] = set()
+        self.published = 0
+        self.place: Place | None = None
+        self.throughout: set[str] | None = None
+        self.returned: set[str] = set()
+        self.seen: Counter[str] = Counter()
+
+    def teardown(self) -> None:
+        browsing._STEP_MESSAGES = 256  # type: ignore[misc]
+
+    def make(self) -> Queue:
+        return queue_on(None)
+
+    def store(self, lazy: bool) -> SegmentStore:
+        engine = open_engine(SimulatedFiles())
+        store = engine.store(engine.create_queue(True, {"name": "q"}))
+        store.set_lazy(lazy)
+        self.disk.append(store)
+        return store
+
+    @rule(count=st.integers(1, 9), persistent=st.booleans(), priority=st.integers(0, 2))
+    def publish(self, count: int, persistent: bool, priority: int) -> None:
+        envelope = Envelope(ENVELOPE.route, ENVELOPE.header, persistent, priority)
+        for _ in range(count):
+            body = str(self.published)
+            self.published += 1
+            self.present.add(body)
+            self.queue.publish([Message(envelope, body.encode())], len(body))
+
+    @rule(count=st.integers(1, 5), which=st.integers(0, 1))
+    def take(self, count: int, which: int) -> None:
+        for _ in range(count):
+            entry = self.queue.get(self.holders[which])
+            if entry is not None:
+                self.taken[which].append(entry)
+
+    @precondition(lambda self: any(self.taken))
+    @rule(data=st.data(), requeued=st.booleans())
+    def settle(self, data: st.DataObject, requeued: bool) -> None:
+        which = data.draw(st.sampled_from([at for at in (0, 1) if self.taken[at]]))
+        entry = data.draw(st.sampled_from(self.taken[which]))
+        self.taken[which].remove(entry)
+        settle(self.holders[which], [entry], "requeue" if requeued else "acknowledge")
+        body = entry[1].body.decode()
+        if requeued:
+            self.returned.add(body)
+        else:
+            self.present.discard(body)
+            if self.throughout is not None:
+                self.throughout.discard(body)
+
+    @precondition(lambda self: self.disk)
+    @rule()
+    def write(self) -> None:
+        for store in self.disk:
+            commit(store)
+
+    @precondition(lambda self: self.disk)
+    @rule(lazy=st.booleans())
+    def change_mode(self, lazy: bool) -> None:
+        for store in self.disk:
+            store.set_lazy(lazy)
+
+    @rule(steps=st.integers(1, 4))
+    def look(self, steps: int) -> None:
+        if self.throughout is None:
+            self.throughout, self.place = set(self.present), None
+            self.returned.clear()
+            self.seen.clear()
+        ready, unacked = self.queue.store.ready_count, self.queue.unacked_count
+        is_new = self.place is None or self.place.level < 0
+        browser = Browser(self.queue, None if is_new else read_place(str(self.place)))
+        for _, step in zip(range(steps), self._pages(browser), strict=False):
+            for found in step:
+                body = found.message.body.decode()
+                assert body in self.present
+                assert found.is_ready is (body not in self._held())
+                self.seen[body] += 1
+        self.place = browser.place
+        assert (self.queue.store.ready_count, self.queue.unacked_count) == (ready, unacked)
+        if self.place is None:
+            self._finish()
+
+    def _pages(self, browser: Browser) -> Iterator[list[browsing.Browsed]]:
+        # At least one real step, so that there is a place.
+        for step in browser.steps():
+            yield step
+            if browser.place is None:
+                return
+
+    def _held(self) -> set[str]:
+        return {entry[1].body.decode() for taken in self.taken for entry in taken}
+
+    def _finish(self) -> None:
+        assert self.throughout is not None
+        assert self.throughout <= set(self.seen)
+        doubled = {body for body, count in self.seen.items() if count > 1}
+        assert not doubled - (set() if self.keeps_places else self.returned)
+        self.throughout = None
+
+
+class PagingOnDisk(Paging):
+    def make(self) -> Queue:
+        return queue_on(self.store(lazy=False))
+
+
+class PagingOnDiskLazily(Paging):
+    def make(self) -> Queue:
+        return queue_on(self.store(lazy=True))
+
+
+class PagingByPriority(Paging):
+    def make(self) -> Queue:
+        arguments = (("x-max-priority", FieldValue("I", 2)),)
+        return queue_on(PriorityStore(2, lambda level: self.store(lazy=True)), arguments)
+
+
+class PagingByPriorityInMemory(Paging):
+    def make(self) -> Queue:
+        return queue_on(None, (("x-max-priority", FieldValue("I", 2)),))
+
+
+class PagingOfAQuorumQueue(Paging):
+    keeps_places = False
+
+    def make(self) -> Queue:
+        return queue_on(None, (("x-queue-type", longstr("quorum")),))
+
+
+LIMITS = settings(max_examples=60, stateful_step_count=40)
+TestMemory = Paging.TestCase
+TestDisk = PagingOnDisk.TestCase
+TestLazy = PagingOnDiskLazily.TestCase
+TestPriority = PagingByPriority.TestCase
+TestPriorityInMemory = PagingByPriorityInMemory.TestCase
+TestQuorum = PagingOfAQuorumQueue.TestCase
+for each in (TestMemory, TestDisk, TestLazy, TestPriority, TestPriorityInMemory, TestQuorum):
+    each.settings = LIMITS
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.", ".1", "a.1", "-1.1", "1.-1", "1.1.1", "0.99999999999999999999", "٣.1"])
+def test_what_is_no_place(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a place such as"):
+        read_place(text)
+
+
+def test_a_place_outlives_its_messages() -> None:
+    queue = queue_on(None)
+    make: Callable[[str], Message] = lambda body: Message(ENVELOPE, body.encode())  # noqa: E731
+    queue.publish([make("a"), make("b")], 2)
+    queue.purge()
+    queue.publish([make("c")], 1)
+    for start, expected in (("0.1", ["c"]), ("0.3", ["c"]), ("0.4", []), ("7.1", [])):
+        found = [each.message.body.decode() for step in Browser(queue, read_place(start)).steps() for each in step]
+        assert found == expected
