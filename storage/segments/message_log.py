@@ -132,7 +132,14 @@ class MessageLog:
         return arrival[0] <= self._appended_to.last_seq
 
     def read_run(
-        self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool, again: bool
+        self,
+        seq: int,
+        count: int,
+        body_bytes: int,
+        expired_at: int,
+        redelivered: bool,
+        again: bool,
+        is_counted: bool = True,
     ) -> list[Entry]:
         """Read messages with consecutive numbers; see SegmentReader.read_run().
 
@@ -143,6 +150,7 @@ class MessageLog:
             expired_at: Only messages that expire by this time; 0 for all.
             redelivered: Redelivered flag of the entries.
             again: The messages have been taken before. They use a separate reader, so that both readers read in order.
+            is_counted: Whether they count as read from disk.
         """
         for chain in self.chains:
             segment = chain.find(seq)
@@ -152,20 +160,7 @@ class MessageLog:
                 except FileNotFoundError:
                     continue
                 if entries:
-                    self.disk_reads += len(entries)
-                    return entries
-        return []
-
-    def look_run(self, seq: int, count: int, body_bytes: int) -> list[Entry]:
-        """Read messages that stay where they are, without counting it; see read_run()."""
-        for chain in self.chains:
-            segment = chain.find(seq)
-            if segment is not None:
-                try:
-                    entries = chain.readers[True].read_run(segment, seq, count, body_bytes, 0, False)
-                except FileNotFoundError:
-                    continue
-                if entries:
+                    self.disk_reads += len(entries) if is_counted else 0
                     return entries
         return []
 

@@ -141,7 +141,8 @@ class _SegmentLook:
             return at + 1
         ready, until = store.cursor.ready_until(at, min(end, ram.first_seq))
         until = min(until, ram.next_kept_after(at, until))
-        entries = store.log.look_run(at, min(self._left + 1, until - at), self._bytes_left)
+        count = min(self._left + 1, until - at)
+        entries = store.log.read_run(at, count, self._bytes_left, 0, False, True, is_counted=False)
         if entries:
             self._left -= len(entries) - 1
             self._see(entries)
