@@ -50,7 +50,7 @@ def test_looking_cancelling_and_delivering(new_ui: NewUi, api_with_exchange: Man
     expect(rows.nth(0)).to_contain_text("first")
     expect(rows.nth(0)).to_contain_text("1h")
     expect(rows.nth(2)).to_contain_text("1d 6h")
-    expect(ui.main.locator("dl.properties").first).to_contain_text("Delayed3, 47 B")
+    expect(ui.main.locator("dl.properties").first).to_contain_text("Delayed3, 49 B")
     rows.nth(1).get_by_role("button", name="Show").click()
     expect(ui.main.get_by_role("article", name="Message 3")).to_contain_text("payload of second")
 
