@@ -41,7 +41,7 @@ class LeveretReader(DataSourceReader):
         snapshot = self._take()
         location = locate_snapshot(snapshot, options.path, self._session)
         found: list[InputPartition]
-        if options.table == "messages":
+        if options.table in ("messages", "delayed"):
             found = list(message_partitions(snapshot, location, limits, options.segments_per_partition))
         elif options.table == "events":
             found = list(event_partitions(snapshot, location, limits, self._wanted(snapshot)))
@@ -70,7 +70,12 @@ class LeveretReader(DataSourceReader):
         """Return the ids of the queues whose events are selected; None for all queues."""
         if self._options.vhost is None and self._options.queue is None and not self._pruning.names:
             return None
-        return frozenset(qid for qid, name in snapshot.names.items() if self._wants(name.vhost, name.name))
+        names_queue = self._options.queue is not None or "queue" in self._pruning.names
+        return frozenset(
+            qid
+            for qid, name in snapshot.names.items()
+            if self._wants(name.vhost, name.name) and not (names_queue and name.kind != "queue")
+        )
 
     def _wants(self, vhost: str, queue: str) -> bool:
         return self._options.wants(vhost, queue) and self._pruning.wants(vhost, queue)

@@ -77,17 +77,21 @@ def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping
     """
     arrays = []
     for name in columns:
-        if name in ("vhost", "queue"):
-            arrays.append(_name_column(events["qid"], names, name == "vhost"))
+        if name in ("vhost", "queue", "exchange"):
+            arrays.append(_name_column(events["qid"], names, name))
         else:
             arrays.append(_COLUMNS[name](events))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], vhost: bool) -> Any:
+def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], column: str) -> Any:
+    """Return the virtual hosts, or the names of what is of the kind that the column names."""
     known, places = np.unique(qids, return_inverse=True)
     found = [names.get(int(qid)) for qid in known]
-    texts = [None if name is None else name.vhost if vhost else name.name for name in found]
+    texts = [
+        None if name is None else name.vhost if column == "vhost" else name.name if name.kind == column else None
+        for name in found
+    ]
     return pa.array(texts, pa.string()).take(pa.array(places.ravel()))
 
 

@@ -100,7 +100,10 @@ class JobOptions:
             options: Further options of the data source.
         """
         register(spark)
-        reader = spark.read.format("leveret").options(table=table, **self.source_options, **options)
+        source_options = self.source_options
+        if table == "delayed":
+            source_options = {name: value for name, value in source_options.items() if name != "queue"}
+        reader = spark.read.format("leveret").options(table=table, **source_options, **options)
         if columns:
             reader = reader.schema(", ".join(f"`{name}` {TABLES[table][name]}" for name in columns))
         return reader.load(self.location)

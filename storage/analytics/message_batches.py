@@ -21,11 +21,11 @@ _COUNT_MAX: Final = (1 << 63) - 1
 
 
 class Label(NamedTuple):
-    """Name of a queue, which all its messages share.
+    """Name of a queue, or of an exchange with delayed messages, which all its messages share.
 
     Attributes:
-        vhost: Virtual host of the queue.
-        queue: Name of the queue.
+        vhost: Virtual host of the queue or exchange.
+        queue: Its name.
     """
 
     vhost: str
@@ -55,7 +55,7 @@ def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delive
             arrays.append(property_column(rows, name, slices[name]))
         elif name == "vhost":
             arrays.append(constant(label.vhost, pa.string(), len(rows.at)))
-        elif name == "queue":
+        elif name in ("queue", "delayed_in"):
             arrays.append(constant(label.queue, pa.string(), len(rows.at)))
         elif name == "redelivered":
             arrays.append(pa.array(in_ranges(rows.seq, delivered)))
@@ -136,6 +136,8 @@ def _body(rows: RecordRows) -> Any:
 _PLAIN: Final[dict[str, Callable[[RecordRows], Any]]] = {
     "seq": lambda rows: pa.array(rows.seq.astype(np.int64)),
     "enqueued_at": lambda rows: times(rows.arrived),
+    "published_at": lambda rows: times(rows.arrived),
+    "due_at": lambda rows: times(rows.expires),
     "expires_at": lambda rows: times(rows.expires, rows.expires > 0),
     "exchange": lambda rows: text_slices(rows.octets, rows.route_at + 1, _exchange_end(rows)),
     "routing_key": lambda rows: text_slices(rows.octets, _exchange_end(rows) + 1, rows.props_at),

@@ -36,6 +36,7 @@ _NAMES: Final = (
 )
 #: Tables to which an option applies, for options that do not apply to all.
 _LIMITED: Final = {
+    "queue": ("messages", "events", "segments", "queues"),
     "since": ("messages", "events"),
     "until": ("messages", "events"),
     "firstseq": ("messages",),

@@ -51,6 +51,7 @@ def take_query_snapshot(
         described=described,
         purpose=f"analytics, table {options.table}",
         timeout=options.lease_seconds or TIMEOUT,
+        kind=_kind_of(options) if not events or not messages else "",
     )
     snapshot = take_snapshot(path, request, files)
     if snapshot.missing_segments or snapshot.damaged_events:
@@ -103,7 +104,15 @@ def load_shared_snapshot(options: Options, wants: QueueFilter, described: str | 
         raise AnalyticsError(
             f"snapshot '{options.snapshot}' was taken with another asOf; leave out asOf or the snapshot"
         )
-    snapshot: Snapshot = replace(found, queues=[each for each in found.queues if wants(each.vhost, each.name)])
-    if described is not None and not any(wants(each.vhost, each.name) for each in snapshot.names.values()):
+    kind = _kind_of(options)
+    selected = [each for each in found.queues if each.kind == kind and wants(each.vhost, each.name)]
+    snapshot: Snapshot = replace(found, queues=selected)
+    queues = [each for each in snapshot.names.values() if each.kind == "queue"]
+    if described is not None and not any(wants(each.vhost, each.name) for each in queues):
         raise NoSuchQueueError(f"{options.path} has no queue {described}")
     return snapshot
+
+
+def _kind_of(options: Options) -> str:
+    """Return what the messages of a table are in."""
+    return "exchange" if options.table == "delayed" else "queue"

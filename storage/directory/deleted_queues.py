@@ -1,8 +1,8 @@
 """Names of deleted queues, kept as long as the event log has events of them.
 
-Each line of `events/deleted-queues.jsonl` is a JSON object: qid, vhost, name, durable and the time of deletion in
-microseconds since 1970. Only readers use the file. It is not synced, and lines that cannot be written or read are
-skipped: readers then show the queue's number instead of its name.
+Each line of `events/deleted-queues.jsonl` is a JSON object: qid, vhost, name, durable, the time of deletion in
+microseconds since 1970, and the kind if it is an exchange with delayed messages. Only readers use the file. It is not
+synced, and lines that cannot be written or read are skipped: readers then show the queue's number instead of its name.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class DeletedQueue(NamedTuple):
         name: Its name.
         durable: Whether it was durable.
         deleted: Time of the deletion in microseconds since 1970.
+        kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
     """
 
     qid: int
@@ -32,6 +33,19 @@ class DeletedQueue(NamedTuple):
     name: str
     durable: bool
     deleted: int
+    kind: str = "queue"
+
+
+def name_of(attributes: Mapping[str, object], qid: int) -> tuple[str, str]:
+    """Return kind and name of what has messages on disk.
+
+    Args:
+        attributes: Attributes from its QUEUE.json.
+        qid: Its number, which is its name if it has none.
+    """
+    if "exchange" in attributes:
+        return "exchange", str(attributes["exchange"])
+    return "queue", str(attributes.get("name", f"#{qid}"))
 
 
 def note_deleted(
@@ -49,12 +63,14 @@ def note_deleted(
     Raises:
         OSError: Nothing was written.
     """
+    kind, name = name_of(attributes, qid)
     fields = {
         "qid": qid,
         "vhost": str(attributes.get("vhost", "/")),
-        "name": str(attributes.get("name", f"#{qid}")),
+        "name": name,
         "durable": durable,
         "deleted": now,
+        **({} if kind == "queue" else {"kind": kind}),
     }
     path = f"{directory}/{NAME}"
     handle = files.open(path, create=True)
@@ -93,8 +109,9 @@ def _parse(line: bytes) -> DeletedQueue | None:
     try:
         fields = json.loads(line)
         durable = fields.get("durable") is not False
+        names = str(fields["vhost"]), str(fields["name"])
         return DeletedQueue(
-            int(fields["qid"]), str(fields["vhost"]), str(fields["name"]), durable, int(fields["deleted"])
+            int(fields["qid"]), *names, durable, int(fields["deleted"]), str(fields.get("kind", "queue"))
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

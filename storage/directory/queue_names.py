@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from leveret.storage.directory.data_directory import QUEUE_FILE
-from leveret.storage.directory.deleted_queues import read_deleted
+from leveret.storage.directory.deleted_queues import name_of, read_deleted
 from leveret.storage.disk.files import Files
 
 
@@ -18,12 +18,14 @@ class QueueName(NamedTuple):
         name: Queue name.
         durable: Whether the queue is durable.
         salt: Salt of the checksums of its records; None if QUEUE.json is damaged.
+        kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
     """
 
     vhost: str
     name: str
     durable: bool
     salt: int | None
+    kind: str = "queue"
 
 
 def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
@@ -54,7 +56,8 @@ def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
         path: The data directory.
     """
     return {
-        each.qid: QueueName(each.vhost, each.name, each.durable, None) for each in read_deleted(files, f"{path}/events")
+        each.qid: QueueName(each.vhost, each.name, each.durable, None, each.kind)
+        for each in read_deleted(files, f"{path}/events")
     }
 
 
@@ -63,7 +66,7 @@ def _queue_name(octets: bytes) -> QueueName | None:
         fields = json.loads(octets)
         attributes = fields["attributes"]
         salt = int(fields["salt"])
-        name = str(attributes.get("name", f"#{fields['qid']}"))
-        return QueueName(str(attributes.get("vhost", "/")), name, fields.get("durable") is not False, salt)
+        kind, name = name_of(attributes, int(fields["qid"]))
+        return QueueName(str(attributes.get("vhost", "/")), name, fields.get("durable") is not False, salt, kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -82,6 +82,7 @@ class QueueView:
         name: Queue name.
         durable: Whether the queue is durable.
         stores: Stores by ascending priority.
+        kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
     """
 
     qid: int
@@ -89,6 +90,7 @@ class QueueView:
     name: str
     durable: bool
     stores: list[StoreView] = field(default_factory=list)
+    kind: str = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class Request:
         link: Create hard links. Otherwise files are read in place, and reading fails if one is removed.
         purpose: Description of the reader.
         timeout: Seconds without a heartbeat after which the links may be removed.
+        kind: ``queue`` or ``exchange``: what the messages are in; empty for both.
     """
 
     messages: bool = True
@@ -134,6 +137,7 @@ class Request:
     link: bool = True
     purpose: str = "reader"
     timeout: float = TIMEOUT
+    kind: str = "queue"
 
 
 @dataclass(slots=True)
@@ -275,7 +279,7 @@ class _SnapshotAttempt:
             if self.strict and not all(self._queue_exists(qid) for qid in dead.deleted_later):
                 raise StaleCutError("a queue has been deleted")
             queues = {
-                qid: QueueView(qid, name.vhost, name.name, name.durable)
+                qid: QueueView(qid, name.vhost, name.name, name.durable, kind=name.kind)
                 for qid, name in wanted.items()
                 if qid not in dead.deleted
             }
@@ -308,13 +312,19 @@ class _SnapshotAttempt:
 
     def _wanted(self, names: Mapping[int, QueueName], deleted: Mapping[int, QueueName]) -> dict[int, QueueName]:
         request, wanted = self.request, self.request.wanted
-        found = {qid: name for qid, name in names.items() if wanted is None or wanted(name.vhost, name.name)}
+        found = {
+            qid: name
+            for qid, name in names.items()
+            if request.kind in ("", name.kind) and (wanted is None or wanted(name.vhost, name.name))
+        }
         # Deleted queues still have events.
         there = bool(found) or (
-            request.events and wanted is not None and any(wanted(each.vhost, each.name) for each in deleted.values())
+            request.events
+            and wanted is not None
+            and any(wanted(each.vhost, each.name) for each in deleted.values() if each.kind == "queue")
         )
         if not there and request.described is not None:
-            known = ", ".join(sorted({name.name for name in names.values()})[:10]) or "none"
+            known = ", ".join(sorted({name.name for name in names.values() if name.kind == "queue"})[:10]) or "none"
             raise NoSuchQueueError(f"{self.path} has no queue {request.described}; queues there: {known}")
         return found
 

@@ -14,7 +14,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
     Args:
         spark: The session.
-        options: `query` is the SQL text; its tables are `messages`, `events`, `segments` and `queues`.
+        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`.
     Returns:
         `sql`.
     Raises:

@@ -11,7 +11,7 @@ from leveret.storage.analytics.job_options import JobOptions, Results
 
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
 #: Columns that are read from events.
-EVENT_COLUMNS: Final = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms")
+EVENT_COLUMNS: Final = ("vhost", "queue", "exchange", "at", "kind", "messages", "body_bytes", "wait_ms")
 #: Kinds of events that are not departures. A message that was returned to the tail is still in the queue.
 _STAYS = ("requeue", "returned", "refused", "unroutable", "dead_letter_lost")
 
@@ -57,7 +57,9 @@ def queue_moves(spark: SparkSession, options: JobOptions) -> DataFrame:
         f.lit(1).cast("bigint").alias("messages"),
         "body_bytes",
     )
-    gone = options.table(spark, "events", EVENT_COLUMNS).where(~f.col("kind").isin(*_STAYS))
+    # What delayed messages do in their exchange is not of a queue.
+    events = options.table(spark, "events", EVENT_COLUMNS).where("exchange is null")
+    gone = events.where(~f.col("kind").isin(*_STAYS))
     arrived_at = f.timestamp_micros(f.unix_micros("at") - f.col("wait_ms") * 1000)
     columns = ("vhost", "queue", "at", "kind", "way", "messages", "body_bytes")
     arrivals = gone.withColumn("at", arrived_at).withColumn("way", f.lit("in")).select(*columns)
