@@ -54,6 +54,37 @@ def test_first_program(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{printed}\n", "")
 
 
+def test_delayed_messages(tmp_path: Path) -> None:
+    """The program prints what it is said to, and the commands work on the exchange that it has declared."""
+    page, script = "docs/delayed-messages.md", tmp_path / "later.py"
+    (printed,) = re.findall(r"`\.venv/bin/python later\.py` prints `([^`]+)`", PAGES[page])
+    with running(tmp_path) as program:
+        (source,) = blocks("python", page)
+        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
+        ran = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        said, header, seconds = ran.stdout.rsplit(maxsplit=2)
+        assert f"{said} {header} 2" == printed
+        # On a busy machine it may come later, but never earlier.
+        assert int(seconds) >= 2
+        body = {"routing_key": "mail", "payload": "p", "payload_encoding": "string"}
+        for _ in range(2):
+            properties = {"headers": {"x-delay": 3_600_000}}
+            to = Management(program.http_url)
+            to.request("POST", "exchanges", "/", "later", "publish", body={**body, "properties": properties})
+        for line in "".join(blocks("sh", page)).splitlines():
+            words = shlex.split(line)
+            if "_delayed_message " in line:
+                # The first message was that of the program.
+                words[-1] = str(int(words[-1]) + 1)
+            assert words[0] == "leveretctl"
+            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+            assert (ran.returncode, ran.stderr) == (0, ""), line
+
+
 # --- configuration ------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +252,15 @@ def test_flags_exist() -> None:
     # A flag in code without a program's name may be leveretctl's or leveret-analytics' too.
     helps = [
         ["leveret.broker.management.cli", "help", each]
-        for each in ("list_queues", "set_policy", "list_losses", "move_messages", "browse", "check_backlog")
+        for each in (
+            "list_queues",
+            "set_policy",
+            "list_losses",
+            "move_messages",
+            "list_delayed_messages",
+            "browse",
+            "check_backlog",
+        )
     ]
     helps += [["leveret.storage.analytics_program", "--help"], ["tests.matrix", "--help"]]
     for words in helps:

@@ -173,8 +173,15 @@ class WaitingMessages(Target):
         seq = 0
         while seq < end:
             entries, seq = self._store.scan(seq, end, _STEP_MESSAGES)
+            first = due = count = 0
             for number, message, _ in entries:
-                self._index.add(message.expires_at + offset, number)
+                if number != first + count or message.expires_at != due:
+                    if count:
+                        self._index.add(due + offset, first, count)
+                    first, due, count = number, message.expires_at, 0
+                count += 1
+            if count:
+                self._index.add(due + offset, first, count)
             yield
 
     # -- taking out ---------------------------------------------------------------------------------------
