@@ -31,7 +31,7 @@ from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.stats.losses import DeletedObjects
+from leveret.broker.core.stats.deleted_objects import DeletedObjects
 from leveret.broker.core.stats.totals import VirtualHostStatistics
 from leveret.broker.core.topology import Topology
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata

@@ -44,12 +44,16 @@ _LINGER_SECONDS: Final = 3.0
 
 
 class OpenConnections:
-    """All connections with an open socket, including those in the handshake."""
+    """All connections with an open socket, including those in the handshake.
+
+    Attributes:
+        all_closed: Set when no connection is open.
+    """
 
     def __init__(self) -> None:
         self._open: set[Connection] = set()
-        #: Set when no connection is open.
-        self._all_closed = asyncio.Event()
+        self.all_closed = asyncio.Event()
+        self.all_closed.set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -60,26 +64,20 @@ class OpenConnections:
     def add(self, connection: Connection) -> None:
         """Add a connection."""
         self._open.add(connection)
-        self._all_closed.clear()
+        self.all_closed.clear()
 
     def remove(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self._open.discard(connection)
         if not self._open:
-            self._all_closed.set()
-
-    async def wait_all_closed(self, seconds: float) -> bool:
-        """Wait until no connection is open; return False if that takes longer than this many seconds."""
-        if self._open:
-            try:
-                await asyncio.wait_for(self._all_closed.wait(), seconds)
-            except TimeoutError:
-                return False
-        return True
+            self.all_closed.set()
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One client connection.
+class Connection:
+    """One client connection: what asyncio calls BufferedProtocol.
+
+    It has the methods of that class and does not inherit from it, so that it can be compiled: uvloop asks for nothing
+    more. Loops that do call data_received().
 
     Args:
         server: State shared by all connections.
@@ -170,16 +168,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process received bytes."""
+        self._receive(bytes(self._server.read_buffer[:nbytes]))
+
+    def _receive(self, octets: bytes) -> None:
         self._heartbeats.received = True
         counters = self.output.counters
-        counters.recv_oct += nbytes
+        counters.recv_oct += len(octets)
         counters.recv_cnt += 1
-        self._server.memory_checks.count_received(nbytes)
-        octets = bytes(self._server.read_buffer[:nbytes])
+        self._server.memory_checks.count_received(len(octets))
         if self._handshake is not None and self.state is ConnectionState.AWAIT_HEADER:
             octets = self._receive_header(self._handshake, octets)
         self.reader.receive(octets)
         self.intake.process()
+
+    def data_received(self, octets: bytes) -> None:
+        """Process received bytes, for event loops that use the read buffer of subclasses of BufferedProtocol only."""
+        self._receive(octets)
+
+    def eof_received(self) -> bool:
+        """Let the transport close the socket: the client has closed it."""
+        return False
 
     def pause_writing(self) -> None:
         """Pause deliveries: the client reads more slowly than the broker writes."""

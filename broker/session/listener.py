@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from leveret.broker.accepting import Acceptor, Refused
 from leveret.broker.session.connection import Connection, OpenConnections
@@ -66,7 +66,11 @@ class Listener:
             )
 
     def _accept(self) -> asyncio.BaseProtocol:
-        return Refused() if self._clients.refuse() else Connection(self._server, self.connections)
+        return Refused() if self._clients.refuse() else self._connection()
+
+    def _connection(self, proxied: ProxiedAddresses | None = None) -> asyncio.BufferedProtocol:
+        # It has the methods of a BufferedProtocol, but cannot inherit from it.
+        return cast("asyncio.BufferedProtocol", Connection(self._server, self.connections, proxied))
 
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
         """Create a connection for an accepted socket, after PROXY protocol header and TLS handshake."""
@@ -86,7 +90,7 @@ class Listener:
             if settings.proxy_protocol:
                 proxied = await _read_proxy_header(sock, settings.handshake_timeout / 1000)
                 name = socket_name(sock) if proxied is None else connection_name(proxied.peer, proxied.local)
-            make = partial(Connection, self._server, self.connections, proxied)
+            make = partial(self._connection, proxied)
             if tls is None:
                 await self._server.loop.connect_accepted_socket(make, sock)
             else:
@@ -115,14 +119,24 @@ class Listener:
         for connection in self.connections:
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
         answer_seconds = min(_ANSWER_SECONDS, seconds)
-        if await self.connections.wait_all_closed(answer_seconds):
+        if await self._all_closed(answer_seconds):
             return
         for connection in self.connections:
             connection.drop()
-        if not await self.connections.wait_all_closed(seconds - answer_seconds):
+        if not await self._all_closed(seconds - answer_seconds):
             log.warning("%d connections did not close within %g s", len(self.connections), seconds)
             for connection in self.connections:
                 connection.drop("abort")
+
+    async def _all_closed(self, seconds: float) -> bool:
+        """Wait until no connection is open; return False if that takes longer than this many seconds."""
+        if self.connections.all_closed.is_set():
+            return True
+        try:
+            await asyncio.wait_for(self.connections.all_closed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
 
 async def _read_proxy_header(sock: socket.socket, seconds: float) -> ProxiedAddresses | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from pamqp import commands
 
@@ -78,7 +79,7 @@ class MemoryClient:
         self.connection = Connection(broker.server, broker.connections)
         addresses = {"peername": ("127.0.0.1", 50001), "sockname": ("127.0.0.1", 5672)}
         self.transport = MemoryTransport(broker.loop, addresses | extra)
-        self.transport.set_protocol(self.connection)
+        self.transport.set_protocol(cast("asyncio.BufferedProtocol", self.connection))
 
     # -- sending -------------------------------------------------------------------------------------------
 

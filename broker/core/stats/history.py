@@ -134,7 +134,7 @@ class History:
     @property
     def is_detailed(self) -> bool:
         """Whether it keeps more than rates need."""
-        return self._retention is not RATES_ONLY and self._retention is not LOSSES_SPARSE
+        return self._retention not in (RATES_ONLY, LOSSES_SPARSE)
 
     def add(self, at: int, row: Sequence[int]) -> None:
         """Add a sample that differs from the last one.

@@ -19,9 +19,10 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.scheduling.timers import RealTimer
 from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.stats.deleted_objects import Counters, DeletedObjects
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
-from leveret.broker.core.stats.losses import Counters, DeletedObjects, LossCounters
+from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.engine import StorageEngine, events_since

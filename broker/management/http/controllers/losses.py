@@ -8,7 +8,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.core.stats.losses import DAY, DeletedObjects, LossCounters
+from leveret.broker.core.stats.deleted_objects import DAY, DeletedObjects
+from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.losses import (

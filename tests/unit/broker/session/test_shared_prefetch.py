@@ -34,6 +34,7 @@ class SharingConsumer(FakeConsumer):
     ) -> None:
         super().__init__(queue, tag, no_ack=no_ack, log=log)
         self.shared = shared
+        self.channel_id = id(shared)
 
     def credit(self) -> int:
         return self.shared.credit(self)
