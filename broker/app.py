@@ -36,6 +36,7 @@ from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, load_definitions
+from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Server
 from leveret.broker.tls import Tls, TlsError
@@ -84,6 +85,7 @@ class App:
             store_files=settings.storage.append_files + settings.storage.read_files,
         )
         self.accounts = Accounts(settings.loopback_users)
+        self.jobs = Jobs(self.broker, self.accounts)
         limit = _memory_limit(settings)
         # The store may need more free space than is configured.
         disk_limit = self._stores.engine.disk.limit
@@ -132,6 +134,7 @@ class App:
         self._losses.restore()
         self._losses.start()
         self._loss_log.start()
+        self.jobs.restore(keeper.stored(KIND))
         self._memory_checks.start()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
@@ -157,7 +160,8 @@ class App:
         from leveret.broker.management.http.controller import RequestContext
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
-        return RequestContext(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)
+        save = self._save_definitions
+        return RequestContext(self.broker, self.accounts, self.node, self.settings, access, save, self.jobs)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -179,6 +183,7 @@ class App:
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
+        self.jobs.stop()
         self._loss_log.stop()
         self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.

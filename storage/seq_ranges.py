@@ -45,6 +45,26 @@ class SeqRanges:
         self._starts[low:high] = [-first]
         self._ends[low:high] = [-end]
 
+    def add_above(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Add ascending ranges above all numbers of the set, as (first, end)."""
+        if ranges and self._ends and -self._ends[0] == ranges[0][0]:
+            # It continues the highest range.
+            self._ends[0] = -ranges[0][1]
+            ranges = ranges[1:]
+        self._starts[:0] = [-first for first, _ in reversed(ranges)]
+        self._ends[:0] = [-end for _, end in reversed(ranges)]
+
+    def remove(self, first: int, end: int) -> None:
+        """Remove the numbers from `first` to `end`, excluded; some may be missing."""
+        low, high = bisect_right(self._starts, -end), bisect_left(self._ends, -first)
+        if low >= high:
+            return
+        highest_end, lowest_start = -self._ends[low], -self._starts[high - 1]
+        left = [(end, highest_end)] if highest_end > end else []
+        left += [(lowest_start, first)] if lowest_start < first else []
+        self._starts[low:high] = [-start for start, _ in left]
+        self._ends[low:high] = [-stop for _, stop in left]
+
     def end_at(self, seq: int) -> int:
         """Return the end of the range with a number; the number itself if it is in none."""
         at = bisect_left(self._starts, -seq)

@@ -85,6 +85,10 @@ class DefinitionsKeeper:
         self._broker.global_parameters.ensure_cluster_id()
         return exists
 
+    def stored(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Return the stored definitions of a kind that restore() does not know; damaged ones are logged and skipped."""
+        return self._read(kind)
+
     def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         for row in self._database.rows(kind):
             try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from leveret.storage.interface import Entry
 from leveret.storage.segments.message_log import Measured, MessageLog
-from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.seq_ranges import SeqRanges, runs_of
 from leveret.storage.stores.ram_messages import RamMessages
 
 
@@ -21,10 +21,11 @@ class Cursor:
 
     Attributes:
         position: The first message never taken.
-        requeued: Numbers of the requeued messages, which are lower.
+        requeued: Numbers of the other ready messages, which are lower: they were requeued, or passed over.
+        untouched: Those of them that were passed over, because others were taken out behind them.
     """
 
-    __slots__ = ("_live_until", "_log", "_ram", "_redelivered_below", "position", "requeued")
+    __slots__ = ("_live_until", "_log", "_ram", "_redelivered_below", "position", "requeued", "untouched")
 
     def __init__(self, ram: RamMessages, log: MessageLog, redelivered_below: int) -> None:
         self._ram = ram
@@ -33,6 +34,7 @@ class Cursor:
         self.position = self._live_until = log.dead.floor
         self._redelivered_below = redelivered_below
         self.requeued = SeqRanges()
+        self.untouched = SeqRanges()
 
     @property
     def redelivered_below(self) -> int:
@@ -58,6 +60,8 @@ class Cursor:
         """Remove the messages with numbers below `end` from the range at the head."""
         if self.requeued:
             self.requeued.drop_below(end)
+            if self.untouched:
+                self.untouched.drop_below(end)
         else:
             self.position = end
 
@@ -85,11 +89,30 @@ class Cursor:
 
     def may_be_redelivered(self, seq: int) -> bool:
         """Return whether a ready message may have been delivered before."""
-        return seq < self.position or seq < self._redelivered_below
+        return seq < self._redelivered_below or (seq < self.position and seq not in self.untouched)
+
+    def pass_over(self, end: int) -> None:
+        """Move the position to a number; the live messages in front of it stay ready.
+
+        Args:
+            end: The new position, above the old one.
+        """
+        ranges = [*self._log.dead.live_runs(self.position, end)]
+        self.requeued.add_above(ranges)
+        self.untouched.add_above(ranges)
+        self.position = end
+
+    def take_out(self, numbers: Sequence[int]) -> None:
+        """Remove ready messages in front of the position, by their ascending numbers."""
+        for first, end in runs_of(numbers):
+            self.requeued.remove(first, end)
+            if self.untouched:
+                self.untouched.remove(first, end)
 
     def clear(self, next_seq: int) -> None:
         """Move to the end: no message is ready."""
         self.requeued.clear()
+        self.untouched.clear()
         self.position = self._live_until = next_seq
 
     def read(self, seq: int, end: int, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
@@ -152,7 +175,15 @@ class Cursor:
     def _same_until(self, seq: int, end: int) -> tuple[bool, int]:
         """Return whether messages before the window may have been delivered before, and up to which number."""
         if self.requeued:
-            return True, end
+            if not self.untouched:
+                return True, end
+            beyond = self.untouched.end_at(seq)
+            if beyond == seq:
+                return True, self.untouched.start_after(seq, end)
+            end = min(end, beyond)
+            if seq < self._redelivered_below:
+                return True, min(end, self._redelivered_below)
+            return False, end
         end = min(end, self._ram.first_seq)
         if seq < self._redelivered_below:
             return True, min(end, self._redelivered_below)

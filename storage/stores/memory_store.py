@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -70,6 +70,28 @@ class MemoryStore:
         first = max(seq, self._next_seq)
         end = min(self.next_number, first + count - len(entries))
         return entries + [(number, self._fresh[number - self._next_seq], False) for number in range(first, end)]
+
+    def pick(self, entries: Sequence[Entry]) -> None:
+        """Take certain ready messages; the others keep their order.
+
+        Args:
+            entries: Results of entries_from(), in order, at least one; nothing has happened since.
+        """
+        last = entries[-1][0]
+        requeued, fresh = self._requeued, self._fresh
+        if last >= self._next_seq:
+            # Those in front of it get explicit numbers. They are the newest of those that have one.
+            passed: list[Entry] = [(seq, fresh.popleft(), False) for seq in range(self._next_seq, last + 1)]
+            passed.reverse()
+            requeued[:0] = passed
+            self._next_seq = last + 1
+        low = bisect_left(requeued, -last, key=_newest_first)
+        high = bisect_right(requeued, -entries[0][0], key=_newest_first)
+        picked = {entry[0] for entry in entries}
+        requeued[low:high] = [entry for entry in requeued[low:high] if entry[0] not in picked]
+        self.ready_count -= len(entries)
+        self.ready_bytes -= sum([len(entry[1].body) for entry in entries])
+        self.taken_count += len(entries)
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""

@@ -188,6 +188,14 @@ class RamMessages:
             dropped = sum([len(window.popleft().body) for _ in range(count)])
         self._advance(count, dropped)
 
+    def leave_window(self, end: int) -> list[Message]:
+        """Remove and return the messages of the window with numbers below `end`, in order."""
+        count = min(max(0, end - self.first_seq), len(self.window))
+        pop = self.window.popleft
+        messages = [pop() for _ in range(count)]
+        self._advance(count, sum([len(message.body) for message in messages]))
+        return messages
+
     def _advance(self, count: int, body_bytes: int) -> None:
         self.first_seq += count
         self.window_bytes -= body_bytes

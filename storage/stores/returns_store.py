@@ -84,6 +84,10 @@ class Returned:
         """Body bytes of the ready messages."""
         return self.store.ready_bytes
 
+    def tagged(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return entries of the wrapped store with the numbers that this one gives them."""
+        return _tagged(entries)
+
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Put messages at the tail."""
         self.store.append(messages, body_bytes, longest)

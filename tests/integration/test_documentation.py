@@ -260,6 +260,7 @@ def test_flags_exist() -> None:
             "list_delayed_messages",
             "browse",
             "check_backlog",
+            "return_messages",
         )
     ]
     helps += [["leveret.storage.analytics_program", "--help"], ["tests.matrix", "--help"]]

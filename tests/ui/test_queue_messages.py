@@ -322,3 +322,25 @@ def test_browsing_changes_nothing(channel: BlockingChannel, new_ui: NewUi) -> No
     following = channel.basic_get("browsed")[0]
     assert following is not None
     assert not following.redelivered
+
+
+def test_returning_dead_letters(channel: BlockingChannel, new_ui: NewUi) -> None:
+    channel.queue_declare("letters", durable=True)
+    fill(channel, "origin", 5, dead_letter_exchange="", dead_letter_routing_key="letters")
+    for _ in range(5):
+        method, _, _ = channel.basic_get("origin")
+        assert method is not None
+        channel.basic_reject(method.delivery_tag, requeue=False)
+    ui, section = open_part(new_ui, "letters", "Return dead letters")
+    section.get_by_label("Messages", exact=True).fill("3")
+    section.get_by_role("button", name="Return …").click()
+    expect(section.get_by_role("table", name="Dead letters by origin")).to_contain_text("queue 'origin'")
+    dialog = ui.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("3 messages will be returned; 0 will be left.")
+    dialog.get_by_role("button", name="Return").click()
+    expect(section).to_contain_text("The job is completed: 3 messages returned.")
+    assert channel.queue_declare("origin", passive=True).method.message_count == 3
+    channel.queue_delete("origin")
+    section.get_by_role("button", name="Return …").click()
+    expect(section).to_contain_text("There is nothing to return.")
+    expect(section.get_by_role("table", name="Left where they are")).to_contain_text("the queue does not exist")

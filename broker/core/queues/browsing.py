@@ -8,7 +8,7 @@ new numbers: one that was seen before may be seen again.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from leveret.broker.core.queues.ages import holders
@@ -18,6 +18,7 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.ages import arrival
 from leveret.storage.stores.looking import Look, Seen, levels, look, place_of
+from leveret.storage.stores.picking import is_ready, pick
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 
@@ -73,19 +74,42 @@ class Browsed(NamedTuple):
     arrived: int
 
 
+def is_ready_at(queue: Queue, place: Place) -> bool:
+    """Return whether a message that was ready still is."""
+    level = dict(levels(queue.store)).get(place.level)
+    return not queue.deleted and level is not None and is_ready(level, place.seq)
+
+
+def take_out(queue: Queue, found: Sequence[Browsed]) -> list[Entry]:
+    """Take ready messages of one step of a Browser, before anything else happens; the others stay as they are.
+
+    Args:
+        queue: The queue.
+        found: The messages, in order; at least one.
+    Returns:
+        Their entries, for acknowledge(). They do not count as unacked.
+    """
+    level = dict(levels(queue.store))[found[0].place.level]
+    return pick(level, [Seen(each.place.seq, *each[1:]) for each in found])
+
+
 class Browser:
     """Goes through the messages of a queue, from a place on.
 
     Args:
         queue: The queue.
         start: The first place; None for the beginning.
+        ready_only: Leave out unacked messages, as far as it is cheaper.
 
     Attributes:
         place: The place to continue from; None at the end.
     """
 
-    def __init__(self, queue: Queue, start: Place | None = None) -> None:
+    def __init__(self, queue: Queue, start: Place | None = None, ready_only: bool = False) -> None:
         self._queue = queue
+        self._ready_only = ready_only
+        #: The level of the last step.
+        self._level: int | None = None
         self._held = _Held(queue)
         self.place: Place | None = start or Place(-1, 0)
 
@@ -100,13 +124,21 @@ class Browser:
                 self.place = None
                 return
             number, store = level
+            self._level = number
             start = self.place.seq if number == self.place.level else 0
             found = look(store, start, _STEP_MESSAGES, _STEP_BYTES)
+            if self._ready_only:
+                found = found._replace(is_complete=True)
             if not found.is_complete and not self._held.is_collected:
                 yield from self._held.collect()
                 # What has happened meanwhile?
                 continue
             yield self._merge(number, start, found)
+
+    def skip_level(self) -> None:
+        """Leave out the remaining messages of the level of the last step."""
+        if self.place is not None and self._level is not None and self.place.level == self._level:
+            self.place = self._next_level(self._level)
 
     def _level_at(self, place: Place) -> tuple[int, MessageStore] | None:
         """Return the level of a place, or the next one."""

@@ -36,10 +36,12 @@ COMMAND_OPTIONS: Final = {
     "apply-to": TEXT,
     "by-source": FLAG,
     "count": INTEGER,
+    "death": TEXT,
     "default-queue-type": TEXT,
     "description": TEXT,
     "filter": TEXT,
     "for": TEXT,
+    "detach": FLAG,
     "format": TEXT,
     "from": TEXT,
     "global": FLAG,
@@ -48,6 +50,7 @@ COMMAND_OPTIONS: Final = {
     "limit": INTEGER,
     "list-commands": FLAG,
     "local": FLAG,
+    "match": TEXT,
     "max-lost": INTEGER,
     "max-messages": INTEGER,
     "max-oldest": TEXT,
@@ -55,13 +58,20 @@ COMMAND_OPTIONS: Final = {
     "online": FLAG,
     "per-connection-delay": INTEGER,
     "priority": INTEGER,
+    "rate": INTEGER,
+    "remove-death": FLAG,
+    "remove-header": TEXT,
+    "set-header": TEXT,
     "skip-if-unchanged": FLAG,
     "table-headers": FLAG,
     "tags": TEXT,
     "unit": TEXT,
     "user": TEXT,
+    "via": TEXT,
     "within": PERIOD,
 }
+# Options whose values add up, one per line.
+ADDED_UP: Final = ("filter", "remove-header", "set-header")
 OPTION_TYPES: Final = GENERAL_OPTIONS | COMMAND_OPTIONS
 SHORT_OPTIONS: Final = {
     "?": "help",
@@ -184,8 +194,8 @@ def _set_option(option: str, name: str, value: str | None, remaining: list[str],
             return
         value = remaining.pop(0)
     if option_type == TEXT:
-        # Filters add up. For other options the last value is used.
-        earlier = found.options.get(name) if name == "filter" else None
+        # These add up. For other options the last value is used.
+        earlier = found.options.get(name) if name in ADDED_UP else None
         found.options[name] = value if earlier is None else f"{earlier}\n{value}"
     elif option_type == PERIOD and _is_integer(value[:-1]) and value[-1] in "smhd":
         found.options[name] = value

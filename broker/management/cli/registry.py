@@ -45,6 +45,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "node_health_check",
         "ping",
     ),
+    "jobs": ("cancel_job", "list_jobs", "return_messages"),
     "limits": (
         "clear_user_limits",
         "clear_vhost_limits",

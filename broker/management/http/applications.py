@@ -16,6 +16,7 @@ from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages
 from leveret.broker.management.http.controllers.exchanges import Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks
+from leveret.broker.management.http.controllers.jobs import JobResources
 from leveret.broker.management.http.controllers.limits import Limits
 from leveret.broker.management.http.controllers.losses import Losses
 from leveret.broker.management.http.controllers.nodes import Nodes
@@ -68,6 +69,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Queues,
     QueueMessages,
     QueueBrowse,
+    JobResources,
     Losses,
 )
 

@@ -16,6 +16,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
+from leveret.broker.operations.jobs.runner import Jobs
 
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 
@@ -31,6 +32,7 @@ class RequestContext:
         settings: The configuration.
         access: Authentication and authorization.
         save: Makes changes durable; called after every request that may have changed something.
+        jobs: Long work on messages.
     """
 
     broker: Broker
@@ -39,6 +41,7 @@ class RequestContext:
     settings: Settings
     access: Access
     save: Callable[[], None]
+    jobs: Jobs
 
 
 class Controller(ABC):

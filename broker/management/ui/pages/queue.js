@@ -16,6 +16,7 @@ import { LOSS_FIELDS, LossSection, lossCount } from "./queue_losses.js";
 import { MoveForm } from "./queue_move.js";
 import { limitAdvice } from "./queue_policy_links.js";
 import { deleteForm, purgeForm } from "./queue_removal.js";
+import { ReturnForm } from "./queue_return.js";
 import { settingsTable, skippedPolicies } from "./queue_settings.js";
 
 const COLUMNS = [...DETAIL_FIELDS, ...CHART_FIELDS, ...LOSS_FIELDS, "consumer_details"].join(",");
@@ -45,6 +46,7 @@ function makeParts(context) {
   const { vhost, name } = context.params;
   const get = new GetForm(context);
   const move = new MoveForm(context);
+  const returning = new ReturnForm(context);
   const removal = deleteForm(context);
   const parts = {
     range: new RangeChoice(() => context.refresh()),
@@ -62,11 +64,13 @@ function makeParts(context) {
       browse: folded("Browse messages", new BrowseForm(context).element),
       get: folded("Get messages", get.element),
       move: folded("Move messages", move.element),
+      return: folded("Return dead letters", returning.element),
       purge: folded("Purge", purgeForm(context).element),
       delete: folded("Delete", removal.element),
     },
   };
   parts.forms.move.addEventListener("toggle", () => parts.forms.move.open && move.offer());
+  parts.forms.return.addEventListener("toggle", () => parts.forms.return.open && returning.offer());
   return parts;
 }
 
@@ -109,7 +113,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     forms.bind,
     forms.publish,
     forms.browse,
-    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : exclusiveNote(),
+    mayUse ? [forms.get, forms.move, forms.return, forms.purge, forms.delete] : exclusiveNote(),
   );
 }
 
@@ -124,7 +128,7 @@ function showRemovalConditions(form, { type }) {
 }
 
 const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message", "Browse messages"];
-const ACTIONS = ["Get messages", "Move messages", "Purge", "Delete"];
+const ACTIONS = ["Get messages", "Move messages", "Return dead letters", "Purge", "Delete"];
 
 /** Make the buttons that scroll to the parts of the page and open closed sections. */
 function contents(root, mayUse) {

@@ -66,6 +66,7 @@ class Paging(RuleBasedStateMachine):
             holder.taken = taken
         self.present: set[str] = set()
         self.published = 0
+        self.delivered: set[str] = set()
         self.place: Place | None = None
         self.throughout: set[str] | None = None
         self.returned: set[str] = set()
@@ -96,9 +97,38 @@ class Paging(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5), which=st.integers(0, 1))
     def take(self, count: int, which: int) -> None:
         for _ in range(count):
+            ready = [found for found in self._all() if found.is_ready]
             entry = self.queue.get(self.holders[which])
+            assert (entry is None) == (not ready)
             if entry is not None:
+                body = entry[1].body.decode()
+                assert entry[2] is (body in self.delivered)
+                if self.keeps_places:
+                    assert entry[1].body == ready[0].message.body
+                self.delivered.add(body)
                 self.taken[which].append(entry)
+
+    @rule(data=st.data(), which=st.integers(0, 1))
+    def pick(self, data: st.DataObject, which: int) -> None:
+        steps = [[found for found in step if found.is_ready] for step in Browser(self.queue, ready_only=True).steps()]
+        steps = [step for step in steps if step]
+        if not steps:
+            return
+        at = data.draw(st.integers(0, len(steps) - 1))
+        chosen = data.draw(st.lists(st.sampled_from(steps[at]), min_size=1, unique_by=id))
+        chosen.sort()
+        entries = browsing.take_out(self.queue, chosen)
+        assert [entry[1].body for entry in entries] == [found.message.body for found in chosen]
+        self.queue.delivery.hold(self.holders[which], len(entries), sum(len(entry[1].body) for entry in entries))
+        self.delivered.update(entry[1].body.decode() for entry in entries)
+        self.taken[which] += entries
+        left = {found.message.body.decode() for found in self._all() if found.is_ready}
+        assert left == self.present - self._held()
+        assert self.queue.store.ready_count == len(left)
+        assert self.queue.store.ready_bytes == sum(map(len, left))
+
+    def _all(self) -> list[browsing.Browsed]:
+        return [found for step in Browser(self.queue).steps() for found in step]
 
     @precondition(lambda self: any(self.taken))
     @rule(data=st.data(), requeued=st.booleans())

@@ -12,6 +12,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.sessions import BrowserSession
+from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
@@ -20,7 +21,9 @@ from tests.support.memory_broker import MemoryBroker
 def controller() -> BrowserSession:
     made = MemoryBroker()
     access = Access(made.accounts, made.broker)
-    return BrowserSession(RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None))
+    jobs = Jobs(made.broker, made.accounts)
+    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
+    return BrowserSession(context)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -12,6 +12,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.losses import Losses
+from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
@@ -24,7 +25,9 @@ async def test_totals_have_the_start_of_counting() -> None:
     # Counting may have started before this run of the broker.
     made.broker.losses_since = 1_700_000_000
     access = Access(made.accounts, made.broker)
-    controller = Losses(RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None))
+    jobs = Jobs(made.broker, made.accounts)
+    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
+    controller = Losses(context)
     request = make_mocked_request("GET", "/api/losses?page=1", headers={"authorization": _AUTHORIZATION})
     answer = await controller.list(request)
     assert isinstance(answer.body, bytes)

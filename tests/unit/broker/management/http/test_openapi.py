@@ -18,6 +18,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
+from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
@@ -56,7 +57,8 @@ def templated(path: str) -> str:
 def routed() -> set[tuple[str, str]]:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
     made = Broker(Turn(loop.call_soon), ManualTimers(loop))
-    context = RequestContext(made, accounts, Node(Clock()), settings, Access(accounts, made), lambda: None)
+    access, jobs = Access(accounts, made), Jobs(made, accounts)
+    context = RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs)
     return {
         (templated(route.path), route.method.lower())
         for controller in applications.CONTROLLERS

@@ -19,6 +19,7 @@ from leveret.broker.management.http.prometheus.families import counter, gauge
 from leveret.broker.management.http.prometheus.node import alarm_families, node_families
 from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
 from leveret.broker.management.http.prometheus.totals import Totals
+from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
@@ -37,7 +38,8 @@ def client(broker: MemoryBroker) -> MemoryClient:
 
 def context(broker: MemoryBroker) -> RequestContext:
     access = Access(broker.accounts, broker.broker)
-    return RequestContext(broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None)
+    jobs = Jobs(broker.broker, broker.accounts)
+    return RequestContext(broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
 
 
 def fill(client: MemoryClient, name: str, messages: int) -> None:

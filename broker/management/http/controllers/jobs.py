@@ -1,0 +1,88 @@
+"""Returns dead letters, and lists and cancels the jobs that do so. RabbitMQ does not have these resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiohttp import web
+
+from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.errors import bad_request, not_authorised, not_found
+from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.request_bodies import read_object
+from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.operations.jobs.job import Job, counts_document, new_counts
+from leveret.broker.operations.jobs.options import read_options
+from leveret.broker.operations.jobs.returning import ReturnWork
+from leveret.broker.operations.jobs.runner import ends_of, open_source
+
+#: Messages that a step of a dry run looks at.
+_STEP = 256
+
+
+class JobResources(Controller):
+    """The resources ``/api/queues/{vhost}/{name}/return-messages`` and ``/api/jobs``."""
+
+    def __init__(self, context: RequestContext) -> None:
+        super().__init__(context)
+        self._jobs = context.jobs
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [
+            *resource("queues/{vhost}/{name}/return-messages", POST=self.begin),
+            *resource("jobs", GET=self.list),
+            *resource("jobs/{vhost}", GET=self.list),
+            *resource("jobs/{vhost}/{job}", GET=self.show, DELETE=self.cancel),
+        ]
+
+    async def begin(self, request: web.Request) -> web.Response:
+        """Begin to return dead letters, or count them with dry_run. The body has the options."""
+        principal, name = self._access.require_connect(request), request.match_info["name"]
+        document = await read_object(request)
+        try:
+            options = read_options(document)
+            if not document.get("dry_run"):
+                job = self._jobs.begin_return(principal, name, document)
+                return json_response(job.shown(), status=201)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        source = open_source(principal, name, options)
+        work = ReturnWork(principal, source, options, ends_of(source), new_counts())
+
+        def steps() -> Iterator[None]:
+            while not work.is_over and not source.deleted:
+                work.step(_STEP, takes=False)
+                yield
+
+        await run_in_slices(steps())
+        return json_response({"dry_run": True, **counts_document(work.counts)})
+
+    async def list(self, request: web.Request) -> web.Response:
+        """List the jobs of all virtual hosts, or of one, the newest first."""
+        _, vhosts = self._access.listed_vhosts(request)
+        jobs = self._jobs.listed({vhost.name for vhost in vhosts})
+        view = View[Job](Job.shown, order=lambda job: -job.created, name=lambda job: job.queue)
+        return await list_response(request, jobs, view, paginated=True)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show one job."""
+        self._access.require_vhost(request)
+        return object_response(request, self._find(request).shown())
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Cancel a running job, or forget one that has ended. Its user may do so, and administrators."""
+        principal = self._access.require_vhost_for_change(request)
+        job = self._find(request)
+        if job.user != principal.user.name and not has_tag(principal.user, "administrator"):
+            raise not_authorised(f"job '{job.job_id}' belongs to another user")
+        self._jobs.cancel(job)
+        return web.Response(status=204)
+
+    def _find(self, request: web.Request) -> Job:
+        job = self._jobs.find(request.match_info["vhost"], request.match_info["job"])
+        if job is None:
+            raise not_found()
+        return job

@@ -1,0 +1,113 @@
+"""What a job that returns dead letters is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from leveret.broker.core.json_values.tables import table_from_json
+from leveret.policies.death_origin import DEATH_HEADERS
+from leveret.policies.message_filter import MessageFilter, read_filter
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, normalize, sort_table
+from leveret.protocol.properties import Properties, encode_headers
+
+_KEYS: Final = ("filter", "via", "death", "rate", "limit", "remove_death", "remove_headers", "set_headers", "dry_run")
+_RATE_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnOptions:
+    """How dead letters are returned.
+
+    Args:
+        wanted: Selects messages.
+        via: Whether they go to the queue that they come from, or through the exchange to all bound queues again.
+        death: Whether they come from where they died first or last.
+        rate: Maximum number of messages per second; None for no limit.
+        limit: Maximum number of messages; None for all.
+        removed: Names of headers to remove.
+        added: Headers to set.
+    """
+
+    wanted: MessageFilter
+    via: Literal["queue", "exchange"] = "queue"
+    death: Literal["first", "last"] = "first"
+    rate: float | None = None
+    limit: int | None = None
+    removed: frozenset[str] = frozenset()
+    added: FieldTable = ()
+
+    def changed(self, published: Properties, headers: FieldTable) -> bytes:
+        """Return the content header of a message with the changed headers.
+
+        Args:
+            published: Its properties.
+            headers: Its headers.
+        """
+        if not self.removed and not self.added:
+            return published.payload
+        replaced = self.removed | {name for name, _ in self.added}
+        kept = tuple(entry for entry in headers if entry[0] not in replaced)
+        table = sort_table(normalize((*kept, *self.added)))
+        return published.replaced({properties.HEADERS: encode_headers(table) if table else None})
+
+
+def read_options(document: Mapping[str, Any]) -> ReturnOptions:
+    """Read the options of a job from JSON.
+
+    Raises:
+        ValueError: One is unknown or has an invalid value; the text says which.
+    """
+    unknown = [name for name in document if name not in _KEYS]
+    if unknown:
+        raise ValueError(f"unknown key '{unknown[0]}', known are {', '.join(_KEYS)}")
+    given = {name: value for name, value in document.items() if value is not None}
+    removed = given.get("remove_headers", [])
+    if not isinstance(removed, list) or not all(isinstance(name, str) for name in removed):
+        raise ValueError("remove_headers must be a list of names")
+    added = given.get("set_headers", {})
+    if not isinstance(added, Mapping):
+        raise ValueError("set_headers must be an object")
+    return ReturnOptions(
+        read_filter(given.get("filter")),
+        cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),
+        cast(Literal["first", "last"], _one_of(given, "death", "first", "last")),
+        _number(given, "rate", _RATE_MAX),
+        _limit(given),
+        frozenset([*removed, *(DEATH_HEADERS if _flag(given, "remove_death") else ())]),
+        table_from_json(added),
+    )
+
+
+def _one_of(given: Mapping[str, Any], name: str, *values: str) -> str:
+    value = given.get(name, values[0])
+    if value not in values:
+        raise ValueError(f"{name} must be {' or '.join(values)}, is {value}")
+    return str(value)
+
+
+def _flag(given: Mapping[str, Any], name: str) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, is {value}")
+    return value
+
+
+def _number(given: Mapping[str, Any], name: str, most: int) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ValueError(f"{name} must be more than 0 and at most {most}, is {value}")
+    return float(value)
+
+
+def _limit(given: Mapping[str, Any]) -> int | None:
+    value = given.get("limit")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"limit must be 1 or more, is {value}")
+    return value

@@ -1,0 +1,60 @@
+"""Where a dead letter comes from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from leveret.policies.dead_letter import Death, Table, record_death
+from leveret.policies.death_origin import DEATH_HEADERS, DeathOrigin, death_origin
+
+
+def dead(*deaths: Death) -> Table:
+    headers: Table = (("own", ("S", b"x")),)
+    for death in deaths:
+        headers = record_death(headers, death, trusted=True)
+    return headers
+
+
+FIRST = Death("work", "rejected", 1, "in", ["key", "copy"])
+LAST = Death("retry", "expired", 2, "", ["retry"])
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ("first", DeathOrigin("work", "rejected", "in", ("key", "copy"))),
+        ("last", DeathOrigin("retry", "expired", "", ("retry",))),
+    ],
+)
+def test_first_and_last(which: Literal["first", "last"], expected: DeathOrigin) -> None:
+    assert death_origin(dead(FIRST, LAST), which) == expected
+
+
+def test_a_first_death_that_is_the_newest_again() -> None:
+    headers = dead(FIRST, LAST, FIRST)
+    assert death_origin(headers, "first") == death_origin(headers, "last")
+
+
+def test_without_the_summary_the_oldest_entry_counts() -> None:
+    headers = tuple(entry for entry in dead(FIRST, LAST) if entry[0] == "x-death")
+    assert death_origin(headers, "first") == DeathOrigin("work", "rejected", "in", ("key", "copy"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("x-death", ("S", b"made up")),),
+        (("x-death", ("A", (("S", b"made up"),))),),
+        (("x-death", ("A", (("F", (("queue", ("l", 5)),)),))),),
+    ],
+)
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_what_is_no_dead_letter(headers: Table, which: Literal["first", "last"]) -> None:
+    assert death_origin(headers, which) is None
+
+
+def test_the_headers_of_dead_lettering() -> None:
+    assert {name for name, _ in dead(FIRST)} - {"own"} == set(DEATH_HEADERS)
