@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, Literal, cast
 
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.channel_table import ChannelTable
+from leveret.broker.session.deadline import Deadline
 from leveret.broker.session.dispatch import dispatch, method_of
 from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
 from leveret.broker.session.heartbeat import Heartbeat
@@ -138,7 +139,7 @@ class Connection:
         self.reader.set_channel_frames(ChannelFrames.REFUSED)
         self._handshake: Handshake | None = None
         self._is_lost = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(server.loop)
 
     # -- socket -------------------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class Connection:
         self.connected_at = server.broker.timers.now() // 1000
         self.tls = tls_session(transport)
         self.output = Output(server.broker.turn, self._transport)
-        self._heartbeats = Heartbeat(server.loop, self.output)
+        self._heartbeats = Heartbeat(server.loop, self.output, self.name)
         self.intake = Intake(
             self.name, server, self._transport, self.reader, self.output, self._heartbeats, self.handle
         )
@@ -168,9 +169,10 @@ class Connection:
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process received bytes."""
-        self._receive(bytes(self._server.read_buffer[:nbytes]))
+        self.data_received(bytes(self._server.read_buffer[:nbytes]))
 
-    def _receive(self, octets: bytes) -> None:
+    def data_received(self, octets: bytes) -> None:
+        """Process received bytes; called by event loops that know a buffered protocol by its base class only."""
         self._heartbeats.received = True
         counters = self.output.counters
         counters.recv_oct += len(octets)
@@ -180,10 +182,6 @@ class Connection:
             octets = self._receive_header(self._handshake, octets)
         self.reader.receive(octets)
         self.intake.process()
-
-    def data_received(self, octets: bytes) -> None:
-        """Process received bytes, for event loops that use the read buffer of subclasses of BufferedProtocol only."""
-        self._receive(octets)
 
     def eof_received(self) -> bool:
         """Let the transport close the socket: the client has closed it."""
@@ -206,8 +204,7 @@ class Connection:
         self._release()
         self.intake.end()
         self._connections.remove(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.cancel()
         self._is_lost = True
 
     # -- events -------------------------------------------------------------------------------------------
@@ -292,7 +289,7 @@ class Connection:
             self.channel_max, self.heartbeat = handshake.channel_max, handshake.heartbeat
             self.frame_max = self.reader.frame_max = handshake.frame_max
             if self.heartbeat:
-                self._heartbeats.start(self.heartbeat, self._heartbeat_missed)
+                self._heartbeats.start(self.heartbeat, partial(self.drop, "reset"))
         elif received is ConnectionInput.OPEN:
             self._open(handshake)
         if reply:
@@ -322,8 +319,7 @@ class Connection:
         self._end_handshake()
         self.intake.open(handshake.capabilities.blocked)
         self.reader.set_channel_frames(ChannelFrames.READ)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.cancel()
         server.broker.connections.add(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
@@ -333,7 +329,7 @@ class Connection:
             self.reader.discard_input()
             timeout = self._server.settings.handshake_timeout / 1000
             refuse = partial(self._refuse, Refusal(str(refusal), refusal.fault))
-            self._set_timer(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
+            self._deadline.set(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
             return
         if refusal.fault is not None:
             self.fail(refusal.fault, 0)
@@ -347,10 +343,6 @@ class Connection:
     def _end_handshake(self) -> None:
         self._handshake = None
         self.reader.stepwise = False
-
-    def _heartbeat_missed(self) -> None:
-        log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
-        self.drop("reset")
 
     @property
     def blocked(self) -> bool:
@@ -401,12 +393,7 @@ class Connection:
         """
         if seconds is None:
             seconds = min(_CLOSING_SECONDS, self._heartbeats.interval or _CLOSING_SECONDS)
-        self._set_timer(seconds, partial(self.drop, "reset"))
-
-    def _set_timer(self, seconds: float, expired: Callable[[], object]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._server.loop.call_later(seconds, expired)
+        self._deadline.set(seconds, partial(self.drop, "reset"))
 
     def drop(self, how: Literal["finish", "reset", "abort"] = "finish") -> None:
         """Drop the socket.
@@ -430,7 +417,7 @@ class Connection:
             return
         self._transport.close()
         # A client that reads nothing would otherwise keep the socket open forever.
-        self._set_timer(_LINGER_SECONDS, self._transport.abort)
+        self._deadline.set(_LINGER_SECONDS, self._transport.abort)
 
     def _release(self) -> None:
         """Release all resources of the connection in the broker."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Final
 
 from leveret.broker.session.output import Output
 from leveret.protocol.constants import FRAME_END, FRAME_HEARTBEAT
+
+log = logging.getLogger("leveret.connection")
 
 HEARTBEAT_FRAME: Final = bytes((FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END))
 
@@ -21,6 +24,7 @@ class Heartbeat:
     Args:
         loop: The event loop.
         output: Output buffer; gets a heartbeat if nothing was written for half an interval.
+        name: Name of the connection, for the log.
 
     Attributes:
         interval: Negotiated interval in seconds; 0 for no heartbeats.
@@ -28,10 +32,11 @@ class Heartbeat:
         paused: Set while input is not read, or the client need not send heartbeats.
     """
 
-    __slots__ = ("_checks_input", "_loop", "_misses", "_output", "_timer", "interval", "paused", "received")
+    __slots__ = ("_checks_input", "_loop", "_misses", "_name", "_output", "_timer", "interval", "paused", "received")
 
-    def __init__(self, loop: AbstractEventLoop, output: Output) -> None:
+    def __init__(self, loop: AbstractEventLoop, output: Output, name: str) -> None:
         self._loop = loop
+        self._name = name
         self._output = output
         self._checks_input = False
         self._misses = 0
@@ -63,6 +68,7 @@ class Heartbeat:
         self._checks_input = not self._checks_input
         if not self._checks_input and self._misses_input():
             self.stop()
+            log.error("closing AMQP connection %s: missed heartbeats from client", self._name)
             on_missed()
 
     def _misses_input(self) -> bool:

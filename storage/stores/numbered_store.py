@@ -55,6 +55,9 @@ class NumberedStore(Protocol):
             the numbers are dealt with, from the first.
         """
 
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Make taken messages ready again."""
+
     def read(self, seq: int) -> Message | None:
         """Return a ready message that is written, without taking it; None if it cannot be read."""
 
@@ -125,6 +128,11 @@ class NumberedMemory:
             taken_bytes += len(message.body)
         self.ready_bytes -= taken_bytes
         return entries, len(entries)
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Make taken messages ready again."""
+        self._ready.update((seq, message) for seq, message, _ in entries)
+        self.ready_bytes += sum([len(message.body) for _, message, _ in entries])
 
     def read(self, seq: int) -> Message | None:
         """Return a ready message without taking it."""
@@ -231,6 +239,14 @@ class NumberedSegments:
             self._store.lose(readable, readable + 1)
             seq = readable + 1
         return []
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Make taken messages ready again."""
+        store, body_bytes = self._store, sum([len(message.body) for _, message, _ in entries])
+        store.ready_count += len(entries)
+        store.ready_bytes += body_bytes
+        store.taken_count -= len(entries)
+        store.taken_bytes -= body_bytes
 
     def read(self, seq: int) -> Message | None:
         """Return a ready message without taking it."""

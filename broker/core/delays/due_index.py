@@ -78,17 +78,17 @@ class DueIndex:
         """Return the earliest time. There must be a message."""
         return self._blocks[0].times[0]
 
-    def head(self, until: int, count: int) -> list[int]:
-        """Return the numbers of the first messages.
+    def head(self, until: int, count: int) -> list[tuple[int, int]]:
+        """Return time and number of the first messages.
 
         Args:
             until: Only messages that are due at this time or before.
             count: Maximum number of messages.
         """
-        found: list[int] = []
+        found: list[tuple[int, int]] = []
         for block in self._blocks:
             end = min(bisect_right(block.times, until), count - len(found))
-            found += block.numbers[:end]
+            found += zip(block.times[:end], block.numbers[:end], strict=True)
             if end < len(block.times):
                 break
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final, NamedTuple, Protocol
 
@@ -17,9 +17,13 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
 
-#: Messages that one step reads, and bytes of their bodies.
+#: Messages that are entered into the index in one step at a start.
 _STEP_MESSAGES: Final = 256
-_STEP_BYTES: Final = 1 << 20
+#: Due messages that are taken together, and about how many bytes of their bodies.
+_BATCH_MESSAGES: Final = 4096
+_BATCH_BYTES: Final = 4 << 20
+#: Messages that one step reads: a few milliseconds if they are all over the files.
+_READ_MESSAGES: Final = 64
 #: Longest timer in seconds; delays have no upper bound.
 _TIMER_MAX: Final = 86_400.0
 #: Seconds until messages are looked for again that are due, and not written because the disk is full.
@@ -186,25 +190,73 @@ class WaitingMessages(Target):
 
     # -- taking out ---------------------------------------------------------------------------------------
 
-    def take_due(self) -> list[Entry]:
+    def take_due(self) -> Generator[None, None, list[Entry]]:
         """Take messages that are due, earliest first, then in the order of publishing; some of them if there are many.
 
-        The caller routes them, then calls settle().
+        They are read in the order of the files, step by step: single reads in any order would take several times as
+        long. The caller routes them, then calls settle().
         """
-        if self._is_loading or self.deleted or not len(self._index):
+        due = self._due_entries()
+        if not due:
             return []
-        store = self._store
-        numbers = self._index.head(self._timers.monotonic(), _STEP_MESSAGES)
-        if numbers and not store.is_written(max(numbers)):
-            # The order is kept: only those before the first one that is not written.
-            del numbers[next(at for at, number in enumerate(numbers) if not store.is_written(number)) :]
-        if not numbers:
+        # From now on they can neither be cancelled nor be delivered by number.
+        self._index.drop(len(due))
+        numbers = sorted([number for _, number in due])
+        found: dict[int, Entry] = {}
+        at, left = 0, _BATCH_BYTES
+        while at < len(numbers) and left > 0:
+            if at:
+                yield
+                if self.deleted:
+                    return []
+            entries, used = self._store.take(numbers[at : at + _READ_MESSAGES], left)
+            at += used
+            self._taken_count += len(entries)
+            for entry in entries:
+                found[entry[0]] = entry
+                left -= len(entry[1].body)
+        if at < len(numbers):
+            self._put_back(due, found, numbers[at:])
+        return [found[number] for _, number in due if number in found]
+
+    def _due_entries(self) -> list[tuple[int, int]]:
+        """Return time and number of messages that are due and written, in order; some of them if there are many."""
+        index, store = self._index, self._store
+        if self._is_loading or self.deleted or not len(index):
             return []
-        entries, used = store.take(numbers, _STEP_BYTES)
-        self._index.drop(used)
-        self._taken_count += len(entries)
-        # All of them may have been unreadable.
-        return entries or self.take_due()
+        due = index.head(self._timers.monotonic(), _BATCH_MESSAGES)
+        for at, (_, number) in enumerate(due):
+            if not store.is_written(number):
+                # The order is kept: only those before the first one that is not written.
+                return due[:at]
+        return due
+
+    def _put_back(self, due: Sequence[tuple[int, int]], found: dict[int, Entry], unread: Sequence[int]) -> None:
+        """Let messages wait again, because bodies that have been read take too much memory.
+
+        Those that precede all unread ones stay taken. If there is none, the first message is read in addition.
+
+        Args:
+            due: Time and number of all messages of the batch, in order.
+            found: Those that have been read; some are removed.
+            unread: Numbers of those that have not been read.
+        """
+        rest = set(unread)
+        keeps = next(at for at, (_, number) in enumerate(due) if number in rest)
+        if not keeps:
+            keeps, number = 1, due[0][1]
+            entries, _ = self._store.take([number], 1)
+            self._taken_count += len(entries)
+            found.update((entry[0], entry) for entry in entries)
+        returned: list[Entry] = []
+        for time, number in due[keeps:]:
+            entry = found.pop(number, None)
+            if entry is not None:
+                returned.append(entry)
+            if entry is not None or number in rest:
+                self._index.add(time, number)
+        self._taken_count -= len(returned)
+        self._store.put_back(returned)
 
     def take(self, number: int) -> Entry | None:
         """Take one message before it is due; the caller calls settle(). None if it does not wait any more."""
@@ -263,7 +315,7 @@ class WaitingMessages(Target):
     def _arm_next(self) -> None:
         if len(self._index):
             due = self._index.first_due()
-            is_overdue = due <= self._timers.monotonic() and not self._store.is_written(self._index.head(due, 1)[0])
+            is_overdue = due <= self._timers.monotonic() and not self._store.is_written(self._index.head(due, 1)[0][1])
             self._arm(due, _RETRY_SECONDS if is_overdue else 0.0)
 
     def _arm(self, due: int, at_least: float = 0.0) -> None:

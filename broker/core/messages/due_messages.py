@@ -23,6 +23,8 @@ from leveret.storage.message import Envelope, Message
 
 log = logging.getLogger("leveret.exchange")
 
+#: Messages that one step routes.
+_STEP: Final = 128
 #: Routes that are kept by routing key, until the topology changes.
 _ROUTES_MAX: Final = 4096
 _END: Final = object()
@@ -100,9 +102,11 @@ class DueMessages:
         return not is_done
 
     def _route_due(self, waiting: WaitingMessages) -> Iterator[None]:
-        """Route all that is due; a step routes some messages."""
-        while entries := waiting.take_due():
-            yield from self._route(waiting, entries)
+        """Route all that is due; a step reads or routes some messages."""
+        while entries := (yield from waiting.take_due()):
+            for at in range(0, len(entries), _STEP):
+                yield
+                yield from self._route(waiting, entries[at : at + _STEP])
             yield
         waiting.arm_next()
 

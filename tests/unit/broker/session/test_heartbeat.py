@@ -20,7 +20,7 @@ class Peer:
         self.output = Output(Turn(self.loop.call_soon), self.transport)
         self.dead_at: list[float] = []
         self.start = self.loop.now
-        self.heartbeat = Heartbeat(self.loop.loop, self.output)
+        self.heartbeat = Heartbeat(self.loop.loop, self.output, "client")
         self.heartbeat.start(INTERVAL, self.note_death)
 
     def note_death(self) -> None:

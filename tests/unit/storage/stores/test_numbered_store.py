@@ -65,6 +65,16 @@ def test_stops_at_the_bytes(make: Callable[[], NumberedStore]) -> None:
     assert store.ready_count == 7
 
 
+def test_puts_back(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 10)
+    entries, _ = store.take([2, 7, 4], _ALL)
+    store.put_back(entries[:2])
+    store.settle(entries[2:], EventKind.CANCELLED)
+    assert (store.ready_count, store.ready_bytes) == (9, 27)
+    entries, used = store.take([7, 2, 3], _ALL)
+    assert (bodies(entries), used) == (["007", "002", "003"], 3)
+
+
 def test_reads_without_taking(make: Callable[[], NumberedStore]) -> None:
     store = filled(make, 10)
     found = store.read(7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from leveret.broker.core.queues.queue import Queue
@@ -92,9 +94,14 @@ def test_many_at_once_are_routed_in_slices(loop: ManualLoop) -> None:
     timers = len(loop._timers)
     loop.now += 0.0001
     loop._timers.pop(0).callback()
-    # One slice of five readings of the clock.
-    assert 0 < queue.store.ready_count <= 5 * 256
+    # One slice of five readings of the clock: they are not even all read.
+    assert queue.store.ready_count == 0
     assert len(loop._timers) == timers
+    arrived: list[int] = []
+    while waiting.count:
+        loop._timers.pop(0).callback()
+        arrived.append(queue.store.ready_count)
+    assert all(after - before <= 5 * 128 for before, after in pairwise(arrived))
     loop.advance(1)
     assert bodies_in(queue) == [b"%06d" % number for number in range(20_000)]
 
@@ -231,3 +238,32 @@ def test_messages_of_different_headers_and_sizes(loop: ManualLoop, vhost: Virtua
     waiting.publish_varied(messages, sum(range(30)), 29)
     loop.advance(0.1)
     assert [len(body) for body in bodies_in(queue)] == list(range(30))
+
+
+@pytest.mark.parametrize("first_is_last", [False, True])
+def test_large_messages_are_not_all_read_at_once(loop: ManualLoop, vhost: VirtualHost, first_is_last: bool) -> None:
+    """The order is kept although they are read in another one, and only some fit into memory."""
+    waiting = declare_delayed(vhost)
+    queue = declare(vhost)
+    bind(vhost, queue)
+    delays = list(range(100, 130))
+    if first_is_last:
+        delays.reverse()
+    for delay in delays:
+        publish_delayed(waiting, delay, b"%03d" % delay + bytes(1_000_000))
+    loop.advance(0.0999)
+    waiting._timers.now()
+    loop.now += 1
+    entries: list[int] = []
+    steps = waiting.take_due()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            entries += [int(message.body[:3]) for _, message, _ in end.value]
+            break
+    assert 1 <= len(entries) <= 6
+    assert entries == sorted(delays)[: len(entries)]
+    assert waiting.count == 30 - len(entries)
+    loop.advance(1)
+    assert [int(body[:3]) for body in bodies_in(queue)] == sorted(delays)[len(entries) :]
