@@ -262,9 +262,13 @@ def read_events(
             damaged[path] = 1
             yield None
             continue
+        begin = start.offset if file == start.file else 0
+        if begin <= len(octets) < EVENT_BYTES and head.startswith(octets):
+            # It was just made when the process was killed.
+            continue
         if octets[:EVENT_BYTES] != head:
             damaged[path] = 0
-        first = max(EVENT_BYTES, start.offset if file == start.file else 0)
+        first = max(EVENT_BYTES, begin)
         for at in range(first, len(octets) - EVENT_BYTES + 1, EVENT_BYTES):
             event = unpack_event(octets, at, salt)
             if event is None:

@@ -13,8 +13,8 @@ import pytest
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError
 from leveret.storage.engine import EngineOptions, StorageEngine
-from leveret.storage.event_format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
-from leveret.storage.event_log import EventPosition, read_events
+from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
+from leveret.storage.event_log import EventPosition, file_name, read_events
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock, open_engine
@@ -316,6 +316,27 @@ def test_a_stop_is_clean_after_a_log_that_was_cut(files: SimulatedFiles) -> None
     assert engine.close()
     entries = open_engine(files).queues[1].stores[0].take(ALL, ALL)[0]
     assert [(entry[1].body, entry[2]) for entry in entries] == [(b"new", False)]
+
+
+@pytest.mark.parametrize("length", [0, 1, EVENT_BYTES - 1])
+def test_a_log_that_a_kill_left_without_a_whole_header_is_not_damaged(files: SimulatedFiles, length: int) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    add(store, b"gone", b"a")
+    engine.flush()
+    store.settle(store.take(1, 1)[0])
+    finish(engine)
+    (log,) = [path for path in files.snapshot() if "/events/" in path]
+    unfinished = f"{ROOT}/events/{file_name(1 << 60)}"
+    files.restore(files.snapshot() | {unfinished: files.snapshot()[log][:length]})
+
+    for _ in range(2):
+        engine = open_engine(files)
+        assert not list(engine.report.lines())
+        add(engine.queues[1].stores[0], b"more")
+        assert engine.close()
+
+    assert bodies(open_engine(files).queues[1].stores[0]) == [b"a", b"more", b"more"]
 
 
 # --- a disk that fails ------------------------------------------------------------------------------------------------
