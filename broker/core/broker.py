@@ -23,6 +23,7 @@ from leveret.policies.patterns import report_to
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 
 log = logging.getLogger("leveret.patterns")
+losses_log = logging.getLogger("leveret.losses")
 
 
 class Broker:
@@ -147,7 +148,11 @@ class Broker:
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with its queues. The caller has closed its connections."""
         vhost = self.vhosts.pop(name)
+        waiting = vhost.delayed_count
         vhost.delete_contents()
+        if waiting:
+            # Nothing remains that could count them.
+            losses_log.warning("vhost '%s' was deleted, and with its exchanges %d delayed messages", name, waiting)
         self.statistics.ended.absorb(vhost.statistics)
         self._journal.delete("vhost", (name,))
 

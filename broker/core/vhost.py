@@ -297,6 +297,15 @@ class VirtualHost:
         # A pending request may still use it: its declarations must not appear in a later virtual host of the same name.
         self.recorder.journal = NoJournal()
 
+    @property
+    def delayed_count(self) -> int:
+        """Number of messages that wait in exchanges until they are due."""
+        return sum(
+            exchange.waiting.count
+            for exchange in self.topology.exchanges.values()
+            if isinstance(exchange, DelayedExchange) and exchange.waiting is not None
+        )
+
     def _open_delays(self, exchange: Exchange, qid: int | None) -> None:
         """Open the store of an exchange that delays messages."""
         if isinstance(exchange, DelayedExchange):

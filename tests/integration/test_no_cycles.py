@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.embedded import LeveretThread
 from leveret.broker.session.channel import Channel, ChannelConsumer
@@ -42,12 +44,18 @@ def use(broker: LeveretThread, *, politely: bool) -> None:
         channel.publish("", name, b"x", {"delivery_mode": 2})
         channel.consume(name)
         channel.next_delivery()
+    channel.exchange_declare("late", "x-delayed-message", arguments=[("x-delayed-type", "S", "direct")])
+    channel.queue_bind("transient", "late", "k")
+    for delay in (1, 60_000):
+        channel.publish("late", "k", b"x", {"headers": [("x-delay", "I", delay)]})
+    channel.next_delivery()
     channel.confirm_select()
     with pytest.raises(wire.ChannelClosed):
         channel.queue_declare("nowhere", passive=True)
     again = connection.channel()
     again.queue_delete("transient")
     again.queue_delete("durable")
+    again.exchange_delete("late")
     if politely:
         connection.close()
     else:
@@ -56,7 +64,8 @@ def use(broker: LeveretThread, *, politely: bool) -> None:
 
 @pytest.mark.parametrize("politely", [True, False])
 def test_connections_channels_and_queues(broker: LeveretThread, politely: bool) -> None:
-    before = alive(Queue, Channel, Connection, ChannelConsumer)
+    kinds = (Queue, Channel, Connection, ChannelConsumer, DelayedExchange, WaitingMessages)
+    before = alive(*kinds)
     for _ in range(3):
         use(broker, politely=politely)
-    wait_until(lambda: alive(Queue, Channel, Connection, ChannelConsumer) == before, "everything that ended to go")
+    wait_until(lambda: alive(*kinds) == before, "everything that ended to go")

@@ -121,6 +121,43 @@ def test_a_queue(broker: Restarts, what: str) -> None:
     assert sorted(each["destination"] for each in bindings if each["source"]) == ["good"]
 
 
+def test_a_delayed_exchange(broker: Restarts) -> None:
+    """Its messages stay on disk, until it can be restored again or is deleted."""
+    channel, data, key = broker.channel(), broker.process.data_dir, ("/", "late")
+    inner = [("x-delayed-type", "S", "fanout")]
+    channel.exchange_declare("late", "x-delayed-message", durable=True, arguments=inner)
+    channel.queue_declare("q", durable=True)
+    channel.queue_bind("q", "late")
+    channel.confirm_select()
+    channel.publish("late", "", b"1", {"headers": [("x-delay", "I", 1000)], **PERSISTENT})
+    assert channel.wait_for_confirms(1) == [True]
+    broker.end()
+    before, row = files(data), rows(data, "exchange")[key]
+    assert before
+    rewrite(data, "exchange", key, key, changed(row, type="x-none"))
+    broker.process.start()
+    with pytest.raises(ChannelClosed, match=r"404.*could not be restored.*delete it"):
+        broker.channel().exchange_declare("late", "x-delayed-message", durable=True, arguments=inner)
+    broker.end()
+    assert {name: octets for name, octets in files(data).items() if name in before} == before
+    rewrite(data, "exchange", key, key, row)
+    broker.process.start()
+    channel = broker.channel()
+    # The binding was kept too.
+    channel.consume("q", no_ack=True)
+    assert channel.next_delivery().body == b"1"
+    channel.publish("late", "", b"2", {"headers": [("x-delay", "I", 3_600_000)], **PERSISTENT})
+    channel.sync()
+    broker.end()
+    rewrite(data, "exchange", key, key, changed(row, type="x-none"))
+    broker.process.start()
+    broker.channel().exchange_delete("late")
+    channel = broker()
+    channel.exchange_declare("late", "x-delayed-message", durable=True, arguments=inner)
+    found = HttpApi(broker.management).get(f"{path('exchanges', '/', 'late')}?columns=messages_delayed")
+    assert found == {"messages_delayed": 0}
+
+
 def test_all_other_kinds(broker: Restarts) -> None:
     channel, data = broker.channel(), broker.process.data_dir
     api = HttpApi(broker.management)

@@ -37,6 +37,10 @@ class Vhost:
         """Delete it with all that it has."""
         self._api.request("DELETE", "vhosts", self.name)
 
+    def exchange_types(self) -> set[str]:
+        """The exchange types that the broker has."""
+        return {each["name"] for each in self._api.request("GET", "overview")["exchange_types"]}
+
     def queue(self, name: str) -> dict[str, Any] | None:
         """A queue as the HTTP API shows it; None if it does not exist."""
         try:

@@ -10,8 +10,8 @@ def made(url: str, kind: str) -> AioPikaBroker:
 
     Args:
         url: The virtual host.
-        kind: What its queues are: `quorum`, as by default, or `classic`; with priorities if that is it; all else
-            is a name only.
+        kind: What its queues are: `quorum`, as by default, or `classic`; with priorities if that is it; with delays in
+            an exchange instead of a queue if it is `exchange`; all else is a name only.
     """
     queue_type = QueueType.CLASSIC if kind in {"classic", "priorities"} else QueueType.QUORUM
     return AioPikaBroker(
@@ -20,5 +20,6 @@ def made(url: str, kind: str) -> AioPikaBroker:
         exchange=Exchange(name=f"taskiq.{kind}"),
         task_queues=[Queue(name=f"taskiq.{kind}", type=queue_type, max_priority=10 if kind == "priorities" else None)],
         delay_queue=Queue(name=f"taskiq.{kind}.delay", type=queue_type),
+        delayed_message_exchange_plugin=kind == "exchange",
         dead_letter_queue=Queue(name=f"taskiq.{kind}.dead_letter", type=queue_type),
     )

@@ -93,6 +93,22 @@ def test_due_task_does_not_wait_behind_delays(running: Workshop) -> None:
     assert not running.notes.of("to come")
 
 
+def test_delays_in_an_exchange(vhost: Vhost, directory: Path) -> None:
+    """With the exchange of RabbitMQ's plugin rabbitmq_delayed_message_exchange."""
+    if "x-delayed-message" not in vhost.exchange_types():
+        pytest.skip("the broker has no exchange type x-delayed-message")
+    workshop = Workshop(vhost.url, directory, "exchange")
+    with workshop.worker():
+        sent = time.time()
+        delays = [("late", 3), ("soon", 1), ("never", 3600)]
+        workshop.send_all([("note", (f"delayed {text}",), {"delay": delay}) for text, delay in delays])
+        late, soon = workshop.notes.wait_for("delayed late")[0], workshop.notes.wait_for("delayed soon")[0]
+        assert late.at - sent >= 3
+        assert soon.at - sent >= 1
+        assert soon.at < late.at
+        assert not workshop.notes.of("delayed never")
+
+
 def test_retries(running: Workshop) -> None:
     running.send("try_again", "attempt", retry_on_error=True)
     running.notes.wait_for("attempt", 3)

@@ -13,6 +13,7 @@ from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.definitions_database import Key
+from tests.support.delayed import declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 
@@ -149,3 +150,11 @@ def test_what_is_done_to_a_deleted_vhost_is_kept_nowhere(broker: Broker) -> None
     broker.save_vhost(vhost)
     broker.set_metadata(vhost, VirtualHostMetadata("again"))
     assert rows.kept == {}
+
+
+def test_delayed_messages_of_a_deleted_vhost_are_logged(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    publish_delayed(declare_delayed(broker.add_vhost("v")), 1000, b"1", b"2")
+    broker.add_vhost("w")
+    broker.delete_vhost("w")
+    broker.delete_vhost("v")
+    assert caplog.messages == ["vhost 'v' was deleted, and with its exchanges 2 delayed messages"]
