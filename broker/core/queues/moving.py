@@ -11,16 +11,15 @@ from enum import Enum
 from itertools import groupby
 from typing import Final
 
-from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.selecting import Selector
 from leveret.policies.message_filter import MessageFilter
-from leveret.protocol.properties import Properties
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
+from leveret.storage.stores.ages import arrival
 
 #: Maximum messages and bytes of one step: a millisecond or two.
 _STEP_MESSAGES: Final = 256
@@ -61,14 +60,13 @@ class Move:
     def __init__(self, source: Queue, target: Queue, message_filter: MessageFilter, limit: int | None = None) -> None:
         self._source = source
         self._target = target
-        self._filter = message_filter
+        self._selector = Selector(message_filter)
         self._limit = limit
         self._holder = Holder(source)
         # Excludes messages that arrive during the move: otherwise two opposite moves would never end.
         self._to_scan = source.ready_count()
         self._skipped: list[Entry] = []
         self._published: list[Entry] = []
-        self._last: tuple[object, bool] = (None, False)
         self.moved = 0
         self.scanned = 0
         self.end: MoveEnd | None = None
@@ -80,8 +78,10 @@ class Move:
             return
         entries = self._take()
         selected: list[Entry] = []
+        store, now = self._source.store, self._source.host.timers.now()
         for entry in entries:
-            (selected if self._is_wanted(entry[1]) else self._skipped).append(entry)
+            is_wanted = self._selector.wants(entry[1], arrival(store, entry), now)
+            (selected if is_wanted else self._skipped).append(entry)
         refused = self._publish(selected)
         if refused:
             self._put_back(refused)
@@ -119,16 +119,6 @@ class Move:
         self.scanned += len(entries)
         source.delivery.hold(self._holder, len(entries), body_bytes)
         return entries
-
-    def _is_wanted(self, message: Message) -> bool:
-        if self._filter.is_empty:
-            return True
-        envelope = message.envelope
-        if self._last[0] is not envelope:
-            exchange, routing_key = published_to(envelope)
-            headers = table_to_json(Properties(envelope.header).headers())
-            self._last = envelope, self._filter.passes(exchange, routing_key, headers)
-        return self._last[1]
 
     def _publish(self, entries: Sequence[Entry]) -> list[Entry]:
         """Publish entries in runs of equal envelope and size until the target is full; return the remaining ones."""

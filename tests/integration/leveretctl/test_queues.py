@@ -113,6 +113,22 @@ def test_move_messages_on_conditions(ctl: Leveretctl, vhost: str, channel: Chann
     assert counts(ctl, vhost) == {"from": 0, "to": 5}
 
 
+def test_move_messages_by_property_body_and_age(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
+    channel.queue_declare("from", durable=True)
+    channel.queue_declare("to")
+    for number in range(3):
+        channel.publish("", "from", b'{"n": %d}' % number, {"message_id": f"m{number}", "delivery_mode": 2})
+    channel.sync()
+    for condition, moved in (
+        ("older_than=1h", 0),
+        ("property.message_id=m1", 1),
+        ("body.n=2", 2),
+        ("newer_than=1h", 3),
+    ):
+        ctl.output("move_messages", "-p", vhost, "from", "to", "--filter", condition)
+        assert counts(ctl, vhost) == {"from": 3 - moved, "to": moved}
+
+
 def test_move_messages_into_a_full_queue(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("from")
     channel.queue_declare("to", arguments=[("x-max-length", "I", 2)])
