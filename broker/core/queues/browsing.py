@@ -100,13 +100,17 @@ class Browser:
         queue: The queue.
         start: The first place; None for the beginning.
         ready_only: Leave out unacked messages, as far as it is cheaper.
+        most: Maximum number of messages of a step.
 
     Attributes:
         place: The place to continue from; None at the end.
     """
 
-    def __init__(self, queue: Queue, start: Place | None = None, ready_only: bool = False) -> None:
+    def __init__(
+        self, queue: Queue, start: Place | None = None, ready_only: bool = False, most: int | None = None
+    ) -> None:
         self._queue = queue
+        self._most = _STEP_MESSAGES if most is None else most
         self._ready_only = ready_only
         #: The level of the last step.
         self._level: int | None = None
@@ -126,7 +130,7 @@ class Browser:
             number, store = level
             self._level = number
             start = self.place.seq if number == self.place.level else 0
-            found = look(store, start, _STEP_MESSAGES, _STEP_BYTES)
+            found = look(store, start, self._most, _STEP_BYTES)
             if self._ready_only:
                 found = found._replace(is_complete=True)
             if not found.is_complete and not self._held.is_collected:

@@ -35,7 +35,8 @@ from leveret.storage.message import Envelope, Message
 
 #: Different reasons and targets that are counted; further ones are counted together.
 _COUNTED_MAX: Final = 200
-_ENOUGH: Final = 1 << 62
+#: Messages that a step looks at.
+_LOOK: Final = 64
 #: Messages that are looked at between two checks of the time slice.
 _CHECK: Final = 8
 
@@ -204,7 +205,7 @@ class ReturnWork:
             most: Maximum number of messages that are returned.
             takes: Whether they are; otherwise they are only counted.
         """
-        browser = Browser(self.source, self._place, ready_only=True)
+        browser = Browser(self.source, self._place, ready_only=True, most=_LOOK)
         batch = next(browser.steps(), [])
         if self._options.limit is not None:
             most = min(most, self._options.limit - self.counts.returned)
@@ -296,24 +297,23 @@ class _Room:
 
     def reserve(self, queues: Sequence[Target], size: int) -> bool:
         """Reserve room for a message in all queues; return whether all have it. One with drop-head may be full too."""
-        for queue in queues:
-            if self._left(queue, size) <= 0:
-                return False
+        if not all(self._has_room(queue, size) for queue in queues):
+            return False
         for queue in queues:
             count, body_bytes = self._reserved.get(queue, (0, 0))
             self._reserved[queue] = count + 1, body_bytes + size
         return True
 
-    def _left(self, queue: Target, size: int) -> int:
+    def _has_room(self, queue: Target, size: int) -> bool:
         limits = queue.contents.limits if isinstance(queue, Queue) else None
         if limits is None or not isinstance(queue, Queue):
-            return _ENOUGH
+            return True
         count, body_bytes = self._reserved.get(queue, (0, 0))
         if not count:
             # Expired messages and those above a new limit make room.
             queue.ready_count()
-        # Of another size they may take the room of more messages than they are.
-        return limits.room(queue.store, size) - max(count, -(-body_bytes // max(1, size)))
+        # Whether they fit by number, and all their bodies as if they were one.
+        return limits.room(queue.store, 0) > count and limits.room(queue.store, body_bytes + size) > 0
 
 
 def _octets(text: str) -> bytes:
