@@ -32,6 +32,23 @@ def test_3_11_every_message_gets_a_queue_of_its_own(channel: Channel, unique: Un
 
 
 @plugin
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("x-random", "fanout", "received 'fanout' but current is ''x-random''"),
+        ("fanout", "x-random", "received ''x-random'' but current is 'fanout'"),
+    ],
+)
+def test_1_3_types_of_plugins_are_quoted_twice(
+    channel: Channel, unique: Unique, vhost: str, first: str, second: str, words: str
+) -> None:
+    exchange = new_exchange(channel, unique, first)
+    text = f"PRECONDITION_FAILED - inequivalent arg 'type' for exchange '{exchange}' in vhost '{vhost}': {words}"
+    with channel.expect_channel_close(406, text, commands.Exchange.Declare):
+        channel.exchange_declare(exchange, second)
+
+
+@plugin
 def test_3_11_a_binding_is_a_share(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "x-random")
     often, once = bound_queue(channel, unique, exchange, "a", "b", "c"), bound_queue(channel, unique, exchange, "a")

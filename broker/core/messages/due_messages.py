@@ -91,11 +91,14 @@ class DueMessages:
 
     def _step(self) -> bool:
         """Do one step for the first exchange; return whether it has more to do."""
+        waiting, steps = self._work[0]
         is_done = True
         try:
-            is_done = next(self._work[0][1], _END) is _END
+            is_done = next(steps, _END) is _END
         except Exception:
-            log.exception("internal error while due messages of exchange '%s' were routed", self._work[0][0].name)
+            log.exception("internal error while due messages of exchange '%s' were routed", waiting.name)
+            # What was to be routed stays on disk until the next start. The others go on.
+            waiting.arm_next()
         finally:
             if is_done:
                 self._work.popleft()
