@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -335,6 +339,47 @@ def test_leveretctl(leveret: LeveretProcess, channel: Channel) -> None:
     assert ctl("return_messages", "nowhere").status == 69
     for option in (("--via", "post"), ("--death", "now"), ("--rate", "0"), ("--set-header", "x"), ("--match", "x")):
         assert ctl("return_messages", "dlq", *option).status == 65
+
+
+def test_a_job_moves_messages(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
+    ctl = Leveretctl(leveret.http_url)
+    for name in ("a", "b"):
+        channel.queue_declare(name, durable=True)
+    for number in range(10):
+        channel.publish("", "a", b"%d" % number, {"headers": [("n", "I", number)]})
+    channel.sync()
+    ran = ctl("move_messages", "a", "b", "--rate", "1000", "--filter", "body.$=7", "-q")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.endswith("is completed. Moved 1 messages, left 0\n")
+    ran = ctl("move_messages", "a", "b", "--detach", "--limit", "2", "-q")
+    job = ended(api, {"id": ran.out.split()[1]})
+    assert (job["kind"], job["options"], counts(job)) == ("move", {"to": "b", "limit": 2}, ("completed", 2, 0))
+    got = channel.get("a", no_ack=True)
+    assert got is not None
+    assert (got.body, got.redelivered) == (b"2", False)
+    assert bodies(channel, "b") == ["7", "0", "1"]
+    moved = channel.get("b")
+    assert moved is not None
+    assert (moved.routing_key, moved.properties["headers"]) == ("a", [("n", "I", 7)])
+    assert ctl("move_messages", "a", "a", "--detach").status == 69
+    assert ctl("move_messages", "a", "nowhere", "--detach").status == 69
+    assert ctl("move_messages", "a", "b", "--rate", "0").status == 65
+
+
+def test_ctrl_c_leaves_the_job_running(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
+    dead_letters(channel, 10)
+    words = [sys.executable, "-m", "leveret.broker.management.cli", "return_messages", "dlq", "--rate", "1", "-q"]
+    environment = {**os.environ, "LEVERET_URL": leveret.http_url}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as program:
+        wait_until(lambda: any(each["state"] == "running" for each in api.request("GET", "jobs")), "it has begun")
+        (job,) = [each for each in api.request("GET", "jobs") if each["state"] == "running"]
+        wait_until(lambda: api.request("GET", "jobs", "/", job["id"])["returned"] >= 3, "it returns some")
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert f"leveretctl cancel_job {job['id']}" in said
+    assert api.request("GET", "jobs", "/", job["id"])["state"] == "running"
+    api.request("DELETE", "jobs", "/", job["id"])
 
 
 def test_the_documented_commands(leveret: LeveretProcess, channel: Channel) -> None:

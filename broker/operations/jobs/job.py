@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from leveret.broker.operations.jobs.options import ReturnOptions, read_options
+from leveret.broker.operations.jobs.options import JobOptions, read_move_options, read_options
 from leveret.broker.operations.jobs.returning import Counts
 
 #: States of a job.
@@ -15,6 +15,9 @@ RUNNING: Final = "running"
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 FAILED: Final = "failed"
+
+#: Reads the options of a job from JSON, by kind.
+READERS: Final = {"return": read_options, "move": read_move_options}
 
 
 def new_counts() -> Counts:
@@ -24,10 +27,11 @@ def new_counts() -> Counts:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A job that returns dead letters.
+    """A job that returns dead letters, or moves messages.
 
     Args:
         job_id: Its ID.
+        kind: "return" or "move".
         vhost: Name of the virtual host.
         queue: Name of the queue.
         qid: Number of the queue on disk; None if it is in memory.
@@ -43,12 +47,13 @@ class Job:
     """
 
     job_id: str
+    kind: Literal["return", "move"]
     vhost: str
     queue: str
     qid: int | None
     user: str
     document: Mapping[str, Any]
-    options: ReturnOptions
+    options: JobOptions
     ends: Mapping[int, int]
     created: int
     state: str = RUNNING
@@ -60,7 +65,7 @@ class Job:
         """Return what users see of it."""
         return {
             "id": self.job_id,
-            "kind": "return",
+            "kind": self.kind,
             "vhost": self.vhost,
             "queue": self.queue,
             "user": self.user,
@@ -97,12 +102,13 @@ def restored(document: Mapping[str, Any]) -> Job:
     )
     return Job(
         document["id"],
+        document["kind"],
         document["vhost"],
         document["queue"],
         document["qid"],
         document["user"],
         document["options"],
-        read_options(document["options"]),
+        READERS[document["kind"]](document["options"]),
         {int(level): int(end) for level, end in document["ends"]},
         int(document["created"]),
         document["state"],

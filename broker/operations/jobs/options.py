@@ -1,4 +1,4 @@
-"""What a job that returns dead letters is to do."""
+"""What a job is to do: return dead letters, or move messages to another queue."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from leveret.protocol.field_table import FieldTable, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
 
 _KEYS: Final = ("filter", "via", "death", "rate", "limit", "remove_death", "remove_headers", "set_headers", "dry_run")
+_MOVE_KEYS: Final = ("to", "filter", "rate", "limit", "job")
 _RATE_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnOptions:
-    """How dead letters are returned.
+class JobOptions:
+    """How dead letters are returned, or messages moved.
 
     Args:
         wanted: Selects messages.
@@ -29,6 +30,7 @@ class ReturnOptions:
         limit: Maximum number of messages; None for all.
         removed: Names of headers to remove.
         added: Headers to set.
+        to: Name of the queue that all messages are moved to; None to return dead letters.
     """
 
     wanted: MessageFilter
@@ -38,6 +40,7 @@ class ReturnOptions:
     limit: int | None = None
     removed: frozenset[str] = frozenset()
     added: FieldTable = ()
+    to: str | None = None
 
     def changed(self, published: Properties, headers: FieldTable) -> bytes:
         """Return the content header of a message with the changed headers.
@@ -54,23 +57,20 @@ class ReturnOptions:
         return published.replaced({properties.HEADERS: encode_headers(table) if table else None})
 
 
-def read_options(document: Mapping[str, Any]) -> ReturnOptions:
-    """Read the options of a job from JSON.
+def read_options(document: Mapping[str, Any]) -> JobOptions:
+    """Read the options of a job that returns dead letters from JSON.
 
     Raises:
         ValueError: One is unknown or has an invalid value; the text says which.
     """
-    unknown = [name for name in document if name not in _KEYS]
-    if unknown:
-        raise ValueError(f"unknown key '{unknown[0]}', known are {', '.join(_KEYS)}")
-    given = {name: value for name, value in document.items() if value is not None}
+    given = _given(document, _KEYS)
     removed = given.get("remove_headers", [])
     if not isinstance(removed, list) or not all(isinstance(name, str) for name in removed):
         raise ValueError("remove_headers must be a list of names")
     added = given.get("set_headers", {})
     if not isinstance(added, Mapping):
         raise ValueError("set_headers must be an object")
-    return ReturnOptions(
+    return JobOptions(
         read_filter(given.get("filter")),
         cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),
         cast(Literal["first", "last"], _one_of(given, "death", "first", "last")),
@@ -79,6 +79,28 @@ def read_options(document: Mapping[str, Any]) -> ReturnOptions:
         frozenset([*removed, *(DEATH_HEADERS if _flag(given, "remove_death") else ())]),
         table_from_json(added),
     )
+
+
+def read_move_options(document: Mapping[str, Any]) -> JobOptions:
+    """Read the options of a job that moves messages from JSON.
+
+    Raises:
+        ValueError: One is unknown or has an invalid value; the text says which.
+    """
+    given = _given(document, _MOVE_KEYS)
+    target = given.get("to")
+    if not isinstance(target, str):
+        raise ValueError("to must be the name of a queue")
+    return JobOptions(
+        read_filter(given.get("filter")), rate=_number(given, "rate", _RATE_MAX), limit=_limit(given), to=target
+    )
+
+
+def _given(document: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    unknown = [name for name in document if name not in known]
+    if unknown:
+        raise ValueError(f"unknown key '{unknown[0]}', known are {', '.join(known)}")
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def _one_of(given: Mapping[str, Any], name: str, *values: str) -> str:

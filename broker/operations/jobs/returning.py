@@ -1,4 +1,4 @@
-"""Returns dead letters to where they come from.
+"""Returns dead letters to where they come from, or moves messages to another queue.
 
 A message is published to its target and leaves the dead-letter queue in the same turn. The store removes the original
 only when the copy is synced. So a crash in between leaves it in both queues, never in none.
@@ -22,7 +22,7 @@ from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.selecting import Selector
 from leveret.broker.core.queues.target import Target
-from leveret.broker.operations.jobs.options import ReturnOptions
+from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import open_exchange
 from leveret.policies.death_origin import DeathOrigin, death_origin
@@ -80,7 +80,7 @@ class Planner:
         options: How they are returned.
     """
 
-    def __init__(self, principal: Principal, source: Queue, options: ReturnOptions) -> None:
+    def __init__(self, principal: Principal, source: Queue, options: JobOptions) -> None:
         self._principal = principal
         self._source = source
         self._options = options
@@ -94,6 +94,8 @@ class Planner:
         return self._kept[2]
 
     def _make(self, envelope: Envelope) -> Plan:
+        if self._options.to is not None:
+            return self._make_move(envelope, self._options.to)
         published = Properties(envelope.header)
         headers = published.headers()
         origin = death_origin(headers, self._options.death)
@@ -130,6 +132,15 @@ class Planner:
         elif self._source in found.queues:
             problem = SAME
         return Plan(origin, target, () if problem else found.queues, problem, sent, found.histories)
+
+    def _make_move(self, envelope: Envelope, to: str) -> Plan:
+        """Return what becomes of messages that are moved as they are."""
+        found, target = self._principal.vhost.queues.get(to), f"queue '{to}'"
+        if found is None:
+            return Plan(None, target, (), NO_QUEUE, envelope)
+        if found is self._source:
+            return Plan(None, target, (), SAME, envelope)
+        return Plan(None, target, (found,), "", envelope)
 
 
 @dataclass(slots=True)
@@ -175,7 +186,7 @@ class ReturnWork:
     """
 
     def __init__(
-        self, principal: Principal, source: Queue, options: ReturnOptions, ends: Mapping[int, int], counts: Counts
+        self, principal: Principal, source: Queue, options: JobOptions, ends: Mapping[int, int], counts: Counts
     ) -> None:
         self.source = source
         self._principal = principal

@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.operations import queues
-from leveret.broker.operations.jobs.job import CANCELLED, COMPLETED, FAILED, RUNNING, Job, new_counts, restored
-from leveret.broker.operations.jobs.options import ReturnOptions, read_options
+from leveret.broker.operations.jobs.job import CANCELLED, COMPLETED, FAILED, READERS, RUNNING, Job, new_counts, restored
+from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.returning import Counts, ReturnWork
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault, not_found
@@ -36,6 +36,8 @@ _STORE_SECONDS: Final = 5.0
 _ALARM_SECONDS: Final = 1.0
 #: Shortest pause for the rate, in seconds: messages are returned in small groups.
 _RATE_PAUSE: Final = 0.05
+#: Keys of a request that are no options.
+_NOT_KEPT: Final = ("dry_run", "job")
 #: Ended jobs that are kept.
 _ENDED_MAX: Final = 100
 
@@ -92,33 +94,38 @@ class Jobs:
         job = self._jobs.get(job_id)
         return job if job is not None and job.vhost == vhost_name else None
 
-    def begin_return(self, principal: Principal, queue_name: str, document: Mapping[str, Any]) -> Job:
-        """Begin to return dead letters.
+    def begin(
+        self, kind: Literal["return", "move"], principal: Principal, queue_name: str, document: Mapping[str, Any]
+    ) -> Job:
+        """Begin to return dead letters, or to move messages.
 
         Args:
+            kind: What to do.
             principal: The user with whose permissions it works.
-            queue_name: The dead-letter queue.
-            document: The options; see read_options().
+            queue_name: The queue that messages are taken from.
+            document: The options; see options.py.
         Raises:
             ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
             ValueError: An option is invalid.
         """
-        options = read_options(document)
+        options = READERS[kind](document)
         source = open_source(principal, queue_name, options)
         job = Job(
             secrets.token_hex(6),
+            kind,
             principal.vhost.name,
             queue_name,
             source.backing.qid,
             principal.user.name,
-            {name: value for name, value in document.items() if value is not None and name != "dry_run"},
+            {name: value for name, value in document.items() if value is not None and name not in _NOT_KEPT},
             options,
             ends_of(source),
             self._broker.timers.now(),
         )
         self._jobs[job.job_id] = job
         self.store(job)
-        log.info("job %s of user '%s' returns the dead letters of queue '%s'", job.job_id, job.user, job.queue)
+        does = "returns the dead letters" if kind == "return" else "moves the messages"
+        log.info("job %s of user '%s' %s of queue '%s'", job.job_id, job.user, does, job.queue)
         self._run(job)
         return job
 
@@ -142,7 +149,7 @@ class Jobs:
             run.stop()
         job.state, job.error, job.finished = state, error, self._broker.timers.now()
         log.info(
-            "job %s is %s%s: %d messages returned, %d left",
+            "job %s is %s%s: %d messages done, %d left",
             *(job.job_id, state, f" ({error})" if error else "", job.counts.returned, job.counts.left.total()),
         )
         self.store(job)
@@ -282,13 +289,17 @@ class _Run:
         return not self._is_resumed or (self.job.qid is not None and source.backing.qid == self.job.qid)
 
 
-def open_source(principal: Principal, name: str, options: ReturnOptions) -> Queue:
-    """Find a queue whose dead letters the principal may return.
+def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
+    """Find a queue whose dead letters the principal may return, or whose messages it may move.
 
     Raises:
-        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or, if they go to queues, no write
-            permission on the default exchange. NOT_FOUND (404), RESOURCE_LOCKED (405).
+        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or no write permission: on the queue that
+            they are moved to, or, if dead letters go to queues, on the default exchange. NOT_FOUND (404),
+            RESOURCE_LOCKED (405).
     """
+    if options.to is not None:
+        source, _ = queues.open_for_move(principal, name, options.to)
+        return source
     source = queues.open_for_get(principal, name)
     if options.via == "queue":
         principal.check("write", "exchange", "")

@@ -83,17 +83,17 @@ def _return(context: CommandContext) -> Result:
         return Outcome(f"Would return {_report(found)}", found)
     if context.flag("detach"):
         return Outcome(f"Job {found['id']} has begun", found)
-    return _ended(_wait(context, found))
+    return ended_job(wait_for_job(context, found))
 
 
-def _wait(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
+def wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
     """Wait until a job has ended, and show its progress; return its last state."""
-    queue = context.api.find("queues", context.vhost, job["queue"], columns="messages_ready") or {}
-    total = job["returned"] + int(queue.get("messages_ready", 0))
     silent = context.flag("silent") or context.flag("quiet")
     away = 0.0
     try:
-        with ProgressLine("Returning", total, silent=silent) as progress:
+        queue = context.api.find("queues", context.vhost, job["queue"], columns="messages_ready") or {}
+        total = job["returned"] + int(queue.get("messages_ready", 0))
+        with ProgressLine("Returning" if job["kind"] == "return" else "Moving", total, silent=silent) as progress:
             while job["state"] == "running":
                 time.sleep(_POLL)
                 try:
@@ -110,8 +110,14 @@ def _wait(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
-def _ended(job: dict[str, Any]) -> Outcome:
-    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. Returned {_report(job)}"
+def ended_job(job: dict[str, Any]) -> Outcome:
+    """Return the result of a job that has ended.
+
+    Raises:
+        CommandFault: It has failed, or has left messages where they are (exit status 69).
+    """
+    done = "Returned" if job["kind"] == "return" else "Moved"
+    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
     if job["state"] != "completed" or job["left_count"]:
         raise failed(text, json={**job, "result": "error"})
     return Outcome(text, {**job, "result": "ok"})
@@ -134,7 +140,7 @@ def _to_fault(fault: ApiFault) -> CommandFault:
 
 
 COLUMNS: Final[dict[str, Column]] = {
-    **fields("id", "queue", "state", "returned"),
+    **fields("id", "kind", "queue", "state", "returned"),
     "left": field("left_count"),
     **fields("scanned", "user", "created", "finished", "error"),
     "options": field("options", compact_json),
@@ -202,7 +208,7 @@ COMMANDS: Final = (
         Command(
             name="list_jobs",
             section="Queues",
-            summary="Lists the jobs of return_messages, the newest first",
+            summary="Lists the jobs of return_messages and move_messages, the newest first",
             usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
             run=_list,
             options=("table-headers",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.commands.jobs import ended_job, wait_for_job
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, bad_argument, failed
 from leveret.broker.management.cli.filters import FILTER_HELP, read_conditions
 from leveret.broker.management.cli.progress import ProgressLine
@@ -17,6 +18,8 @@ def _check(context: CommandContext) -> None:
     limit = context.options.get("limit")
     if limit is not None and int(limit) < 1:
         raise bad_argument("--limit must be 1 or more")
+    if context.integer("rate", 1) < 1:
+        raise bad_argument("--rate must be 1 or more")
     read_conditions(context.text("filter"))
 
 
@@ -26,6 +29,8 @@ def _move(context: CommandContext) -> Result:
     found = context.api.find("queues", context.vhost, source, columns="name,messages_ready")
     if found is None:
         raise _missing(context, source)
+    if "rate" in context.options or context.flag("detach"):
+        return _begin_job(context, conditions)
     total = int(found.get("messages_ready", 0))
     if "limit" in context.options:
         total = min(total, context.integer("limit", 0))
@@ -33,6 +38,20 @@ def _move(context: CommandContext) -> Result:
     with ProgressLine("Moving", total, silent=silent) as progress:
         moved, answer = _move_all(context, total, conditions, progress)
     return _report(moved, {**answer, "reason": _reason(context, moved, answer)}, target)
+
+
+def _begin_job(context: CommandContext, conditions: dict[str, Any]) -> Result:
+    """Let a job of the broker move the messages."""
+    source, target = context.arguments
+    limit, rate = context.options.get("limit"), context.options.get("rate")
+    body = {"to": target, "filter": conditions or None, "limit": limit, "rate": rate, "job": True}
+    try:
+        job = context.api.post("queues", context.vhost, source, "move-messages", body=body)
+    except ApiFault as fault:
+        raise _to_fault(context, fault, 0) from fault
+    if context.flag("detach"):
+        return Outcome(f"Job {job['id']} has begun", job)
+    return ended_job(wait_for_job(context, job))
 
 
 def _move_all(
@@ -104,11 +123,14 @@ COMMANDS: Final = (
         name="move_messages",
         section="Queues",
         summary="Moves ready messages from one queue to another, oldest first; a crash loses none",
-        usage="[--vhost <vhost>] <from> <to> [--limit <number>] [--filter <condition>] [--timeout <timeout>]",
+        usage=(
+            "[--vhost <vhost>] <from> <to> [--limit <number>] [--filter <condition>] [--rate <number>] [--detach]"
+            " [--timeout <timeout>]"
+        ),
         run=_move,
         min_arguments=2,
         max_arguments=2,
-        options=("limit", "filter"),
+        options=("limit", "filter", "rate", "detach"),
         timeout=None,
         banner=_banner,
         check=_check,
@@ -117,6 +139,8 @@ COMMANDS: Final = (
             ("<to>", "target queue in the same virtual host; the move ends when it is full"),
             ("--limit <number>", "maximum number of messages; default: all that are ready at the start"),
             FILTER_HELP,
+            ("--rate <number>", "maximum number of messages per second; a job of the broker moves them, see list_jobs"),
+            ("--detach", "let a job of the broker move them, and do not wait for its end"),
         ),
     ),
 )

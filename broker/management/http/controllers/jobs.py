@@ -45,7 +45,7 @@ class JobResources(Controller):
         try:
             options = read_options(document)
             if not document.get("dry_run"):
-                job = self._jobs.begin_return(principal, name, document)
+                job = self._jobs.begin("return", principal, name, document)
                 return json_response(job.shown(), status=201)
         except ValueError as error:
             raise bad_request(str(error)) from None

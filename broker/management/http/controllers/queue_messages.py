@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -61,10 +61,12 @@ class QueueMessages(Controller):
         return json_text_response(f"[{','.join(messages)}]")
 
     async def move(self, request: web.Request) -> web.Response:
-        """Move messages to another queue. The body has to, optionally limit and filter."""
+        """Move messages to another queue. The body has to, optionally limit and filter; job and rate for a job."""
         principal = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "to")
+        if document.get("job") is True:
+            return self._begin_job(principal, request.match_info["name"], document)
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
         limit = None if document.get("limit") is None else read_integer(document["limit"])
         if limit is not None and limit < 1:
@@ -88,6 +90,16 @@ class QueueMessages(Controller):
                 "messages_ready": 0 if source.deleted else source.ready_count(),
             }
         )
+
+    def _begin_job(self, principal: Principal, name: str, document: Mapping[str, Any]) -> web.Response:
+        """Let a job move the messages."""
+        if name == document["to"]:
+            raise bad_request(f"queue '{name}' is source and target")
+        try:
+            job = self._context.jobs.begin("move", principal, name, document)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        return json_response(job.shown(), status=201)
 
     async def _run(self, move: Move) -> None:
         try:
