@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
 
@@ -17,23 +18,33 @@ DROP_REASONS: Final[Mapping[int, str]] = {
     EventKind.REJECT: REJECTED,
     EventKind.DELIVERY_LIMIT: DELIVERY_LIMIT,
 }
+#: Names of the counters of an exchange that an event of its delayed messages increases.
+_OF_EXCHANGES: Final[Mapping[int, tuple[str, ...]]] = {
+    EventKind.NOT_ROUTED: ("drop_unroutable", "lost"),
+    EventKind.REFUSED: ("refuse", "lost"),
+}
 #: The bits of a reason in the flags of an event.
 _REASON_MASK: Final = 7
 
 
-def rows_of_events(events: Iterable[Event]) -> dict[int, list[int]]:
+def rows_of_events(events: Iterable[Event], exchanges: Collection[int] = ()) -> dict[int, list[int]]:
     """Sum up the losses in events.
 
+    Args:
+        events: The events.
+        exchanges: Numbers on disk of exchanges with delayed messages; all others are queues.
     Returns:
-        By queue number, a row with one number for each of QueueCounters.LOSS_FIELDS.
+        By number on disk, a row with one number for each of the LOSS_FIELDS of QueueCounters or ExchangeCounters.
     """
     found: dict[int, list[int]] = {}
     for event in events:
-        changes = _changes(event)
+        is_exchange = event.qid in exchanges
+        changes = _OF_EXCHANGES.get(event.kind, ()) if is_exchange else _changes(event)
         if changes:
-            row = found.setdefault(event.qid, [0] * len(QueueCounters.LOSS_FIELDS))
+            fields = ExchangeCounters.LOSS_FIELDS if is_exchange else QueueCounters.LOSS_FIELDS
+            row = found.setdefault(event.qid, [0] * len(fields))
             for name in changes:
-                row[QueueCounters.LOSS_FIELDS.index(name)] += event.length
+                row[fields.index(name)] += event.length
     return found
 
 

@@ -2,8 +2,9 @@
 
 The file contains the losses of all queues and exchanges with their histories, and for each queue the position in the
 event log up to which its losses are counted. It is written every few seconds if losses have changed, and at shutdown.
-After a crash later events are added, so that the losses of queues are complete; those of exchanges lack the last
-seconds before the crash. If the file cannot be read, this is logged, and losses are counted from 0.
+After a crash later events are added, so that the losses of queues and of delayed messages are complete; those of other
+messages of exchanges lack the last seconds before the crash. If the file cannot be read, this is logged, and losses are
+counted from 0.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.scheduling.timers import RealTimer
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -126,6 +129,8 @@ class LossRecord:
             self._assign(entry, counters, None if queue is None else queue.counters, vhost.deleted_queues)
         else:
             exchange = vhost.topology.exchanges.get(entry["name"])
+            if exchange is not None and entry["qid"] is not None and _qid_of(exchange) != entry["qid"]:
+                exchange = None
             self._assign(entry, counters, None if exchange is None else exchange.counters, vhost.deleted_exchanges)
 
     def _assign(
@@ -140,14 +145,23 @@ class LossRecord:
 
     def _add_events(self, start: EventPosition, by_qid: dict[int, tuple[EventPosition, LossCounters]]) -> None:
         """Add the losses in events after the file was written."""
-        queues = {
-            queue.backing.qid: queue.counters
-            for vhost in self._broker.vhosts.values()
-            for queue in vhost.queues.values()
+        vhosts = self._broker.vhosts.values()
+        exchanges: dict[int | None, LossCounters] = {
+            _qid_of(exchange): exchange.counters
+            for vhost in vhosts
+            for exchange in vhost.topology.exchanges.values()
+            if _qid_of(exchange) is not None
+        }
+        queues: dict[int | None, LossCounters] = {
+            queue.backing.qid: queue.counters for vhost in vhosts for queue in vhost.queues.values()
+        }
+        queues |= exchanges
+        of_exchanges = {qid for qid in exchanges if qid is not None} | {
+            qid for qid, (_, counters) in by_qid.items() if isinstance(counters, ExchangeCounters)
         }
         positions = {at for at, _ in by_qid.values()} | {start}
         for position in positions:
-            for qid, row in rows_of_events(events_since(self._engine, position)).items():
+            for qid, row in rows_of_events(events_since(self._engine, position), of_exchanges).items():
                 at, counters = by_qid.get(qid, (start, None))
                 found = queues.get(qid) or counters
                 if at == position and found is not None:
@@ -230,7 +244,9 @@ class LossRecord:
                 yield
             for exchange in list(vhost.topology.exchanges.values()):
                 if exchange.counters.has_losses:
-                    entries.append(_entry("exchange", vhost.name, "present", exchange.name, exchange.counters))
+                    entry = _entry("exchange", vhost.name, "present", exchange.name, exchange.counters)
+                    qid = _qid_of(exchange)
+                    entries.append(entry if qid is None else entry | {"qid": qid, "at": self._position})
                 yield
             yield from _deleted_objects("queue", vhost.name, vhost.deleted_queues, entries)
             yield from _deleted_objects("exchange", vhost.name, vhost.deleted_exchanges, entries)
@@ -245,6 +261,12 @@ class LossRecord:
             self._written = None
             log.warning("%s cannot be written: %s", self._data_dir / FILE, error.strerror or error)
         return (clock.monotonic() - started) / 1_000_000
+
+
+def _qid_of(exchange: Exchange) -> int | None:
+    """Return the number on disk of an exchange's delayed messages; None if it has none."""
+    waiting = exchange.waiting if isinstance(exchange, DelayedExchange) else None
+    return None if waiting is None else waiting.backing.qid
 
 
 def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LossCounters, retained: int = 0) -> _Entry:

@@ -16,6 +16,7 @@ from tests.conformance.http_api import HttpApi
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
+from tests.support.wire import Connection
 
 END = {"stopped": LeveretProcess.stop, "killed": LeveretProcess.kill}
 
@@ -148,3 +149,31 @@ def test_a_damaged_file_keeps_nobody_from_starting(
     totals = api_of(process).get("losses?page=1")["totals"]
     assert totals["lost"] == 0
     assert totals["since"] >= began * 1000
+
+
+def test_delayed_messages(
+    leveret_process: Callable[..., LeveretProcess], end: Callable[[LeveretProcess], object]
+) -> None:
+    """Those that were refused, and those that were due and found no queue, also in the last seconds before a crash."""
+    process = leveret_process()
+    policy = {"pattern": "^late$", "definition": {"max-delayed": 1}, "apply-to": "exchanges"}
+    api_of(process).check("PUT", "policies/%2F/late", policy, 201)
+    with Connection(process.url) as connection:
+        channel = connection.channel()
+        inner = [("x-delayed-type", "S", "direct")]
+        channel.exchange_declare("late", "x-delayed-message", durable=True, arguments=inner)
+        channel.confirm_select()
+
+        def publish(delay: int) -> None:
+            channel.publish("late", "", b"x", {"delivery_mode": 2, "headers": [("x-delay", "I", delay)]})
+
+        publish(1)
+        wait_until(lambda: ("exchange", "late") in rows(process), "the first loss")
+        for _ in range(3):
+            publish(3_600_000)
+        assert channel.wait_for_confirms(4) == [True, True, False, False]
+    before = rows(process)["exchange", "late"]
+    assert (before["lost"], before["refused"], before["unroutable"]["dropped"]) == (3, 2, 1)
+    end(process)
+    process.start()
+    assert rows(process)["exchange", "late"] == before
