@@ -52,7 +52,7 @@ class CommitGroup:
         if handle not in data:
             data[handle] = tail
         elif (before := data[handle]) is not None:
-            data[handle] = tail._replace(start=before.start)
+            data[handle] = before.joined(tail)
 
     def merge(self, later: CommitGroup) -> None:
         """Merge a later group into this one."""

@@ -39,6 +39,7 @@ class Tail(NamedTuple):
         path: Path of the segment.
         start: Offset of the first byte that was in no earlier commit group.
         end: Offset of the end.
+        records: What was written there, without the header of the segment; None if it has to be read.
     """
 
     qid: int
@@ -46,6 +47,14 @@ class Tail(NamedTuple):
     path: str
     start: int
     end: int
+    records: tuple[bytes, ...] | None = None
+
+    def joined(self, later: Tail) -> Tail:
+        """Return this tail with the one that follows it."""
+        records = None
+        if self.records is not None and later.records is not None and later.end - self.start <= _MEAN_BYTES_MAX:
+            records = self.records + later.records
+        return later._replace(start=self.start, records=records)
 
 
 class RedoLog:
@@ -99,10 +108,12 @@ class RedoLog:
         if sum([tail.end - tail.start for tail in tails.values()]) > _MEAN_BYTES_MAX * len(tails):
             return False
         parts: list[bytes] = []
-        for handle, (qid, priority, _, start, end) in tails.items():
-            start = max(start, SEGMENT_HEADER_BYTES)
-            octets = self._files.pread(handle, end - start, start)
-            parts += (_ENTRY.pack(qid, priority, len(octets)), octets)
+        for handle, tail in tails.items():
+            records = tail.records
+            if records is None:
+                start = max(tail.start, SEGMENT_HEADER_BYTES)
+                records = (self._files.pread(handle, tail.end - start, start),)
+            parts += (_ENTRY.pack(tail.qid, tail.priority, sum(map(len, records))), *records)
         payload = b"".join(parts)
         frame = _FRAME.pack(_MAGIC, len(payload), crc32(payload) ^ self._salt) + payload
         try:

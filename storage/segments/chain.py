@@ -322,7 +322,8 @@ class SegmentChain:
 
     def _add_tail(self, group: CommitGroup, writer: SegmentWriter) -> None:
         place, end = self._place, writer.segment.data_len
-        group.add_tail(writer.handle, Tail(place.qid, place.priority, writer.path, self._collected, end))
+        tail = Tail(place.qid, place.priority, writer.path, self._collected, end, writer.take_recent())
+        group.add_tail(writer.handle, tail)
         self._collected = end
         self._in_flight += 1
         group.callbacks.append(self._group_committed)

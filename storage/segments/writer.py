@@ -19,6 +19,8 @@ from leveret.storage.segments.segment import RECORDS_MAX, Arrival, Segment, Stor
 
 #: Maximum bytes per write, so that a long batch is not copied in memory as a whole.
 _WRITE_BYTES: Final = 1 << 20
+#: Maximum bytes of records kept for the next commit group. Larger tails are synced in their segment.
+_RECENT_BYTES: Final = 64 << 10
 
 
 class SegmentWriter:
@@ -34,7 +36,9 @@ class SegmentWriter:
         handle: Handle of its file; -1 while closed.
     """
 
-    __slots__ = ("_crc", "_image", "_has_partial_write", "_place", "handle", "path", "segment")
+    __slots__ = (
+        "_crc", "_image", "_has_partial_write", "_place", "_recent", "_recent_bytes", "handle", "path", "segment",
+    )  # fmt: skip
 
     def __init__(self, place: StorePlace, segment: Segment) -> None:
         self._place = place
@@ -55,6 +59,9 @@ class SegmentWriter:
         self._has_partial_write = False
         #: Of the last message; the next one often has the same envelope.
         self._image: EnvelopeImage | None = None
+        #: Records written since the last commit group; incomplete if they are more than _RECENT_BYTES.
+        self._recent: list[bytes] = []
+        self._recent_bytes = 0
 
     @property
     def full(self) -> bool:
@@ -92,11 +99,21 @@ class SegmentWriter:
         octets = b"".join(parts)
         self._append(octets)
         self._crc = crc32(octets, self._crc)
+        self._recent_bytes += len(octets)
+        if self._recent_bytes <= _RECENT_BYTES:
+            self._recent.append(octets)
         before = segment.body_bytes
         segment.note_all(batch[start:at], lengths)
         segment.live += at - start
         segment.live_bytes += segment.body_bytes - before
         return at
+
+    def take_recent(self) -> tuple[bytes, ...] | None:
+        """Return the records written since the last call; None if they are not in memory any more."""
+        recent = tuple(self._recent) if self._recent_bytes <= _RECENT_BYTES else None
+        self._recent.clear()
+        self._recent_bytes = 0
+        return recent
 
     def seal(self) -> None:
         """Write index and footer. The file stays open until it has been synced.
@@ -112,6 +129,7 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Close the file; the next write opens it again."""
+        self.take_recent()
         handle, self.handle = self.handle, -1
         if handle >= 0:
             self._place.files.close(handle)

@@ -94,6 +94,39 @@ def test_what_was_confirmed_survives_a_loss_of_power(redo_bytes: int, seed: int)
     assert found_by(open_engine(files)) == living
 
 
+class CountingFiles(SimulatedFiles):
+    """Counts reads."""
+
+    reads = 0
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().pread(handle, size, offset)
+
+
+@pytest.mark.parametrize(("turns", "reads"), [(1, 0), (40, 0), (700, 1)])
+def test_only_long_tails_are_read_back(turns: int, reads: int) -> None:
+    """One queue gets a kilobyte in each turn before the commit, others get a little once."""
+    files = CountingFiles()
+    options = EngineOptions(disk_free_limit=0, ballast_bytes=0, redo_segments=1, redo_bytes=1 << 30)
+    engine = StorageEngine(ROOT, files=files, clock=Clock(), options=options)
+    stores = [engine.store(engine.create_queue(True, {"name": number})) for number in range(12)]
+    bodies = {(number, 1): b"little" for number in range(2, 13)}
+    for store in stores[1:]:
+        store.append([Message(PERSISTENT, b"little")], 6)
+    for turn in range(1, turns + 1):
+        bodies[1, turn] = b"%d" % turn + bytes(1000)
+        stores[0].append([Message(PERSISTENT, bodies[1, turn])], len(bodies[1, turn]))
+        engine.flush()
+    files.reads = 0
+    engine.commit()
+    assert (files.reads, len(redo_files(files))) == (reads, 1)
+
+    files.crash(random.Random(1))
+
+    assert found_by(StorageEngine(ROOT, files=files, clock=Clock(), options=options)) == bodies
+
+
 def test_it_is_begun_anew_once_it_is_long() -> None:
     files = SimulatedFiles()
     engine = open_engine(files, redo_bytes=2000)
