@@ -5,6 +5,7 @@ Source: RabbitMQ's plugin rabbitmq_delayed_message_exchange.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Final
 
 from leveret.protocol import properties
@@ -35,7 +36,7 @@ def read_delay(headers: FieldTable) -> int:
     if field is None:
         return 0
     milliseconds = 0
-    if field.kind in INTEGER_KINDS or field.kind in FLOAT_KINDS:
+    if field.kind in INTEGER_KINDS or (field.kind in FLOAT_KINDS and isfinite(field.value)):
         milliseconds = int(field.value)
     elif field.kind == "S":
         milliseconds = _parse(field.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_numbers_in_other_forms_count(kind: str, value: object, delay: int) -> N
     [
         ("I", 0), ("I", -5), ("d", 0.9), ("d", -1e300), ("S", b" 900"), ("S", b"900.5"), ("S", b"abc"), ("S", b""),
         ("S", b"-900"), ("S", b"+"), ("S", b"\xb2"), ("x", b"900"), ("t", True), ("T", 900), ("V", None), ("F", ()),
-        ("A", ()), ("D", (0, 900)),
+        ("A", ()), ("D", (0, 900)), ("d", math.nan), ("d", math.inf), ("f", -math.inf),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_no_delay(kind: str, value: object) -> None:
