@@ -186,7 +186,7 @@ def test_6_the_overview_has_no_tags(api: HttpApi) -> None:
 
 @pytest.mark.parametrize(
     ("name", "judgement"),
-    [("nope", "unknown"), ("x-delayed-message", "unknown"), ("queue", "invalid"), ("", "invalid"), ("null", "invalid")],
+    [("nope", "unknown"), ("x-jms-topic", "unknown"), ("queue", "invalid"), ("", "invalid"), ("null", "invalid")],
 )
 def test_8_exchange_types_that_do_not_exist(api: HttpApi, own_vhost: str, name: str, judgement: str) -> None:
     refusal = bad_request(f"{judgement} exchange type '{name}'")

@@ -60,12 +60,17 @@ def scraped(process: LeveretProcess) -> Iterator[tuple[str, set[str]]]:
 
 @pytest.fixture
 def series(leveret_process: Callable[..., LeveretProcess]) -> dict[str, set[str]]:
-    """Those of a broker with a queue that has limits."""
+    """Those of a broker with a queue that has limits, a ready message and an unacked one."""
     process = leveret_process()
     found: dict[str, set[str]] = {}
     with Connection(process.url) as connection:
         channel = connection.channel()
-        channel.queue_declare("bounded", arguments=[("x-max-length", "I", 2), ("x-max-length-bytes", "I", 1000)])
+        channel.queue_declare(
+            "bounded", durable=True, arguments=[("x-max-length", "I", 2), ("x-max-length-bytes", "I", 1000)]
+        )
+        for _ in range(2):
+            channel.publish("", "bounded", b"m")
+        assert channel.get("bounded") is not None
         for name, labels in scraped(process):
             # A job that asks for less than another must not hide what is missing.
             found.setdefault(name, set()).update(labels)
