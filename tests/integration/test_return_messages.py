@@ -366,6 +366,15 @@ def test_a_job_moves_messages(leveret: LeveretProcess, channel: Channel, api: Ma
     assert ctl("move_messages", "a", "b", "--rate", "0").status == 65
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Programs that the test starts react to Ctrl-C, even if the tests themselves run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_leaves_the_job_running(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
     dead_letters(channel, 10)
     words = [sys.executable, "-m", "leveret.broker.management.cli", "return_messages", "dlq", "--rate", "1", "-q"]
