@@ -13,18 +13,14 @@ from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
-from leveret.storage.commit.committer import SyncMode
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Message
-from tests.crash.test_power_loss import SlowFiles
+from tests.crash.power_cuts import check_power_cuts
 from tests.support.delayed import bind, bodies_in, declare_delayed, delayed_envelope
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
-#: Power failures before the test starts again with an empty disk.
-_CUTS_A_RUN: Final = 20
-_TURNS_BETWEEN_CUTS: Final = 4
 #: Delays in milliseconds; a turn takes 10.
 _DELAYS: Final = (1, 10, 15, 30, 100, 1000, 60_000)
 
@@ -63,6 +59,7 @@ class DelayedLoad:
     def __init__(self, files: SimulatedFiles, options: EngineOptions) -> None:
         self._options = options
         self.broker = DelayedBroker(files, options, 1000.0)
+        self.engine = self.broker.engine
         #: When each is due, by body.
         self._due: dict[bytes, float] = {}
         self.confirmed: set[bytes] = set()
@@ -115,25 +112,4 @@ class DelayedLoad:
 
 @pytest.mark.parametrize("redo_segments", [0, 3])
 def test_power_goes_while_messages_are_delayed(power_cuts: int, redo_segments: int) -> None:
-    options = EngineOptions(
-        segment_bytes=1500, disk_free_limit=0, ballast_bytes=0, sync=SyncMode.ALWAYS, redo_segments=redo_segments
-    )
-    lost: list[str] = []
-    cuts = confirmed = 0
-    while cuts < power_cuts:
-        seed = 1 + cuts // _CUTS_A_RUN
-        rng, files = random.Random(seed), SlowFiles(seed)
-        load = DelayedLoad(files, options)
-        for _ in range(_CUTS_A_RUN):
-            for _ in range(_TURNS_BETWEEN_CUTS):
-                load.turn(rng)
-            cuts += 1
-            missing = load.missing(files.after_power_loss(rng))
-            if missing:
-                lost.append(f"seed {seed}, cut {cuts}: {sorted(missing)}")
-        assert load.broker.engine.close()
-        assert not load.missing(files.after_power_loss(rng))
-        confirmed += len(load.confirmed)
-    print(f"{cuts} cuts, {confirmed} messages confirmed, {len(lost)} cuts that lost some")  # noqa: T201
-    assert confirmed
-    assert not lost
+    check_power_cuts(power_cuts, redo_segments, DelayedLoad)

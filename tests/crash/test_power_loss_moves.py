@@ -15,18 +15,13 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
-from leveret.storage.commit.committer import SyncMode
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
-from tests.crash.test_power_loss import SlowFiles
+from tests.crash.power_cuts import check_power_cuts
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare, settle
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
-
-#: Power failures before the test starts again with an empty disk.
-_CUTS_A_RUN: Final = 20
-_TURNS_BETWEEN_CUTS: Final = 4
 
 
 def _dead_letter_to(queue: str, **more: tuple[str, object]) -> FieldTable:
@@ -60,6 +55,7 @@ class MovingLoad:
     """Queues of every kind that hand their messages on, and what has been promised."""
 
     def __init__(self, files: SimulatedFiles, options: EngineOptions) -> None:
+        self._options = options
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.engine = StorageEngine(ROOT, self._calls.put, files=files, clock=Clock(), options=options)
         self._loop = ManualLoop()
@@ -112,9 +108,9 @@ class MovingLoad:
                 self.consumed.add(entry[1].body)
             settle(holder, [entry], outcome)  # type: ignore[arg-type]
 
-    def missing(self, files: SimulatedFiles, options: EngineOptions) -> set[bytes]:
+    def missing(self, files: SimulatedFiles) -> set[bytes]:
         """Recover what is left, and tell which messages are in no queue that were confirmed and not consumed."""
-        engine = StorageEngine(ROOT, files=files, clock=Clock(1_800_000_000_000_000), options=options)
+        engine = StorageEngine(ROOT, files=files, clock=Clock(1_800_000_000_000_000), options=self._options)
         stores = [store for queue in engine.queues.values() for store in queue.stores.values()]
         found = {message.body for store in stores for _, message, _ in store.take(1 << 30, 1 << 40)[0]}
         assert found <= self._published
@@ -124,25 +120,4 @@ class MovingLoad:
 
 @pytest.mark.parametrize("redo_segments", [0, 3])
 def test_power_goes_while_messages_move(power_cuts: int, redo_segments: int) -> None:
-    options = EngineOptions(
-        segment_bytes=1500, disk_free_limit=0, ballast_bytes=0, sync=SyncMode.ALWAYS, redo_segments=redo_segments
-    )
-    lost: list[str] = []
-    cuts = confirmed = 0
-    while cuts < power_cuts:
-        seed = 1 + cuts // _CUTS_A_RUN
-        rng, files = random.Random(seed), SlowFiles(seed)
-        load = MovingLoad(files, options)
-        for _ in range(_CUTS_A_RUN):
-            for _ in range(_TURNS_BETWEEN_CUTS):
-                load.turn(rng)
-            cuts += 1
-            missing = load.missing(files.after_power_loss(rng), options)
-            if missing:
-                lost.append(f"seed {seed}, cut {cuts}: {len(missing)} messages")
-        assert load.engine.close()
-        assert not load.missing(files.after_power_loss(rng), options)
-        confirmed += len(load.confirmed)
-    print(f"{cuts} cuts, {confirmed} messages confirmed, {len(lost)} cuts that lost some")  # noqa: T201
-    assert confirmed
-    assert not lost
+    check_power_cuts(power_cuts, redo_segments, MovingLoad)
