@@ -218,13 +218,13 @@ def _add_condition(conditions: dict[str, Any], line: str) -> None:
     if key in (*_TEXTS, *_AGES, "match"):
         conditions[key] = value
     elif kind == "header" and name:
-        conditions.setdefault("headers", {})[name] = _json_or_text(value)
+        conditions.setdefault("headers", {})[name] = json_or_text(value)
     elif kind == "property" and name:
         name = name.replace("-", "_")
         is_number = name in _NUMBER_PROPERTIES
-        conditions.setdefault("properties", {})[name] = _json_or_text(value) if is_number else value
+        conditions.setdefault("properties", {})[name] = json_or_text(value) if is_number else value
     elif key.startswith("body") and len(key) > 5:
-        conditions.setdefault("body", {})[key[4:].removeprefix(".")] = _json_or_text(value)
+        conditions.setdefault("body", {})[key[4:].removeprefix(".")] = json_or_text(value)
     else:
         raise FilterError(f"filter takes {', '.join(CONDITIONS)}, not {line}")
 
@@ -245,7 +245,7 @@ def _object_of(text: str) -> dict[str, Any]:
     return found
 
 
-def _json_or_text(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     """Return a value: decoded if it is JSON, such as 5 or true, otherwise the text itself."""
     try:
         return json.loads(text)

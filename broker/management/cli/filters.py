@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management.cli.faults import bad_argument
-from leveret.policies.message_filter import CONDITIONS, FilterError, parse_conditions, read_filter
+from leveret.policies.message_filter import CONDITIONS, FilterError, json_or_text, parse_conditions, read_filter
 
 #: Explanation of the option.
 FILTER_HELP: Final = (
@@ -29,3 +29,8 @@ def read_conditions(text: str) -> dict[str, Any]:
     except FilterError as error:
         raise bad_argument(f"--{error}") from None
     return conditions
+
+
+def read_value(text: str) -> Any:
+    """Return the value of a header, written as in a condition: JSON, or else a text."""
+    return json_or_text(text)

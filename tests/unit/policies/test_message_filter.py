@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.message_filter import BODY_MAX, FilterError, MessageFilter, read_filter
+from leveret.policies.message_filter import BODY_MAX, FilterError, MessageFilter, json_or_text, read_filter
 
 HEADERS = {
     "tenant": "a",
@@ -147,3 +147,10 @@ def test_a_body_that_is_no_json_or_too_long_has_no_values(body: bytes) -> None:
 def test_a_path_into_something_else() -> None:
     assert not read_filter("body.a[0].b=1").passes("", "", {}, {}, b'{"a": {"0": {"b": 1}}}')
     assert read_filter({"body": {"$": 7}}).passes("", "", {}, {}, b"7")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5", 5), ("true", True), ("five", "five"), ("[" * 100_000, "[" * 100_000)]
+)
+def test_what_is_not_json_is_a_text(text: str, value: object) -> None:
+    assert json_or_text(text) == value

@@ -17,7 +17,7 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
     failed,
 )
-from leveret.broker.management.cli.filters import FILTER_HELP, read_conditions
+from leveret.broker.management.cli.filters import FILTER_HELP, read_conditions, read_value
 from leveret.broker.management.cli.progress import ProgressLine
 from leveret.broker.management.cli.terms import compact_json
 
@@ -50,7 +50,7 @@ def _options(context: CommandContext) -> dict[str, Any]:
         name, equals, value = line.partition("=")
         if not equals or not name:
             raise bad_argument(f"--set-header takes <name>=<value>, not {line}")
-        added[name] = _value(value)
+        added[name] = read_value(value)
     return {
         "filter": conditions or None,
         "via": context.text("via", "queue"),
@@ -61,14 +61,6 @@ def _options(context: CommandContext) -> dict[str, Any]:
         "remove_headers": context.text("remove-header").splitlines() or None,
         "set_headers": added or None,
     }
-
-
-def _value(text: str) -> Any:
-    """Return the value of a header: decoded if it is JSON, such as 5 or true, otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _return(context: CommandContext) -> Result:
