@@ -35,7 +35,7 @@ class DeathOrigin:
 
 
 def death_origin(headers: Table, which: Literal["first", "last"]) -> DeathOrigin | None:
-    """Return the origin of a dead letter; None if it is none.
+    """Return the origin of a dead letter; None if the message is not one.
 
     Args:
         headers: Its headers.

@@ -36,7 +36,7 @@ class DueIndex:
     __slots__ = ("_blocks", "_count", "_lasts")
 
     def __init__(self) -> None:
-        #: None is empty.
+        #: Each has at least one entry.
         self._blocks: list[_Block] = []
         #: The last time of each block.
         self._lasts: list[int] = []

@@ -1,8 +1,8 @@
 """Looks at the messages of a queue, ready and unacked, without taking them.
 
-Messages come in the order of their numbers, which they keep when they are delivered or requeued. So whoever continues
-from a place misses no message that is there all the time, and sees none twice. Messages returned to a quorum queue get
-new numbers: one that was seen before may be seen again.
+Messages come in the order of their numbers, which they keep when they are delivered or requeued. So a caller that
+continues from a place misses no message that is there all the time, and sees none twice. Messages returned to a quorum
+queue get new numbers: one that was seen before may be seen again.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     """What becomes of messages of one envelope.
 
     Attributes:
-        origin: Where they come from; None if they are no dead letters.
+        origin: Where they come from; None if they are not dead letters.
         target: What they are sent to, for people.
         queues: The queues; empty if they are left.
         problem: Why they are left; "" if they are sent.

@@ -36,7 +36,7 @@ _STORE_SECONDS: Final = 5.0
 _ALARM_SECONDS: Final = 1.0
 #: Shortest pause for the rate, in seconds: messages are returned in small groups.
 _RATE_PAUSE: Final = 0.05
-#: Keys of a request that are no options.
+#: Keys of a request that are not options.
 _NOT_KEPT: Final = ("dry_run", "job")
 #: Ended jobs that are kept.
 _ENDED_MAX: Final = 100

@@ -107,5 +107,5 @@ def _check_all(context: CommandContext) -> None:
     _check(context)
 
 
-# The first argument is no column.
+# The first argument is not a column.
 COMMANDS: Final = (_COMMAND._replace(check=_check_all),)
