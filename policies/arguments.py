@@ -186,6 +186,7 @@ _ROWS: Final = (
     # Not in RabbitMQ 3.10; 4.3 has the timeout for quorum queues.
     Argument("x-consumer-timeout", _expires, _QUEUES, integer(1, MAX_TTL_MS, "milliseconds")),
     Argument("x-length-counts", _one_of(frozenset((b"ready", b"all")), "invalid_length_counts"), _QUEUES),
+    Argument("x-redelivery-limit", _non_negative, _QUEUES),
 )
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}

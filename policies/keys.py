@@ -213,6 +213,16 @@ _ROWS: Final = (
         summary="Redeliveries after which a message is dropped or dead-lettered.",
     ),
     PolicyKey(
+        "redelivery-limit",
+        integer(0, unit="deliveries"),
+        "redelivery limit",
+        _C | _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_S,
+        summary="Returns of any kind after which a message is dropped or dead-lettered; on classic queues, too.",
+    ),
+    PolicyKey(
         "consumer-timeout",
         integer(1, unit=_MILLISECONDS),
         "consumer timeout",

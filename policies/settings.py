@@ -26,6 +26,7 @@ class QueueSettings:
         consumer_timeout: Milliseconds after which a consumer with an unacked delivery is cancelled, 1 or more.
         delivery_limit: Maximum number of redeliveries of a message, on quorum queues. As in RabbitMQ, an argument
             may be of any type.
+        redelivery_limit: Maximum number of returns of a message, whatever the reason, 0 or more.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
     """
 
@@ -40,6 +41,7 @@ class QueueSettings:
     queue_mode: str = "default"
     consumer_timeout: int | None = None
     delivery_limit: Any = None
+    redelivery_limit: int | None = None
     dead_letter_strategy: str = "at-most-once"
 
 

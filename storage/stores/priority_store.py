@@ -23,9 +23,10 @@ class PriorityStore:
 
     Attributes:
         levels: Stores by used priority.
+        max_priority: Maximum priority.
     """
 
-    __slots__ = ("_make_store", "_max_priority", "_used", "levels")
+    __slots__ = ("_make_store", "_used", "levels", "max_priority")
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class PriorityStore:
         make_store: Callable[[int], MessageStore],
         levels: Mapping[int, MessageStore] | None = None,
     ) -> None:
-        self._max_priority = max_priority
+        self.max_priority = max_priority
         self._make_store = make_store
         self.levels = dict(levels or {})
         #: Bit n is set if priority n may have ready messages.
@@ -144,7 +145,7 @@ class PriorityStore:
         return self._level(entry[1]), entry[0]
 
     def _level(self, message: Message) -> int:
-        return min(message.envelope.priority, self._max_priority)
+        return min(message.envelope.priority, self.max_priority)
 
     def _head(self) -> MessageStore | None:
         """Return the store of the highest priority with ready messages."""

@@ -10,52 +10,86 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.priority_store import PriorityStore
 
-#: Levels of new messages and of returned ones. On disk they are priorities.
-_FRESH: Final = 0
+#: The highest priority of a store that keeps returned messages apart: levels on disk are numbers up to 255.
+RETURNS_PRIORITY_MAX: Final = 126
+#: Level of the returned messages of priority 0, in a store with priorities and in one without.
+_RETURNED_BY_PRIORITY: Final = 128
 _RETURNED: Final = 1
 #: Added to the sequence numbers of returned messages to distinguish them.
 _FIRST_RETURNED: Final = 1 << 62
 
 
-class ReturnsStore(PriorityStore):
-    """A store of returned messages, served first, and one of all others. Implements MessageStore.
+def first_returned_level(max_priority: int) -> int:
+    """Return the level of the returned messages of priority 0.
 
     Args:
-        make_store: Creates the store of a level, 0 or 1.
+        max_priority: The highest priority, up to RETURNS_PRIORITY_MAX; 0 without priorities.
+    """
+    return _RETURNED_BY_PRIORITY if max_priority else _RETURNED
+
+
+class ReturnsStore(PriorityStore):
+    """For each priority a store of returned messages, served first, and one of all others. Implements MessageStore.
+
+    Args:
+        make_store: Creates the store of a level.
         levels: Existing stores by level.
+        max_priority: The highest priority, up to RETURNS_PRIORITY_MAX; 0 without priorities.
+
+    Attributes:
+        first_returned: Level of the returned messages of priority 0; of others their priority is added.
     """
 
-    __slots__ = ()
+    __slots__ = ("first_returned",)
 
     def __init__(
-        self, make_store: Callable[[int], MessageStore], levels: Mapping[int, MessageStore] | None = None
+        self,
+        make_store: Callable[[int], MessageStore],
+        levels: Mapping[int, MessageStore] | None = None,
+        max_priority: int = 0,
     ) -> None:
-        def make(level: int) -> MessageStore:
-            return Returned(make_store(level)) if level else make_store(level)
+        first = first_returned_level(max_priority)
 
-        found = {level: Returned(store) if level else store for level, store in (levels or {}).items()}
-        super().__init__(_RETURNED, make, found)
+        def make(level: int) -> MessageStore:
+            return Returned(make_store(level)) if level >= first else make_store(level)
+
+        found = {level: Returned(store) if level >= first else store for level, store in (levels or {}).items()}
+        super().__init__(max_priority, make, found)
+        self.first_returned = first
 
     def append_returned(self, messages: Sequence[Message], body_bytes: int) -> None:
-        """Append messages after earlier returned ones, before all others.
+        """Append messages after earlier returned ones of their priority, before all others of it.
 
         Args:
             messages: Messages in order, with the same envelope and body length.
             body_bytes: Sum of their body lengths.
         """
-        self._append(_RETURNED, messages, body_bytes)
+        self._append(self.first_returned + self._level(messages[0]), messages, body_bytes)
 
     def place_of(self, entry: Entry) -> tuple[int, int]:
         """Return the level of a message of this store, and its number there."""
-        return (_RETURNED, entry[0] - _FIRST_RETURNED) if entry[0] >= _FIRST_RETURNED else (_FRESH, entry[0])
+        level = self._level(entry[1])
+        return (self.first_returned + level, entry[0] - _FIRST_RETURNED) if _is_returned(entry) else (level, entry[0])
 
-    def _level(self, message: Message) -> int:
-        return _FRESH
+    def _head(self) -> MessageStore | None:
+        """Return the store of the highest priority with ready messages; that of the returned ones first."""
+        first = self.first_returned
+        while self._used:
+            returned = self._used >> first
+            level = max(returned, self._used & ((1 << first) - 1)).bit_length() - 1
+            if returned >> level & 1:
+                level += first
+            store = self.levels[level]
+            if store.ready_count:
+                return store
+            self._used &= ~(1 << level)
+        return None
 
     def _by_level(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
         groups: dict[int, list[Entry]] = {}
         for entry in entries:
-            groups.setdefault(_RETURNED if entry[0] >= _FIRST_RETURNED else _FRESH, []).append(entry)
+            level = self._level(entry[1])
+            groups.setdefault(self.first_returned + level if _is_returned(entry) else level, []).append(entry)
         return groups
 
 
@@ -134,8 +168,13 @@ class Returned:
         self.store.close()
 
 
+def _is_returned(entry: Entry) -> bool:
+    return entry[0] >= _FIRST_RETURNED
+
+
 def _tagged(entries: Sequence[Entry]) -> list[Entry]:
-    return [(seq + _FIRST_RETURNED, message, redelivered) for seq, message, redelivered in entries]
+    """Return entries with the numbers of returned messages, which have all been delivered before."""
+    return [(seq + _FIRST_RETURNED, message, True) for seq, message, _ in entries]
 
 
 def _untagged(entries: Sequence[Entry]) -> list[Entry]:

@@ -90,6 +90,7 @@ class ModelQueue:
         name: Name of the queue.
         kind: `classic`, `priority` or `quorum`.
         arguments: Values by policy key; for a quorum queue also delivery-limit, for a priority queue max-priority.
+            With redelivery-limit, returned messages of all kinds are counted and come first.
     """
 
     def __init__(self, name: str, kind: str, arguments: Mapping[str, Any]) -> None:
@@ -107,10 +108,14 @@ class ModelQueue:
     def put(self, copies: Sequence[Copy]) -> None:
         """Insert messages by priority and arrival."""
         self.ready += copies
-        self.ready.sort(key=lambda copy: (not copy.first, -self._level(copy), copy.arrival))
+        self.ready.sort(key=lambda copy: (-self._level(copy), not copy.first, copy.arrival))
 
     def _level(self, copy: Copy) -> int:
         return min(copy.content.priority, self.arguments["max-priority"]) if self.kind == "priority" else 0
+
+    def counts_returns(self) -> bool:
+        """Return whether returned messages have a delivery count."""
+        return self.kind == "quorum" or "redelivery-limit" in self.arguments
 
     def refuses(self) -> bool:
         """Return whether overflow refuses new messages instead of dropping old ones."""
@@ -289,17 +294,18 @@ class ModelBroker:
 
     def _requeue(self, queue: ModelQueue, copies: Sequence[Copy], ended: bool) -> None:
         returned = list(copies)
-        if queue.kind == "quorum":
-            limit = queue.arguments.get("delivery-limit", 20)
+        if queue.counts_returns():
+            limit = queue.arguments.get("delivery-limit", 20) if queue.kind == "quorum" else 1 << 62
+            limit = min(limit, queue.arguments.get("redelivery-limit", limit))
             for copy in copies:
                 if copy.returns >= limit:
                     returned.remove(copy)
                     self._drop(queue, copy, "delivery_limit")
                 else:
-                    # A quorum queue does not return it to its original position.
+                    # Where they are counted, it does not return to its original position.
                     self._arrivals += 1
                     copy.arrival = self._arrivals
-                    copy.first = ended or "delivery-limit" in queue.arguments
+                    copy.first = ended or queue.kind != "quorum" or "delivery-limit" in queue.arguments
         for copy in returned:
             copy.returns += 1
         queue.counters["requeued"] += len(returned)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
 from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
 
 #: Approximate memory of a queue and of a message, without bodies, in bytes.
@@ -127,6 +127,26 @@ class QueueBacking(Backing):
     def page_out(self, body_bytes: int) -> None:
         """Page about this many bytes of bodies out to disk."""
 
+    def keep_returns(self) -> bool:
+        """Keep returned messages apart from now on, to deliver them first.
+
+        Returns:
+            False if there are too many priorities.
+        """
+        return self._keep_returns(_memory_level)
+
+    def _keep_returns(self, make_level: Callable[[int], MessageStore]) -> bool:
+        store = self.store
+        if isinstance(store, ReturnsStore):
+            return True
+        if isinstance(store, PriorityStore):
+            if store.max_priority > RETURNS_PRIORITY_MAX:
+                return False
+            self.store = ReturnsStore(make_level, store.levels, store.max_priority)
+        else:
+            self.store = ReturnsStore(make_level, {0: store})
+        return True
+
     @property
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
@@ -148,6 +168,10 @@ class QueueBacking(Backing):
             messages_unacknowledged_ram=unacked_count,
             message_bytes_ram=self.store.ready_bytes + unacked_bytes,
         )
+
+
+def _memory_level(level: int) -> MessageStore:
+    return MemoryStore()
 
 
 def memory_store(request: StoreRequest) -> MessageStore:

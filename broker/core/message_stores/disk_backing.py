@@ -12,7 +12,12 @@ from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.returns_store import (
+    RETURNS_PRIORITY_MAX,
+    Returned,
+    ReturnsStore,
+    first_returned_level,
+)
 from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
@@ -114,6 +119,10 @@ class DiskBacking(QueueBacking):
             store.page_out(body_bytes)
             body_bytes -= held
 
+    def keep_returns(self) -> bool:
+        """Keep returned messages apart from now on, to deliver them first; see QueueBacking.keep_returns()."""
+        return super().keep_returns() if self._stored is None else self._keep_returns(self._level)
+
     @property
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
@@ -170,13 +179,16 @@ class DiskBacking(QueueBacking):
 
     def _open(self) -> MessageStore:
         """Return the store of a queue on disk, including recovered messages."""
-        levels = {} if self._stored is None else dict(self._stored.stores)
-        if self._request.persists_transient:
-            return ReturnsStore(self._level, levels)
-        if not self._request.max_priority:
-            assert self._stored is not None
+        assert self._stored is not None
+        levels, max_priority = dict(self._stored.stores), self._request.max_priority
+        has_returns = max_priority <= RETURNS_PRIORITY_MAX and any(
+            level >= first_returned_level(max_priority) for level in levels
+        )
+        if self._request.persists_transient or has_returns:
+            return ReturnsStore(self._level, levels, max_priority)
+        if not max_priority:
             return self._engine.store(self._stored)
-        return PriorityStore(self._request.max_priority, self._level, levels)
+        return PriorityStore(max_priority, self._level, levels)
 
     def _level(self, priority: int, first_seq: int = 1) -> SegmentStore:
         """Return the store of one priority on disk."""
@@ -202,11 +214,17 @@ class DiskBacking(QueueBacking):
         before = self.store
         if isinstance(before, PriorityStore):
             levels = {level: self._adopt(level, each) for level, each in before.levels.items()}
-            self.store = PriorityStore(self._request.max_priority, self._level, levels)
+            max_priority = self._request.max_priority
+            if isinstance(before, ReturnsStore):
+                self.store = ReturnsStore(self._level, levels, max_priority)
+            else:
+                self.store = PriorityStore(max_priority, self._level, levels)
         else:
             self.store = self._adopt(0, before)
 
     def _adopt(self, priority: int, before: MessageStore) -> SegmentStore:
+        if isinstance(before, Returned):
+            before = before.store
         assert isinstance(before, MemoryStore)
         first_seq, messages, requeued = before.hand_over()
         store = self._level(priority, first_seq)

@@ -11,8 +11,8 @@ from typing import Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit
-from leveret.broker.core.queues.limits import Limits, UnackedTotal
+from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit, unstored
+from leveret.broker.core.queues.limits import UNBOUNDED, Limits, UnackedTotal
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
@@ -45,6 +45,7 @@ class Contents:
     Attributes:
         settings: Effective settings of the queue.
         limits: Its length limits; None if there are none.
+        delivery_limit: Delivery count above which messages are dropped.
         unacked: Number and size of its unacked messages; maintained by Delivery.
         is_shrinking: Whether new limits require eviction, even if overflow is now reject-publish; of a queue whose
             limits count unacked messages, whether a publish does: what comes back is not dropped.
@@ -52,8 +53,8 @@ class Contents:
     """
 
     __slots__ = (
-        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "is_shrinking", "limits", "may_have_timed",
-        "settings", "unacked",
+        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "delivery_limit", "is_shrinking",
+        "limits", "may_have_timed", "settings", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class Contents:
         self._outbox = outbox
         self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
+        self.delivery_limit = UNBOUNDED
         self.unacked = UnackedTotal()
         self.is_shrinking = False
         self.may_have_timed = backing.store.ready_count > 0
@@ -80,6 +82,7 @@ class Contents:
         previous = traits.limits(replace(settings, overflow=self.settings.overflow), self.unacked)
         self.limits = traits.limits(settings, self.unacked)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
+        self.delivery_limit = delivery_limit(settings, traits)
         self.settings = self._outbox.settings = settings
 
     # -- adding -------------------------------------------------------------------------------------------
@@ -175,7 +178,7 @@ class Contents:
             counter: Sets the delivery counts.
             to_tail: Whether they follow all ready messages; if not, they precede those not delivered yet.
         """
-        limit = delivery_limit(self.settings)
+        limit = self.delivery_limit
         over_limit = [entry for entry in entries if delivery_count(entry[1]) >= limit]
         returned = [entry for entry in entries if delivery_count(entry[1]) < limit]
         if over_limit:
@@ -186,6 +189,9 @@ class Contents:
         append = store.append if to_tail else store.append_returned
         for _, message, _ in returned:
             counted = counter.with_count(message, delivery_count(message) + 1)
+            if not self._backing.persists_transient:
+                # One that does not survive a restart would be looked for on disk.
+                counted = unstored(counted)
             append([counted], len(counted.body))
         self._note_returned(returned)
         store.settle(returned, EventKind.RETURNED)
@@ -227,7 +233,8 @@ class Contents:
         none is ready.
         """
         store = self._backing.store
-        self.may_have_timed = store.ready_count > (0 if type(store) is PriorityStore else self._untimed_since)
+        has_priorities = isinstance(store, PriorityStore) and store.max_priority > 0
+        self.may_have_timed = store.ready_count > (0 if has_priorities else self._untimed_since)
         head = store.peek()
         return 0 if head is None else head.expires_at
 

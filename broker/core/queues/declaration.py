@@ -11,9 +11,12 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.policies.arguments import argument_error, known_arguments, queue_type_error, unsupported_argument
 from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
+from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
 
 #: Default of x-queue-type: omitting it is equivalent to classic.
 _CLASSIC: Final = FieldValue("S", b"classic")
+#: Arguments for which returned messages are kept apart.
+_OF_RETURNS: Final = frozenset(("x-redelivery-limit",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +122,22 @@ def check_arguments(
     queue_type = declaration.queue_type
     for key in known_arguments(queue_type):
         refusal = argument_error(key, values) if key in values else None
+        if refusal is None and key in _OF_RETURNS and key in values:
+            refusal = _refuse_many_priorities(declaration)
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
     unsupported = unsupported_argument(queue_type, values)
     if unsupported is not None:
         raise precondition_failed(f"invalid arg '{unsupported}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)
+
+
+def _refuse_many_priorities(declaration: QueueDeclaration) -> str | None:
+    """Return why returned messages cannot be kept apart; None if they can."""
+    priorities = find(declaration.arguments, "x-max-priority")
+    if priorities is None or priorities.value <= RETURNS_PRIORITY_MAX:
+        return None
+    return f"x-max-priority is above {RETURNS_PRIORITY_MAX}"
 
 
 def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str) -> None:

@@ -1,4 +1,6 @@
-"""Delivery counts of quorum queues: the header x-delivery-count, and the delivery limit.
+"""Delivery counts: the header x-delivery-count, and the limits of redeliveries.
+
+Quorum queues have them as in RabbitMQ, classic queues only with redelivery-limit.
 
 Source: https://www.rabbitmq.com/docs/quorum-queues
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.queues.limits import UNBOUNDED
+from leveret.broker.core.queues.traits import QueueTraits
 from leveret.policies.settings import QueueSettings
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldValue, normalize, sort_table
@@ -42,12 +45,24 @@ def delivery_count(message: Message) -> int:
     return message.envelope.delivery_count or 0
 
 
-def delivery_limit(settings: QueueSettings) -> int:
-    """Return the delivery count above which messages are dropped."""
+def delivery_limit(settings: QueueSettings, traits: QueueTraits) -> int:
+    """Return the delivery count above which messages are dropped; UNBOUNDED if there is no limit."""
+    of_returns = UNBOUNDED if settings.redelivery_limit is None else settings.redelivery_limit
+    if not traits.counts_deliveries:
+        return of_returns
     limit = settings.delivery_limit
     if not isinstance(limit, int):
-        return _DEFAULT_LIMIT
-    return UNBOUNDED if limit < 0 else limit
+        limit = _DEFAULT_LIMIT
+    return of_returns if limit < 0 else min(limit, of_returns)
+
+
+def unstored(message: Message) -> Message:
+    """Return the message without its place on disk, to be stored again."""
+    if not isinstance(message, StoredMessage):
+        return message
+    if message.expires_at:
+        return TimedMessage(message.envelope, message.body, message.expires_at)
+    return Message(message.envelope, message.body)
 
 
 def without_count(message: Message) -> Message:

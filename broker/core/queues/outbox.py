@@ -19,6 +19,7 @@ from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
+from leveret.storage.stores.returns_store import ReturnsStore
 
 #: Delay before dead letters that no queue accepted are published again, in seconds: RabbitMQ's interval.
 _RETRY_SECONDS: Final = 180.0
@@ -105,7 +106,7 @@ class DeadLetterOutbox:
             self._backing.store.settle(entries, kind)
             return
         letters = [entry[1] for entry in entries]
-        if self._traits.counts_deliveries:
+        if isinstance(self._backing.store, ReturnsStore):
             letters = [without_count(letter) for letter in letters]
         if self._sends_at_least_once():
             self._unconfirmed.update(

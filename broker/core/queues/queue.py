@@ -298,9 +298,10 @@ class Queue(Target):
         if self.contents.may_have_timed:
             # The next message may expire sooner.
             self.host.turn.deliver_later(self)
-        if self._delivery_counter is None or message.envelope.delivery_count is not None:
+        counter = self._delivery_counter if self.traits.counts_deliveries else None
+        if counter is None or message.envelope.delivery_count is not None:
             return entries[0]
-        return seq, self._delivery_counter.with_count(message, 0), redelivered
+        return seq, counter.with_count(message, 0), redelivered
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -337,9 +338,9 @@ class Queue(Target):
 
         Limits that count unacked messages drop nothing here.
 
-        Quorum queues drop messages that exceed the delivery limit. As in RabbitMQ the remaining ones are appended at
-        the tail, unless delivery-limit is set or they are abandoned: then they precede all messages that have not been
-        delivered yet.
+        Quorum queues, and classic ones with redelivery-limit, drop messages that exceed it. The remaining ones precede
+        all messages that have not been delivered yet. As in RabbitMQ those of a quorum queue are appended at the tail
+        instead, unless delivery-limit is set or they are abandoned.
 
         Args:
             entries: The messages.
@@ -354,16 +355,18 @@ class Queue(Target):
             self.delivery.add_unacked(len(entries), sum([len(entry[1].body) for entry in entries]))
             self.contents.evict(UNLIMITED)
             self.delivery.remove_unacked(entries)
-        if self._delivery_counter is None:
+        counter = self._delivery_counter
+        if counter is None:
             if len(entries) > RETURN_STEP:
                 # Newest first: then each part stands before those that are back already.
                 entries = sorted(entries, key=_number, reverse=True)
             self.delivery.put_back(entries, self.contents.requeue)
         else:
-            to_tail = self.settings.delivery_limit is None and not abandoned
-            counter = self._delivery_counter
-            self.delivery.put_back(entries, lambda some: self.contents.append_returned(some, counter, to_tail))
-            self.delivery.serve_returned(self.host.turn.slice())
+            is_quorum = self.traits.counts_deliveries
+            to_tail = is_quorum and self.settings.delivery_limit is None and not abandoned
+            self.delivery.put_back(entries, partial(self.contents.append_returned, counter=counter, to_tail=to_tail))
+            if is_quorum:
+                self.delivery.serve_returned(self.host.turn.slice())
         if not never_drops:
             self._evict()
         self.host.turn.deliver_later(self)
@@ -426,6 +429,9 @@ class Queue(Target):
         drops_ready = limits is None or not (limits.refuses or limits.counts_unacked)
         self.accepts_varied = drops_ready and new.message_ttl != 0
         self.backing.set_lazy(new.queue_mode == "lazy")
+        if not self.traits.counts_deliveries:
+            is_counted = new.redelivery_limit is not None and self.backing.keep_returns()
+            self._delivery_counter = (self._delivery_counter or DeliveryCounter()) if is_counted else None
         self._evict()
         self.host.turn.deliver_later(self)
 

@@ -23,7 +23,7 @@ class QueueTraits:
         delays_next_single_active: Whether a new single active consumer is served only at the next event on the queue,
             so that unacked messages of the previous one may be requeued first.
         counts_waiting_consumers: Whether inactive consumers of a single-active queue count in queue.declare-ok.
-        counts_deliveries: Whether requeued messages have a delivery count, and are appended instead of put back.
+        counts_deliveries: Whether requeued messages always have a delivery count, and are appended instead of put back.
         refuses_dead_letters: Whether dead letters are refused at the limit, too.
         delivers_each_run: Whether messages are delivered with each run, not at the end of the turn.
     """

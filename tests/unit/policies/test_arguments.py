@@ -48,6 +48,7 @@ INTEGERS: Final = {
     "x-queue-version",
     "x-quorum-initial-group-size",
     "x-consumer-timeout",
+    "x-redelivery-limit",
 }
 STRINGS: Final = {
     "x-queue-leader-locator",
@@ -209,6 +210,7 @@ class TestQueueTypes:
             "x-queue-master-locator",
             "x-consumer-timeout",
             "x-length-counts",
+            "x-redelivery-limit",
         )
 
     @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])

@@ -38,6 +38,7 @@ ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
     ("queue-mode", ("default", "lazy"), ("", "Lazy", 1), "queue-mode value"),
     ("queue-version", (1, 2), (0, 3, "1", 1.0, 2.0), "queue-version value"),
     ("delivery-limit", (0, 5), ("10", 1.0), "delivery limit"),
+    ("redelivery-limit", (0, 5), (-1, "10", 1.0), "redelivery limit"),
     ("max-age", ("1Y", "12M", "3D", "4h", "5m", "60s"), ("", "s", "0s", "-1s", "1", "1w", "1.5h", "²D", 60), "max age"),
     ("stream-max-segment-size-bytes", (0, 3_000_000_000), (3_000_000_001, -1, "1"), "segment size"),
     (
@@ -54,6 +55,7 @@ BY_NAME: Final = {row[0]: row for row in ROWS}
 OPERATOR: Final = {
     "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
     "delivery-limit", "overflow", "queue-version", "length-counts", "consumer-timeout",
+    "redelivery-limit",
 }  # fmt: skip
 
 #: Rules 3.2.7 and 3.2.8.
@@ -66,7 +68,7 @@ UNFIT: Final = {
     "stream": {
         "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
         "max-length", "max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "delivery-limit",
-        "length-counts", "consumer-timeout",
+        "length-counts", "consumer-timeout", "redelivery-limit",
     },
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ from leveret.policies.settings import resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
 from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
 
 _FIELDS: Final = QueueCounters.FIELDS
 _LENGTHS: Final = numbers(
@@ -243,8 +244,16 @@ def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates) -> 
     }
     priorities = find(queue.arguments, "x-max-priority")
     if priorities is not None and priorities.value:
-        levels = queue.store.levels if isinstance(queue.store, PriorityStore) else {}
-        wanted = range(priorities.value + 1)
-        lengths = {str(level): levels[level].ready_count if level in levels else 0 for level in wanted}
-        status["priority_lengths"] = lengths
+        status["priority_lengths"] = {
+            str(priority): _priority_length(queue, priority) for priority in range(priorities.value + 1)
+        }
     return status
+
+
+def _priority_length(queue: Queue, priority: int) -> int:
+    """Return the number of ready messages of a priority, those included that have returned."""
+    store = queue.store
+    if not isinstance(store, PriorityStore):
+        return 0
+    levels = [priority, store.first_returned + priority] if isinstance(store, ReturnsStore) else [priority]
+    return sum(store.levels[level].ready_count for level in levels if level in store.levels)

@@ -113,10 +113,15 @@ function why(reason, inForce) {
     refused: `The limit is ${limit}; overflow is ${overflow}. Publishers with confirms were notified.`,
     expired: expiry(inForce["message-ttl"]),
     rejected: "A consumer rejected them without requeueing.",
-    delivery_limit: `They were requeued more often than delivery-limit allows: ${inForce["delivery-limit"] ?? "no longer in force"}.`,
+    delivery_limit: `They were requeued more often than is allowed: ${allowed(inForce)}.`,
     purged: "The queue was purged.",
   };
   return sentences[reason];
+}
+
+function allowed(inForce) {
+  const keys = ["delivery-limit", "redelivery-limit"].filter((key) => key in inForce);
+  return keys.length > 0 ? keys.map((key) => `${key} ${exactNumber(inForce[key])}`).join(", ") : "no longer in force";
 }
 
 function expiry(ttl) {

@@ -15,6 +15,7 @@ const DEFAULTS = {
   "max-length": "no limit",
   "max-length-bytes": "no limit",
   "delivery-limit": "no limit",
+  "redelivery-limit": "no limit",
   "consumer-timeout": "that of the broker",
   "message-ttl": "never",
   expires: "never",

@@ -21,7 +21,7 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import Returned
+from leveret.storage.stores.returns_store import Returned, ReturnsStore
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue
@@ -93,7 +93,7 @@ class Reader:
         self._known: dict[Envelope, Content] = {}
 
     def read(self, message: Message, redelivered: bool) -> tuple[Content, bool, int]:
-        """Content, redelivered, delivery count (0 for others than quorum queues)."""
+        """Content, redelivered, delivery count (0 where there is none)."""
         envelope = message.envelope
         count = envelope.delivery_count
         if envelope not in self._known:
@@ -130,7 +130,7 @@ def _death(entry: dict[str, Any]) -> Death:
 def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     """The ready messages of a store, with whether they were delivered before, without taking them."""
     if isinstance(store, PriorityStore):
-        levels = sorted(store.levels.items(), reverse=True)
+        levels = sorted(store.levels.items(), key=lambda each: _rank(store, each[0]), reverse=True)
         return [each for _, level in levels for each in waiting(level)]
     if isinstance(store, Returned):
         return waiting(store.store)
@@ -138,6 +138,13 @@ def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     requeued = [(message, redelivered) for _, message, redelivered in reversed(store._requeued)]
     found = requeued + [(message, False) for message in store._fresh]
     return [(message, redelivered or message.envelope.delivery_count is not None) for message, redelivered in found]
+
+
+def _rank(store: PriorityStore, level: int) -> tuple[int, bool]:
+    """The priority of a level, and whether it is that of returned messages, which come first."""
+    if isinstance(store, ReturnsStore) and level >= store.first_returned:
+        return level - store.first_returned, True
+    return level, False
 
 
 class Pair:
@@ -213,6 +220,8 @@ class BoundedQueues(RuleBasedStateMachine):
                 values["delivery-limit"] = data.draw(st.integers(0, 3))
             if kind == "priority":
                 values["max-priority"] = 3
+            if data.draw(st.booleans(), label="counts returns"):
+                values["redelivery-limit"] = data.draw(st.integers(0, 3))
             real = declare(self.vhost, name, arguments=arguments_of(kind, values))
             model = self.broker.queues[name] = ModelQueue(name, kind, values)
             self.sides[name] = Side(real, model, self.reader)
@@ -378,8 +387,8 @@ class BoundedQueues(RuleBasedStateMachine):
     def _check_messages(self, side: Side) -> None:
         """What is ready, what was delivered and what is held, in order and with all that it says."""
         found = [self.reader.read(message, again) for message, again in waiting(side.real.store)]
-        # Only the messages of quorum queues show how often they came back.
-        shows = side.model.kind == "quorum"
+        # Only some queues show how often messages came back.
+        shows = side.model.counts_returns()
         assert found == [(copy.content, copy.redelivered, copy.returns * shows) for copy in side.model.ready]
         for pair in (*side.consumers, *side.left, side.getter):
             assert pair.taken == [(content, again, count * shows) for content, again, count in pair.model.received]

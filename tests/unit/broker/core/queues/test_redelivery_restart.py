@@ -1,0 +1,155 @@
+"""Returned messages of queues in a data directory: their counts and their order survive restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.interface import Entry
+from tests.support.manual_loop import ManualLoop
+from tests.support.queue_content import arguments, publish
+from tests.support.queues import ManualTimers, declare
+from tests.support.simulated_files import ROOT, SimulatedFiles
+from tests.support.stepping_clock import SteppingClock
+
+
+class Start:
+    """A start of a broker with one queue.
+
+    Args:
+        files: The disk.
+        now: Time of both clocks, in seconds.
+        durable: Whether the queue is durable.
+        given: Its arguments.
+    """
+
+    def __init__(self, files: SimulatedFiles, now: float = 1000.0, durable: bool = True, **given: Any) -> None:
+        self.loop = ManualLoop()
+        self.loop.now = now
+        timers = ManualTimers(self.loop)
+        turn = Turn(self.loop.call_soon, lambda: self.stores.write(), SteppingClock())
+        options = EngineOptions(segment_bytes=20_000, disk_free_limit=0, ballast_bytes=0)
+        self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
+        self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
+        self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
+        self.queue: Queue = declare(self.vhost, durable=durable, arguments=arguments(**given))
+
+    def stop(self) -> None:
+        self.loop.run()
+        assert self.stores.close()
+
+    def got(self) -> Entry:
+        """Get the message at the head, to be settled by the caller."""
+        holder = Holder(self.queue)
+        entry = self.queue.get(holder)
+        assert entry is not None
+        self.queue.release(holder, [entry])
+        return entry
+
+    def returned(self, times: int = 1) -> None:
+        """Get and requeue the message at the head, so many times."""
+        for _ in range(times):
+            self.queue.requeue([self.got()])
+
+    def drain(self) -> list[tuple[str, bool, int | None]]:
+        """Take all ready messages: their bodies, redelivered flags and delivery counts."""
+        found = []
+        while (entry := self.queue.get(None)) is not None:
+            found.append((entry[1].body.decode(), entry[2], entry[1].envelope.delivery_count))
+        return found
+
+
+@pytest.fixture
+def files() -> SimulatedFiles:
+    return SimulatedFiles()
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_counts_and_order_survive(files: SimulatedFiles, written: bool) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 5}
+    before = Start(files, **given)
+    publish(before.queue, *"abc", persistent=True)
+    if written:
+        before.loop.run()
+    before.returned(2)
+    entry, other = before.got(), before.got()
+    before.queue.requeue([other])
+    before.queue.requeue([entry])
+    before.stop()
+    after = Start(files, **given)
+    assert after.drain() == [("b", True, 1), ("a", True, 3), ("c", False, None)]
+    after.stop()
+    assert Start(files, **given).drain() == []
+
+
+def test_the_limit_counts_what_was_before(files: SimulatedFiles) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 2}
+    before = Start(files, **given)
+    publish(before.queue, "a", persistent=True)
+    before.returned(2)
+    before.stop()
+    after = Start(files, **given)
+    after.returned()
+    assert after.drain() == []
+    assert +after.queue.counters.dropped == {"delivery_limit": 1}
+
+
+def test_returned_messages_are_found_without_the_limit(files: SimulatedFiles) -> None:
+    before = Start(files, redelivery_limit=2)
+    publish(before.queue, *"ab", persistent=True)
+    before.returned()
+    before.stop()
+    assert Start(files).drain() == [("a", True, 1), ("b", False, None)]
+
+
+def test_priorities(files: SimulatedFiles) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 2, "max_priority": 9}
+    before = Start(files, **given)
+    for body, priority in (("low", 0), ("a", 5), ("b", 5), ("top", 9)):
+        publish(before.queue, body, priority=priority, persistent=True)
+    entries = [before.got() for _ in range(4)]
+    before.queue.requeue([entries[2]])
+    before.queue.requeue([entries[3]])
+    before.stop()
+    after = Start(files, **given)
+    assert after.drain() == [("top", True, None), ("b", True, 1), ("a", True, None), ("low", True, 1)]
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_transient_messages(files: SimulatedFiles, lazy: bool) -> None:
+    """They can be read wherever they are, and are gone after a restart."""
+    given: dict[str, Any] = {"redelivery_limit": 9, "queue_mode": "lazy" if lazy else "default"}
+    before = Start(files, **given)
+    publish(before.queue, *"abc")
+    for _ in range(4):
+        before.loop.run()
+        before.returned()
+    before.queue.backing.page_out(1 << 20)
+    before.loop.run()
+    before.returned()
+    before.loop.run()
+    assert before.drain() == [("a", True, 5), ("b", False, None), ("c", False, None)]
+    publish(before.queue, *"d")
+    before.returned()
+    before.stop()
+    assert Start(files, **given).drain() == []
+
+
+def test_a_queue_in_memory_moves_to_disk(files: SimulatedFiles) -> None:
+    start = Start(files, durable=False, redelivery_limit=9, max_priority=2)
+    publish(start.queue, *"abc")
+    publish(start.queue, *"d", priority=1)
+    held = [start.got() for _ in range(3)]
+    start.queue.requeue([held[1]])
+    start.queue.backing.page_out(1 << 20)
+    start.loop.run()
+    start.queue.requeue([held[2], held[0]])
+    start.loop.run()
+    assert start.drain() == [("d", True, 1), ("a", True, 1), ("b", True, 1), ("c", False, None)]
