@@ -222,11 +222,18 @@ def channel(connection: Connection) -> Channel:
 
 
 @pytest.fixture
+def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
+    """Creates policies in the virtual host of the tests, and removes them after the test."""
+    with PolicySet(management, vhost) as made:
+        yield made
+
+
+@pytest.fixture
 def policy(management: Management, vhost: str) -> Iterator[SetPolicy]:
     """A function that sets or replaces the policy of a queue; an empty definition removes it.
 
     Its arguments are the queue's name, the definition, and the keywords of `PolicySet.set`. Tests with more than one
-    policy per queue use `PolicySet` directly.
+    policy per queue use `policies`.
     """
     with PolicySet(management, vhost) as made:
 

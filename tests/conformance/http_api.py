@@ -49,6 +49,11 @@ def not_authorised(reason: str) -> dict[str, str]:
     return {"error": "not_authorised", "reason": reason}
 
 
+def basic(user: str, password: str = PASSWORD) -> str:
+    """Return the value of an Authorization header."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
 class HttpApi:
     """Requests to the API.
 
@@ -59,7 +64,38 @@ class HttpApi:
     def __init__(self, management: Management) -> None:
         parts = urlsplit(management.base)
         self._host, self._port = parts.hostname or "", parts.port
+        self._encrypted = parts.scheme == "https"
         self._authorization = management.authorization
+
+    def send(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        authorization: str | None = "default",
+    ) -> Reply:
+        """Send a request with no other header fields than these; redirects are not followed.
+
+        Args:
+            method: HTTP method.
+            target: encoded path with query.
+            body: raw body.
+            headers: header fields.
+            authorization: value of the Authorization header; None for none.
+        """
+        sent = dict(headers or {})
+        if authorization is not None:
+            sent["Authorization"] = self._authorization if authorization == "default" else authorization
+        kind = http.client.HTTPSConnection if self._encrypted else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=120)
+        try:
+            connection.request(method, target, body, sent)
+            answer = connection.getresponse()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
 
     def ask(
         self,
@@ -70,7 +106,7 @@ class HttpApi:
         user: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send a request and return the response, whatever its status; redirects are not followed.
+        """Send a request and return the response, whatever its status.
 
         Args:
             method: HTTP method.
@@ -79,19 +115,10 @@ class HttpApi:
             user: a user with the password PASSWORD; None for the default user, "" for no login.
             headers: further header fields.
         """
-        sent = {"Content-Type": "application/json", **(headers or {})}
-        if user is None:
-            sent["Authorization"] = self._authorization
-        elif user:
-            sent["Authorization"] = "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=120)
-        try:
-            connection.request(method, f"/api/{below}", data, sent)
-            answer = connection.getresponse()
-            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
+        login = "default" if user is None else basic(user) if user else None
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        return self.send(method, f"/api/{below}", data, headers=sent, authorization=login)
 
     def get(self, below: str, **options: Any) -> Any:
         """Send a GET request that must succeed; return the document."""

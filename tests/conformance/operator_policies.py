@@ -7,7 +7,7 @@ import uuid
 from types import TracebackType
 from typing import Any
 
-from tests.conformance.http_answers import Answer, ask
+from tests.conformance.http_api import HttpApi, Reply, path
 from tests.conformance.topology import fill
 from tests.support.management import Management
 from tests.support.wire import Channel
@@ -30,7 +30,7 @@ def of(definition: Any, **others: Any) -> dict[str, Any]:
     return {"pattern": PATTERN, "definition": definition, **others}
 
 
-def check(answer: Answer, status: int, document: Any) -> None:
+def check(answer: Reply, status: int, document: Any) -> None:
     """Assert status and JSON document of a response."""
     assert (answer.status, answer.document) == (status, document), f"{(status, document)} expected, got {answer}"
 
@@ -51,7 +51,7 @@ class PolicySet:
     """
 
     def __init__(self, management: Management, vhost: str) -> None:
-        self.management = management
+        self.api = HttpApi(management)
         self.vhost = vhost
         self.made: dict[tuple[str, str], None] = {}
 
@@ -64,10 +64,10 @@ class PolicySet:
         for kind_, name in list(self.made):
             self.clear(name, kind_)
 
-    def put(self, name: str, body: Any, kind: str = USER) -> Answer:
+    def put(self, name: str, body: Any, kind: str = USER) -> Reply:
         """PUT any body under a name and return the response; the policy is removed at the end."""
         self.made[kind, name] = None
-        return ask(self.management, "PUT", kind, self.vhost, name, body=body)
+        return self.api.ask("PUT", path(kind, self.vhost, name), body)
 
     def set(
         self,
@@ -101,7 +101,7 @@ class PolicySet:
 
     def clear(self, name: str, kind: str = USER) -> None:
         """Remove a policy if it exists."""
-        answer = ask(self.management, "DELETE", kind, self.vhost, name)
+        answer = self.api.ask("DELETE", path(kind, self.vhost, name))
         assert answer.status in (204, 404), answer
         self.made.pop((kind, name), None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,18 +13,11 @@ from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.reply_texts import invalid_argument, refused
 from tests.conformance.topology import bound_queue, drain, fill, new_exchange, new_queue
-from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
 DECLARE = commands.Queue.Declare
 ODD_NAMES = ["", "missing", " ", "ä☃", "a'b\"c", "line\nend", "x" * 255, "x" * 256]
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def test_2_2_1_by_arguments(channel: Channel, unique: Unique) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from tests.conformance.fixtures import Unique
 from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.topology import counts, drain, fill, got
 from tests.support import content
-from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
 
@@ -30,12 +29,6 @@ Act = Callable[[Channel, str], None]
 ONE: Triple = ("x-max-length", "I", 1)
 REJECT_PUBLISH_DLX: Triple = ("x-overflow", "S", "reject-publish-dlx")
 FIRST_KEYS = ["count", "reason", "queue", "time", "exchange", "routing-keys"]
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def overfill(channel: Channel, queue: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,21 +9,15 @@ import pytest
 from tests.conformance.bounded import refill
 from tests.conformance.deaths import arrival, arrivals, dead_letter_to, dead_lettering
 from tests.conformance.fixtures import Poll, Unique
+from tests.conformance.http_api import path
 from tests.conformance.leases import gone
 from tests.conformance.operator_policies import NAME, OPERATOR, PolicySet, check, kept, of, only, refusal
 from tests.conformance.topology import counts, drain, fill, new_queue, numbered
-from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
 LONG = 600_000
 POLICY_FIELDS = ("policy", "operator_policy", "effective_policy_definition")
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 @pytest.mark.parametrize(("argument", "policy", "effective"), [(3, 5, 3), (5, 3, 3), (0, 3, 0), (3, 0, 0), (4, 4, 4)])
@@ -208,7 +201,7 @@ def test_3_3_8_equal_names_are_independent(channel: Channel, unique: Unique, pol
 
 def policy_fields(policies: PolicySet, queue: str) -> list[Any]:
     """Return what the queue's object says of its policies."""
-    found = policies.management.request("GET", "queues", policies.vhost, queue)
+    found = policies.api.get(path("queues", policies.vhost, queue))
     return [found[field] for field in POLICY_FIELDS]
 
 
@@ -218,7 +211,7 @@ def test_3_3_9_the_object_of_a_queue(channel: Channel, unique: Unique, policies:
     limit = policies.operator(only(queue), {"max-length": 3, "expires": LONG})
     merged = {"max-length": 3, "overflow": "drop-head", "expires": LONG}
     # RabbitMQ publishes these with its statistics, seconds later.
-    poll(lambda: "policy" in policies.management.request("GET", "queues", policies.vhost, queue))
+    poll(lambda: "policy" in policies.api.get(path("queues", policies.vhost, queue)))
     poll(lambda: policy_fields(policies, queue) == [name, limit, merged])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.fixtures import Poll
-from tests.conformance.http_requests import Scene
+from tests.conformance.http_scene import Scene
 from tests.support.management import Management
 
 QUEUES = ["b.two", "b.one", "A.three", "c", "b.four"]

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.conformance.fixtures import Poll
-from tests.conformance.http_answers import ask
-from tests.conformance.http_requests import Scene
+from tests.conformance.http_api import path
+from tests.conformance.http_scene import Scene
 from tests.support.management import Management
 
 NAME = ("connection_name", "S", b"demo")
@@ -38,13 +38,11 @@ def scene(management: Management, broker_url: str, poll: Poll) -> Iterator[Scene
         channel.queue_bind("plain", "amq.headers", "", arguments=[("kind", "S", b"a"), ("x-match", "S", b"all")])
         channel.exchange_bind("inner", "topic", "e2e")
         policy = {"pattern": "^(limited|plain)$", "definition": {"max-length": 50, "queue-mode": "lazy"}, "priority": 1}
-        assert (
-            ask(management, "PUT", "policies", made.vhost, "user", body={**policy, "apply-to": "queues"}).status == 201
-        )
+        assert made.api.ask("PUT", path("policies", made.vhost, "user"), {**policy, "apply-to": "queues"}).status == 201
         operator = {"pattern": "^limited$", "definition": {"max-length": 20}, "apply-to": "queues"}
-        assert ask(management, "PUT", "operator-policies", made.vhost, "operator", body=operator).status == 201
+        assert made.api.ask("PUT", path("operator-policies", made.vhost, "operator"), operator).status == 201
         alternate = {"pattern": "^topic$", "definition": {"alternate-exchange": "x"}, "apply-to": "exchanges"}
-        assert ask(management, "PUT", "policies", made.vhost, "exchanges", body=alternate).status == 201
+        assert made.api.ask("PUT", path("policies", made.vhost, "exchanges"), alternate).status == 201
         channel.qos(7)
         channel.consume("active", "first", arguments=[("x-priority", "l", 3)])
         channel.consume("active", "second", no_ack=True)
@@ -231,8 +229,8 @@ def test_6_bindings_of_a_queue_and_of_exchanges(scene: Scene) -> None:
 
 
 def test_6_bindings_of_what_does_not_exist(scene: Scene) -> None:
-    for path in ("bindings/{v}/e/topic/q/nosuch", "bindings/{v}/e/nosuch/q/plain"):
-        assert scene.get(path).document == []
+    for below in ("bindings/{v}/e/topic/q/nosuch", "bindings/{v}/e/nosuch/q/plain"):
+        assert scene.get(below).document == []
     assert scene.get("exchanges/{v}/nosuch/bindings/source").document == []
 
 

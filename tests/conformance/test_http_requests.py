@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.http_requests import NOT_FOUND, PASSWORD, Scene, basic, send
+from tests.conformance.http_api import NOT_FOUND, PASSWORD, HttpApi, basic
+from tests.conformance.http_scene import Scene
 from tests.support.management import Management
 
 WHOAMI = "/api/whoami"
@@ -65,8 +66,8 @@ def test_1_names_come_back_as_they_are(scene: Scene) -> None:
         "/api/healthchecks/node/no-such-node@x",
     ],
 )
-def test_8_what_does_not_exist_is_404(management: Management, path: str) -> None:
-    reply = send(management, "GET", path)
+def test_8_what_does_not_exist_is_404(api: HttpApi, path: str) -> None:
+    reply = api.send("GET", path)
     assert (reply.status, reply.document) == (404, NOT_FOUND)
     assert reply.headers["content-type"] == "application/json"
 
@@ -85,25 +86,23 @@ def test_8_what_does_not_exist_is_404(management: Management, path: str) -> None
         ("POST", "/api/connections", "HEAD, GET, OPTIONS"),
     ],
 )
-def test_8_a_wrong_method_is_405_and_told_which_are_right(
-    management: Management, method: str, path: str, allowed: str
-) -> None:
-    reply = send(management, method, path, authorization=None)
+def test_8_a_wrong_method_is_405_and_told_which_are_right(api: HttpApi, method: str, path: str, allowed: str) -> None:
+    reply = api.send(method, path, authorization=None)
     assert (reply.status, reply.headers["allow"], reply.body) == (405, allowed, b"")
 
 
-def test_1_options_needs_no_login(management: Management) -> None:
-    reply = send(management, "OPTIONS", "/api/queues/%2F/q", authorization=None)
+def test_1_options_needs_no_login(api: HttpApi) -> None:
+    reply = api.send("OPTIONS", "/api/queues/%2F/q", authorization=None)
     assert (reply.status, reply.headers["allow"], reply.body) == (200, "HEAD, GET, PUT, DELETE, OPTIONS", b"")
 
 
-def test_1_head_is_get_without_a_body(management: Management) -> None:
-    get, head = (send(management, method, WHOAMI) for method in ("GET", "HEAD"))
+def test_1_head_is_get_without_a_body(api: HttpApi) -> None:
+    get, head = (api.send(method, WHOAMI) for method in ("GET", "HEAD"))
     assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(get.body)))
 
 
-def test_1_headers_of_an_answer(management: Management) -> None:
-    headers = send(management, "GET", WHOAMI).headers
+def test_1_headers_of_an_answer(api: HttpApi) -> None:
+    headers = api.send("GET", WHOAMI).headers
     assert headers["content-type"] == "application/json"
     assert headers["cache-control"] == "no-cache"
     assert headers["vary"] == "accept, accept-encoding, origin"
@@ -111,42 +110,42 @@ def test_1_headers_of_an_answer(management: Management) -> None:
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/*", "application/json", "text/html, application/json;q=0.9"])
-def test_1_what_accepts_json_gets_it(management: Management, accept: str) -> None:
-    assert send(management, "GET", WHOAMI, headers={"accept": accept}).status == 200
+def test_1_what_accepts_json_gets_it(api: HttpApi, accept: str) -> None:
+    assert api.send("GET", WHOAMI, headers={"accept": accept}).status == 200
 
 
-def test_1_what_accepts_no_json_is_406(management: Management) -> None:
-    reply = send(management, "GET", "/api/overview", headers={"accept": "text/html"})
+def test_1_what_accepts_no_json_is_406(api: HttpApi) -> None:
+    reply = api.send("GET", "/api/overview", headers={"accept": "text/html"})
     assert (reply.status, reply.body) == (406, b"")
 
 
-def test_1_gzip_when_asked_for(management: Management) -> None:
+def test_1_gzip_when_asked_for(api: HttpApi) -> None:
     path = "/api/overview?columns=exchange_types,rabbitmq_version"
-    reply = send(management, "GET", path, headers={"accept-encoding": "gzip"})
+    reply = api.send("GET", path, headers={"accept-encoding": "gzip"})
     assert reply.headers["content-encoding"] == "gzip"
-    assert json.loads(gzip.decompress(reply.body)) == send(management, "GET", path).document
+    assert json.loads(gzip.decompress(reply.body)) == api.send("GET", path).document
 
 
 # -- logins -------------------------------------------------------------------------------------------------
 
 
-def test_8_no_login_is_401_without_a_body(management: Management) -> None:
-    reply = send(management, "GET", "/api/overview", authorization=None)
+def test_8_no_login_is_401_without_a_body(api: HttpApi) -> None:
+    reply = api.send("GET", "/api/overview", authorization=None)
     assert (reply.status, reply.body) == (401, b"")
     assert reply.headers["www-authenticate"].startswith("Basic realm=")
 
 
 @pytest.mark.parametrize("authorization", [basic("guest", "wrong"), basic("no-such-user", "guest"), "Bearer abc"])
-def test_8_a_wrong_login_is_401(management: Management, authorization: str) -> None:
-    reply = send(management, "GET", "/api/overview", authorization=authorization)
+def test_8_a_wrong_login_is_401(api: HttpApi, authorization: str) -> None:
+    reply = api.send("GET", "/api/overview", authorization=authorization)
     assert (reply.status, reply.document) == (401, {"error": "not_authorized", "reason": "Login failed"})
     if not authorization.startswith("Bearer"):
         assert reply.headers["www-authenticate"].startswith("Basic realm=")
 
 
 @pytest.mark.parametrize("authorization", ["Basic !!!", "Digest x"])
-def test_1_a_malformed_login_is_400(management: Management, authorization: str) -> None:
-    reply = send(management, "GET", WHOAMI, authorization=authorization)
+def test_1_a_malformed_login_is_400(api: HttpApi, authorization: str) -> None:
+    reply = api.send("GET", WHOAMI, authorization=authorization)
     assert (reply.status, reply.body) == (400, b"")
 
 
@@ -156,29 +155,29 @@ def test_2_a_user_without_tags_has_no_access(scene: Scene) -> None:
     assert "www-authenticate" not in reply.headers
 
 
-def test_1_a_login_by_a_form(management: Management, scene: Scene) -> None:
+def test_1_a_login_by_a_form(api: HttpApi, scene: Scene) -> None:
     header = scene.user("management")
     name = scene.get("whoami", header).document["name"]
     form = f"username={name.replace('/', '%2F')}&password={PASSWORD}".encode()
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    reply = send(management, "POST", "/api/login", headers=headers, body=form, authorization=None)
+    reply = api.send("POST", "/api/login", headers=headers, body=form, authorization=None)
     assert (reply.status, reply.document) == (200, "ok")
-    reply = send(management, "POST", "/api/login", headers=headers, body=form + b"x", authorization=None)
+    reply = api.send("POST", "/api/login", headers=headers, body=form + b"x", authorization=None)
     assert (reply.status, reply.document["reason"]) == (401, "Login failed")
 
 
-def test_1_auth_needs_no_login(management: Management) -> None:
-    document = send(management, "GET", "/api/auth", authorization=None).document
+def test_1_auth_needs_no_login(api: HttpApi) -> None:
+    document = api.send("GET", "/api/auth", authorization=None).document
     wanted = {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
     assert {key: document.get(key) for key in wanted} == wanted
 
 
 @pytest.mark.departs("management 1", "none")
-def test_1_a_lone_slash_is_the_default_vhost_to_celery_flower(management: Management) -> None:
-    assert send(management, "GET", "/api/queues//").status == 200
+def test_1_a_lone_slash_is_the_default_vhost_to_celery_flower(api: HttpApi) -> None:
+    assert api.send("GET", "/api/queues//").status == 200
 
 
 @pytest.mark.departs("management 1", "none")
-def test_1_a_character_set_behind_the_accepted_type_is_fine(management: Management) -> None:
-    reply = send(management, "GET", "/api/overview", headers={"accept": "application/json; charset=utf-8"})
+def test_1_a_character_set_behind_the_accepted_type_is_fine(api: HttpApi) -> None:
+    reply = api.send("GET", "/api/overview", headers={"accept": "application/json; charset=utf-8"})
     assert reply.status == 200

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.conformance.fixtures import Poll
-from tests.conformance.http_requests import Scene
+from tests.conformance.http_scene import Scene
 from tests.support.management import Management
 from tests.support.wire import Channel
 

@@ -9,7 +9,7 @@ from pamqp import commands
 
 from tests.conformance.bounded import bounded, limits, outcomes, refill
 from tests.conformance.fixtures import Poll, Unique
-from tests.conformance.http_answers import ask
+from tests.conformance.http_api import HttpApi, path
 from tests.conformance.reply_texts import inequivalent
 from tests.conformance.topology import drain, got, new_queue, numbered
 from tests.support.management import Management
@@ -19,11 +19,9 @@ LENGTH, BYTES = "x-max-length", "x-max-length-bytes"
 
 
 @pytest.mark.parametrize("key", [LENGTH, BYTES])
-def test_1_1_8_a_json_integer_is_a_long(
-    channel: Channel, management: Management, unique: Unique, vhost: str, key: str
-) -> None:
+def test_1_1_8_a_json_integer_is_a_long(channel: Channel, api: HttpApi, unique: Unique, vhost: str, key: str) -> None:
     queue = unique()
-    assert ask(management, "PUT", "queues", vhost, queue, body={"arguments": {key: 2}}).status == 201
+    assert api.ask("PUT", path("queues", vhost, queue), {"arguments": {key: 2}}).status == 201
     refill(channel, queue, *numbered(3))
     assert drain(channel, queue) == [b"2", b"3"]
     text = inequivalent(key, f"queue '{queue}'", vhost, "none", "the value '2' of type 'long'")
@@ -41,19 +39,17 @@ def test_1_1_8_a_json_integer_is_a_long(
     ],
 )
 @pytest.mark.parametrize("key", [LENGTH, BYTES])
-def test_1_1_8_invalid_values(
-    management: Management, unique: Unique, vhost: str, key: str, value: Any, reason: str
-) -> None:
+def test_1_1_8_invalid_values(api: HttpApi, unique: Unique, vhost: str, key: str, value: Any, reason: str) -> None:
     queue = unique()
-    answer = ask(management, "PUT", "queues", vhost, queue, body={"arguments": {key: value}})
+    answer = api.ask("PUT", path("queues", vhost, queue), {"arguments": {key: value}})
     expected = f"invalid arg '{key}' for queue '{queue}' in vhost '{vhost}': {reason}"
     assert (answer.status, answer.document) == (400, {"error": "bad_request", "reason": expected})
 
 
-def test_1_1_8_another_value(channel: Channel, management: Management, unique: Unique, vhost: str) -> None:
+def test_1_1_8_another_value(channel: Channel, api: HttpApi, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique, arguments=limits(10), durable=True)
     bodies = [{"durable": True, "arguments": {LENGTH: value}} for value in (10, 11)]
-    equal, other = [ask(management, "PUT", "queues", vhost, queue, body=body) for body in bodies]
+    equal, other = [api.ask("PUT", path("queues", vhost, queue), body) for body in bodies]
     assert (equal.status, other.status) == (204, 400)
     text = inequivalent(LENGTH, f"queue '{queue}'", vhost, "'11'", "'10'")
     assert other.document["reason"] == text.removeprefix("PRECONDITION_FAILED - ")

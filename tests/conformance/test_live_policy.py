@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ from tests.conformance.operator_policies import PolicySet, kept, only
 from tests.conformance.topology import bodies, bound_queue, counts, drain, fill, got, new_exchange, new_queue, numbered
 from tests.support.management import Management
 from tests.support.wire import Channel
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def test_3_4_1_set_changed_and_cleared(channel: Channel, unique: Unique, policies: PolicySet) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,10 @@ from tests.conformance.fixtures import Unique
 from tests.conformance.operator_policies import NAME, PolicySet, check, of, refusal
 from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import counts, drain, fill, got, new_queue, numbered
-from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
 MAX_TTL = 315_360_000_000
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def ttl(milliseconds: int) -> Triple:

@@ -52,12 +52,6 @@ UNSUPPORTED: list[tuple[str, Any]] = [
 
 
 @pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
-
-
-@pytest.fixture
 def elsewhere(management: Management, accounts: Accounts, connect: Connect) -> Iterator[tuple[Channel, PolicySet]]:
     """A channel and policies in a virtual host that nobody else uses, for two queues at most."""
     vhost = accounts.vhost("max-queues")

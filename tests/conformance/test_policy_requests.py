@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.conformance.http_answers import ask
+from tests.conformance.http_api import HttpApi, path
 from tests.conformance.operator_policies import KINDS, NAME, PATTERN, PolicySet, check, of, refusal
-from tests.support.management import Management
 
 NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
 NAMES = ["{name} with spaces", "{name}/of a path?#%2F", "{name} ä☃", "{name}'\"<>\\"]
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,7 +18,7 @@ def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
 def test_3_1_1_any_name(policies: PolicySet, kind: str, pattern: str) -> None:
     name = pattern.format(name=NAME)
     assert policies.put(name, of({"max-length": 1}), kind).status == 201
-    found = ask(policies.management, "GET", kind, policies.vhost, name)
+    found = policies.api.ask("GET", path(kind, policies.vhost, name))
     assert (found.status, found.document["name"]) == (200, name)
 
 
@@ -36,7 +28,7 @@ def test_3_1_1_the_same_name_replaces_all(policies: PolicySet, kind: str) -> Non
     assert policies.put(NAME, first, kind).status == 201
     assert policies.put(NAME, of({"message-ttl": 4}), kind).status == 204
     expected = {"definition": {"message-ttl": 4}, "priority": 0, "apply-to": "all"}
-    found = ask(policies.management, "GET", kind, policies.vhost, NAME).document
+    found = policies.api.ask("GET", path(kind, policies.vhost, NAME)).document
     assert {key: found[key] for key in expected} == expected
 
 
@@ -66,7 +58,7 @@ def test_3_1_12_required_keys(policies: PolicySet, kind: str, body: Any, missing
 def test_3_1_12_name_and_vhost_of_the_url_win(policies: PolicySet, kind: str) -> None:
     body = of({"max-length": 1}, name="other", vhost="other", nonsense=[1])
     assert policies.put(NAME, body, kind).status == 201
-    found = ask(policies.management, "GET", kind, policies.vhost, NAME).document
+    found = policies.api.ask("GET", path(kind, policies.vhost, NAME)).document
     assert (found["name"], found["vhost"]) == (NAME, policies.vhost)
     assert set(found) == {"vhost", "name", "pattern", "apply-to", "definition", "priority"}
 
@@ -84,29 +76,29 @@ def test_3_1_13_a_body_that_is_a_string(policies: PolicySet, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_3_1_13_unknown_vhost(management: Management, kind: str) -> None:
-    answer = ask(management, "PUT", kind, "conformance-missing", NAME, body=of({"max-length": 1}))
+def test_3_1_13_unknown_vhost(api: HttpApi, kind: str) -> None:
+    answer = api.ask("PUT", path(kind, "conformance-missing", NAME), of({"max-length": 1}))
     check(answer, 404, {"error": "not_found", "reason": "vhost_not_found"})
-    for path in ((kind, "conformance-missing"), (kind, "conformance-missing", NAME)):
-        check(ask(management, "GET", *path), 404, NOT_FOUND)
-    check(ask(management, "DELETE", kind, "conformance-missing", NAME), 404, NOT_FOUND)
+    for segments in ((kind, "conformance-missing"), (kind, "conformance-missing", NAME)):
+        check(api.ask("GET", path(*segments)), 404, NOT_FOUND)
+    check(api.ask("DELETE", path(kind, "conformance-missing", NAME)), 404, NOT_FOUND)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_3_1_13_delete(policies: PolicySet, kind: str) -> None:
     policies.put(NAME, of({"max-length": 1}), kind)
-    path = (kind, policies.vhost, NAME)
-    gone = ask(policies.management, "DELETE", *path)
+    segments = (kind, policies.vhost, NAME)
+    gone = policies.api.ask("DELETE", path(*segments))
     assert (gone.status, gone.body) == (204, b"")
     for method in ("DELETE", "GET"):
-        check(ask(policies.management, method, *path), 404, NOT_FOUND)
+        check(policies.api.ask(method, path(*segments)), 404, NOT_FOUND)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_3_1_13_post_is_not_allowed(policies: PolicySet, kind: str) -> None:
     body = of({"max-length": 1})
-    for path in ((kind,), (kind, policies.vhost), (kind, policies.vhost, NAME)):
-        assert ask(policies.management, "POST", *path, body=body).status == 405
+    for segments in ((kind,), (kind, policies.vhost), (kind, policies.vhost, NAME)):
+        assert policies.api.ask("POST", path(*segments), body).status == 405
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,7 +114,7 @@ def test_3_1_14_the_priority_is_a_number(policies: PolicySet, kind: str, priorit
 @pytest.mark.parametrize("priority", [0, -3, 1.5, 10**12])
 def test_3_1_14_any_number_goes(policies: PolicySet, kind: str, priority: float) -> None:
     assert policies.put(NAME, of({"max-length": 1}, priority=priority), kind).status == 201
-    assert ask(policies.management, "GET", kind, policies.vhost, NAME).document["priority"] == priority
+    assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["priority"] == priority
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +129,7 @@ def test_3_1_15_objects(policies: PolicySet, kind: str) -> None:
     body = {"pattern": PATTERN, "definition": {"max-length": 1, "expires": 2}, "priority": 7, "apply-to": "queues"}
     policies.put(NAME, body, kind)
     expected = {"vhost": policies.vhost, "name": NAME, **body}
-    check(ask(policies.management, "GET", kind, policies.vhost, NAME), 200, expected)
-    for path in ((kind,), (kind, policies.vhost)):
-        listed = ask(policies.management, "GET", *path).document
+    check(policies.api.ask("GET", path(kind, policies.vhost, NAME)), 200, expected)
+    for segments in ((kind,), (kind, policies.vhost)):
+        listed = policies.api.ask("GET", path(*segments)).document
         assert [each for each in listed if (each["vhost"], each["name"]) == (policies.vhost, NAME)] == [expected]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.conformance.http_answers import ask
+from tests.conformance.http_api import path
 from tests.conformance.operator_policies import KINDS, NAME, OPERATOR, USER, PolicySet, check, of, refusal
-from tests.support.management import Management
 
 # Key, values, what they are said not to be a valid …, whether operator policies have the key.
 INVALID: list[tuple[str, list[tuple[Any, str]], str, bool]] = [
@@ -62,16 +60,10 @@ VALID: list[tuple[str, list[Any]]] = [
 ]
 
 
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
-
-
 @pytest.mark.parametrize(("key", "value", "reason"), [row[:3] for row in ROWS])
 def test_3_1_5_reasons(policies: PolicySet, key: str, value: Any, reason: str) -> None:
     check(policies.put(NAME, of({key: value})), 400, refusal(reason))
-    assert ask(policies.management, "GET", USER, policies.vhost, NAME).status == 404
+    assert policies.api.ask("GET", path(USER, policies.vhost, NAME)).status == 404
 
 
 @pytest.mark.parametrize(("key", "value", "reason"), [row[:3] for row in ROWS if row[3]])
@@ -126,7 +118,7 @@ def test_3_1_7_a_definition_that_is_no_object(policies: PolicySet, kind: str, de
 def test_3_1_7_the_last_of_equal_keys_wins(policies: PolicySet, kind: str) -> None:
     body = b'{"pattern":"(","pattern":"^nothing$","definition":{"max-length":1,"max-length":2}}'
     assert policies.put(NAME, body, kind).status == 201
-    found = ask(policies.management, "GET", kind, policies.vhost, NAME).document
+    found = policies.api.ask("GET", path(kind, policies.vhost, NAME)).document
     assert (found["pattern"], found["definition"]) == ("^nothing$", {"max-length": 2})
 
 
@@ -157,7 +149,7 @@ def test_3_1_8_apply_to(policies: PolicySet, kind: str, apply_to: str) -> None:
 @pytest.mark.parametrize("apply_to", ["all", "queues", "exchanges"])
 def test_3_1_9_apply_to(policies: PolicySet, kind: str, apply_to: str) -> None:
     assert policies.put(NAME, of({"max-length": 1}, **{"apply-to": apply_to}), kind).status == 201
-    assert ask(policies.management, "GET", kind, policies.vhost, NAME).document["apply-to"] == apply_to
+    assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["apply-to"] == apply_to
 
 
 @pytest.mark.departs("3.1.9", "3.12")
@@ -165,14 +157,14 @@ def test_3_1_9_apply_to(policies: PolicySet, kind: str, apply_to: str) -> None:
 @pytest.mark.parametrize("apply_to", ["classic_queues", "quorum_queues", "streams"])
 def test_3_1_9_apply_to_queues_of_one_type(policies: PolicySet, kind: str, apply_to: str) -> None:
     assert policies.put(NAME, of({"max-length": 1}, **{"apply-to": apply_to}), kind).status == 201
-    assert ask(policies.management, "GET", kind, policies.vhost, NAME).document["apply-to"] == apply_to
+    assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["apply-to"] == apply_to
 
 
 @pytest.mark.parametrize(("key", "values"), VALID, ids=[key for key, _ in VALID])
 def test_3_1_10_keys(policies: PolicySet, key: str, values: list[Any]) -> None:
     for value in values:
         assert policies.put(NAME, of({key: value})).status in (201, 204)
-        found = ask(policies.management, "GET", USER, policies.vhost, NAME).document
+        found = policies.api.ask("GET", path(USER, policies.vhost, NAME)).document
         assert found["definition"] == {key: value}
 
 

@@ -8,11 +8,10 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.fixtures import Connect, Unique
-from tests.conformance.http_answers import ask
+from tests.conformance.http_api import HttpApi, path
 from tests.conformance.operator_policies import NAME, USER, of, refusal
 from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import bodies, drain, got, new_queue, numbered
-from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
@@ -163,7 +162,7 @@ def test_4_3_2_a_channel_that_ends_puts_all_back(channel: Channel, unique: Uniqu
 
 
 @pytest.mark.parametrize(("key", "value"), [("max-priority", 5), ("x-max-priority", 5)])
-def test_4_3_2_not_by_policy(management: Management, vhost: str, key: str, value: int) -> None:
-    answer = ask(management, "PUT", USER, vhost, NAME, body=of({key: value}))
+def test_4_3_2_not_by_policy(api: HttpApi, vhost: str, key: str, value: int) -> None:
+    answer = api.ask("PUT", path(USER, vhost, NAME), of({key: value}))
     expected = refusal(f'[{{<<"{key}">>,{value}}}] are not recognised policy settings')
     assert (answer.status, answer.document) == (400, expected)

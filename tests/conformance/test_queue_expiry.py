@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
@@ -22,12 +22,6 @@ from tests.support.wire import Channel
 
 MAX_TTL = 315_360_000_000
 DECLARE = commands.Queue.Declare
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def expires(milliseconds: int) -> list[Triple]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.conformance.bounded import outcomes, quorum
@@ -11,14 +9,7 @@ from tests.conformance.deaths import arrival
 from tests.conformance.fixtures import Poll, Unique
 from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.topology import drain, got, new_queue, numbered
-from tests.support.management import Management
 from tests.support.wire import Channel
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def left(channel: Channel, queue: str, published: int = 6) -> int:

@@ -13,7 +13,7 @@ import pika
 import pytest
 import trustme
 
-from tests.conformance.http_answers import ask
+from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 
@@ -80,7 +80,7 @@ def test_a_certificate_that_lasts(encrypted: Encrypted, within: str, unit: str) 
 
 @pytest.mark.parametrize(("within", "unit"), [("41", "days"), ("6", "weeks"), ("2", "months"), ("1", "years")])
 def test_a_certificate_that_does_not(encrypted: Encrypted, within: str, unit: str) -> None:
-    answer = ask(encrypted.management, "GET", "health", "checks", "certificate-expiration", within, unit)
+    answer = HttpApi(encrypted.management).ask("GET", path("health", "checks", "certificate-expiration", within, unit))
     assert (answer.status, answer.document["reason"]) == (503, "Certificates expiring")
     [expired] = answer.document["expired"]
     assert (expired["protocol"], expired["port"]) == ("amqp/ssl", encrypted.port)
