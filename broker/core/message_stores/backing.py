@@ -82,24 +82,27 @@ class StoreFigures:
 
 
 class Backing:
-    """Where messages are kept, as far as confirms and definitions depend on it."""
+    """Where messages are kept, as far as confirms and definitions depend on it.
 
-    __slots__ = ()
+    Args:
+        awaits_sync: Whether confirms of persistent messages wait for the sync to disk.
+        persists_transient: Whether all messages survive a restart, whatever their delivery mode.
+
+    Attributes:
+        awaits_sync: See Args.
+        persists_transient: See Args.
+    """
+
+    __slots__ = ("awaits_sync", "persists_transient")
+
+    def __init__(self, awaits_sync: bool = False, persists_transient: bool = False) -> None:
+        self.awaits_sync = awaits_sync
+        self.persists_transient = persists_transient
 
     @property
     def qid(self) -> int | None:
         """Number of the queue on disk; None if it is in memory."""
         return None
-
-    @property
-    def awaits_sync(self) -> bool:
-        """Whether confirms of persistent messages wait for the sync to disk."""
-        return False
-
-    @property
-    def persists_transient(self) -> bool:
-        """Whether all messages survive a restart, whatever their delivery mode."""
-        return False
 
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk, one for each priority."""
@@ -111,6 +114,8 @@ class QueueBacking(Backing):
 
     Args:
         store: The message store.
+        awaits_sync: See Backing.
+        persists_transient: See Backing.
 
     Attributes:
         store: The message store; set_lazy() and page_out() may replace it.
@@ -118,7 +123,8 @@ class QueueBacking(Backing):
 
     __slots__ = ("store",)
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, awaits_sync: bool = False, persists_transient: bool = False) -> None:
+        super().__init__(awaits_sync, persists_transient)
         self.store = store
 
     def set_lazy(self, lazy: bool) -> None:

@@ -56,23 +56,14 @@ class DiskBacking(QueueBacking):
         self._stored = found
         if found is None and request.durable:
             self._stored = self._create()
-        super().__init__(self._open() if self._stored is not None else memory_store(request))
+        store = memory_store(request) if self._stored is None else self._open()
+        super().__init__(store, request.durable, request.persists_transient)
         self._set_lazy(False)
 
     @property
     def qid(self) -> int | None:
         """Number of the queue on disk; None if it is in memory."""
         return None if self._stored is None else self._stored.qid
-
-    @property
-    def awaits_sync(self) -> bool:
-        """Whether confirms of persistent messages wait for the sync to disk."""
-        return self._request.durable
-
-    @property
-    def persists_transient(self) -> bool:
-        """Whether all messages survive a restart, whatever their delivery mode."""
-        return self._request.persists_transient
 
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk, one for each priority."""

@@ -16,6 +16,8 @@ class NumberedBacking(Backing):
 
     Args:
         messages: The store.
+        awaits_sync: See Backing.
+        persists_transient: See Backing.
 
     Attributes:
         messages: The store.
@@ -23,7 +25,10 @@ class NumberedBacking(Backing):
 
     __slots__ = ("messages",)
 
-    def __init__(self, messages: NumberedStore | None = None) -> None:
+    def __init__(
+        self, messages: NumberedStore | None = None, awaits_sync: bool = False, persists_transient: bool = False
+    ) -> None:
+        super().__init__(awaits_sync, persists_transient)
         self.messages: NumberedStore = messages or NumberedMemory()
 
     def delete(self) -> None:
@@ -38,11 +43,12 @@ class NumberedDiskBacking(NumberedBacking):
         request: Name and properties of the exchange.
         found: The recovered store on disk, if any.
         when_written: Calls a callback once all definition changes made so far are on disk.
+
     Raises:
         OSError: The files cannot be created.
     """
 
-    __slots__ = ("_engine", "_request", "_stored", "_when_written")
+    __slots__ = ("_engine", "_stored", "_when_written")
 
     def __init__(
         self,
@@ -52,7 +58,6 @@ class NumberedDiskBacking(NumberedBacking):
         when_written: Callable[[Callable[[], None]], None],
     ) -> None:
         self._engine = engine
-        self._request = request
         self._when_written = when_written
         if found is None:
             attributes: dict[str, object] = {"vhost": request.vhost_name, "exchange": request.name}
@@ -62,22 +67,12 @@ class NumberedDiskBacking(NumberedBacking):
         self._stored = found
         store = engine.store(found)
         store.set_lazy(True)
-        super().__init__(NumberedSegments(store))
+        super().__init__(NumberedSegments(store), request.durable, request.persists_transient)
 
     @property
     def qid(self) -> int | None:
         """Number of the store on disk."""
         return self._stored.qid
-
-    @property
-    def awaits_sync(self) -> bool:
-        """Whether confirms of persistent messages wait for the sync to disk."""
-        return self._request.durable
-
-    @property
-    def persists_transient(self) -> bool:
-        """Whether all messages survive a restart, whatever their delivery mode."""
-        return self._request.persists_transient
 
     def stores(self) -> Collection[SegmentStore]:
         """The store on disk."""
@@ -85,7 +80,7 @@ class NumberedDiskBacking(NumberedBacking):
 
     def delete(self) -> None:
         """Delete the messages, once the definition of the exchange is deleted on disk."""
-        if self._request.durable:
+        if self.awaits_sync:
             self._when_written(partial(self._engine.delete_queue, self._stored))
         else:
             self._engine.delete_queue(self._stored)
