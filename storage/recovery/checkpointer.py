@@ -24,7 +24,7 @@ class Checkpointer:
     """Writes the checkpoints of a data directory.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: The data directory.
         events: Its event log.
         retention: Minimum retention of events in microseconds.

@@ -42,7 +42,7 @@ def replay(
     """Apply the events after a checkpoint to its state.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the event log.
         store_id: Names the data directory.
         start: Position of the checkpoint.

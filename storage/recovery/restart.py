@@ -54,7 +54,7 @@ class Restart:
     """Recovers a data directory.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: The data directory.
         events: Receives events of lost messages.
         make_place: Returns the place of a store, given queue number, priority and salt.
@@ -171,7 +171,7 @@ def commit_recovered(group: CommitGroup, files: Files, redo: RedoLog, threaded: 
 
     Args:
         group: The files to sync.
-        files: The seam to the operating system.
+        files: The file system interface.
         redo: The redo log.
         threaded: Whether to sync in several threads.
     Raises:
