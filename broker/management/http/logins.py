@@ -33,7 +33,7 @@ UI_HEADER: Final = "x-leveret-ui"
 #: Name of the user whose login failed; set by Access.authenticate().
 FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
 #: Set while the response is delayed.
-DELAYED: Final = web.RequestKey("held_back", bool)
+DELAYED: Final = web.RequestKey("delayed", bool)
 #: Interval in seconds of the check whether the client is still connected.
 _CHECK_SECONDS: Final = 1.0
 
