@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,29 @@ def test_queues_deliver_before_connections_write(turn: Turn, calls: list[Callabl
     calls.pop()()
     assert log == ["deliver a", "deliver b", "flush x", "flush y"]
     assert calls == []
+
+
+def _fail() -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["alone", "with the others"])
+def test_an_exception_affects_no_other_queue_or_connection(
+    calls: list[Callable[[], None]], caplog: pytest.LogCaptureFixture, also: bool
+) -> None:
+    turn = Turn(calls.append, before_writing=_fail)
+    log: list[str] = []
+    for name, work in (("a", _fail), ("b", _fail if also else lambda: None), ("c", lambda: None)):
+        turn.deliver_later(Worker(log, name, work))
+        turn.flush_later(Worker(log, name, work))
+    with caplog.at_level(logging.ERROR):
+        calls.pop()()
+    assert log == ["deliver a", "deliver b", "deliver c", "flush a", "flush b", "flush c"]
+    assert len(caplog.records) == (5 if also else 3)
+    assert {record.exc_info[0] for record in caplog.records if record.exc_info} == {ZeroDivisionError}
+    turn.deliver_later(Worker(log, "d"))
+    calls.pop()()
+    assert log[-1] == "deliver d"
 
 
 def test_nothing_runs_before_the_end(turn: Turn) -> None:
