@@ -9,7 +9,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
@@ -21,8 +20,9 @@ from leveret.broker.management.http.json_fields import read_integer, read_text, 
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
 from leveret.broker.operations import queues
+from leveret.broker.operations.jobs.moving import Move, MoveEnd
+from leveret.broker.operations.jobs.options import read_move_options
 from leveret.broker.operations.principal import Principal
-from leveret.policies.message_filter import FilterError, read_filter
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.storage.interface import Entry
 
@@ -68,25 +68,25 @@ class QueueMessages(Controller):
         if document.get("job") is True:
             return self._begin_job(principal, request.match_info["name"], document)
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
-        limit = None if document.get("limit") is None else read_integer(document["limit"])
-        if limit is not None and limit < 1:
-            raise bad_request(f"limit must be 1 or more, is {limit}")
         try:
-            wanted = read_filter(document.get("filter"))
-        except FilterError as error:
+            options = read_move_options(document)
+        except ValueError as error:
             raise bad_request(str(error)) from None
+        if options.rate is not None:
+            raise bad_request("rate needs job to be true")
         source, target = queues.open_for_move(principal, source_name, target_name)
         if source is target:
             raise bad_request(f"queue '{target_name}' is source and target")
-        move = Move(source, target, wanted, limit)
-        await self._run(move)
-        end = move.end or MoveEnd.EMPTY
+        move = Move(principal, source, options)
+        while move.end is None:
+            move.step()
+            await wait_until_stored(self._broker)
         return json_response(
             {
                 "moved": move.moved,
                 "scanned": move.scanned,
-                "complete": end in (MoveEnd.EMPTY, MoveEnd.LIMIT),
-                "reason": end.value,
+                "complete": move.end in (MoveEnd.EMPTY, MoveEnd.LIMIT),
+                "reason": move.end.value,
                 "messages_ready": 0 if source.deleted else source.ready_count(),
             }
         )
@@ -100,15 +100,6 @@ class QueueMessages(Controller):
         except ValueError as error:
             raise bad_request(str(error)) from None
         return json_response(job.shown(), status=201)
-
-    async def _run(self, move: Move) -> None:
-        try:
-            while move.end is None:
-                move.step()
-                await wait_until_stored(self._broker)
-                move.settle()
-        finally:
-            move.finish()
 
 
 def _get_error(fault: AmqpFault) -> web.HTTPException:

@@ -1,31 +1,51 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 
-from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
-from leveret.policies.message_filter import MessageFilter, read_filter
+from leveret.broker.operations.jobs.moving import Move, MoveEnd
+from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
+from tests.support.memory_broker import MemoryBroker
 from tests.support.queue_content import arguments, contents, drain, headers_of, publish, route_of
-from tests.support.queues import declare, new_vhost, settle
+from tests.support.queues import declare, settle
 
-ALL = MessageFilter()
+NewMove: TypeAlias = Callable[..., Move]
+
 QUORUM = (("x-queue-type", longstr("quorum")),)
 
 
 @pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
+def broker() -> MemoryBroker:
+    return MemoryBroker()
 
 
 @pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
+def loop(broker: MemoryBroker) -> ManualLoop:
+    return broker.loop
+
+
+@pytest.fixture
+def vhost(broker: MemoryBroker) -> VirtualHost:
+    return broker.vhost
+
+
+@pytest.fixture
+def new_move(broker: MemoryBroker) -> NewMove:
+    """A function that begins to move messages."""
+
+    def begin(source: Queue, target: Queue, wanted: dict[str, Any] | None = None, limit: int | None = None) -> Move:
+        principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.vhost)
+        return Move(principal, source, read_move_options({"to": target.name, "filter": wanted, "limit": limit}))
+
+    return begin
 
 
 @pytest.fixture
@@ -43,8 +63,6 @@ def run(move: Move) -> Move:
         if move.end is not None:
             break
         move.step()
-        move.settle()
-    move.finish()
     return move
 
 
@@ -53,112 +71,103 @@ def numbered(count: int) -> list[str]:
 
 
 class TestAll:
-    def test_all_messages_move_in_order(self, source: Queue, target: Queue) -> None:
+    def test_all_messages_move_in_order(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         publish(source, *numbered(1000), key="k", exchange="x")
         publish(source, "another size")
-        move = run(Move(source, target, ALL))
+        move = run(new_move(source, target))
         assert (move.moved, move.scanned, move.end) == (1001, 1001, MoveEnd.EMPTY)
         assert contents(source) == []
         moved = drain(target)
         assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
         assert route_of(moved[0]) == ("x", "k"), "they stay as they are"
 
-    def test_an_empty_queue_has_nothing_to_move(self, source: Queue, target: Queue) -> None:
-        assert run(Move(source, target, ALL)).end is MoveEnd.EMPTY
+    def test_an_empty_queue_has_nothing_to_move(self, new_move: NewMove, source: Queue, target: Queue) -> None:
+        assert run(new_move(source, target)).end is MoveEnd.EMPTY
 
-    def test_they_were_not_delivered_before(self, source: Queue, target: Queue) -> None:
+    def test_they_were_not_delivered_before(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         publish(source, "a")
-        run(Move(source, target, ALL))
+        run(new_move(source, target))
         entry = target.get(None)
         assert entry is not None
         assert entry[2] is False
 
-    def test_what_comes_meanwhile_is_left_alone(self, source: Queue, target: Queue) -> None:
+    def test_what_comes_meanwhile_is_left_alone(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         publish(source, "a")
-        move = Move(source, target, ALL)
+        move = new_move(source, target)
         publish(source, "b")
         assert run(move).moved == 1
         assert contents(source) == ["b"]
 
-    def test_queues_that_move_into_each_other_come_to_an_end(self, source: Queue, target: Queue) -> None:
+    def test_queues_that_move_into_each_other_come_to_an_end(
+        self, new_move: NewMove, source: Queue, target: Queue
+    ) -> None:
         publish(source, *numbered(300))
         publish(target, *numbered(300))
-        there, back = Move(source, target, ALL), Move(target, source, ALL)
+        there, back = new_move(source, target), new_move(target, source)
         while there.end is None or back.end is None:
             for move in (there, back):
                 if move.end is None:
                     move.step()
-                    move.settle()
         assert (there.moved, back.moved) == (300, 300)
 
     @pytest.mark.parametrize("limit", [1, 255, 256, 257, 600])
-    def test_a_limit(self, source: Queue, target: Queue, limit: int) -> None:
+    def test_a_limit(self, new_move: NewMove, source: Queue, target: Queue, limit: int) -> None:
         publish(source, *numbered(600))
-        move = run(Move(source, target, ALL, limit))
+        move = run(new_move(source, target, limit=limit))
         assert (move.moved, move.end in (MoveEnd.LIMIT, MoveEnd.EMPTY)) == (limit, True)
         assert contents(target) == numbered(600)[:limit]
         assert contents(source) == numbered(600)[limit:]
 
 
 class TestSafety:
-    def test_a_message_is_in_the_target_before_it_leaves_the_source(self, source: Queue, target: Queue) -> None:
-        publish(source, "a", "b")
-        move = Move(source, target, ALL)
-        move.step()
-        assert (target.ready_count(), source.unacked_count, source.ready_count(), move.moved) == (2, 2, 0, 0)
-        move.settle()
-        assert (source.unacked_count, source.delivery.unacked_bytes, move.moved) == (0, 0, 2)
-
-    def test_what_was_not_settled_goes_back(self, source: Queue, target: Queue) -> None:
-        publish(source, "a", "b")
-        move = Move(source, target, ALL)
-        move.step()
-        move.finish()
-        assert (source.unacked_count, contents(source)) == (0, ["a", "b"])
-
-    def test_the_source_is_deleted_meanwhile(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+    def test_the_source_is_deleted_meanwhile(
+        self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue
+    ) -> None:
         publish(source, *numbered(300))
-        move = Move(source, target, ALL)
+        move = new_move(source, target)
         move.step()
         vhost.delete_queue(source)
-        move.settle()
         assert run(move).end is MoveEnd.DELETED
         assert contents(target) == numbered(256)
 
-    def test_the_target_is_deleted_meanwhile(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+    def test_the_target_is_deleted_meanwhile(
+        self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue
+    ) -> None:
         publish(source, *numbered(300))
-        move = Move(source, target, ALL)
+        move = new_move(source, target)
         vhost.delete_queue(target)
         assert run(move).end is MoveEnd.DELETED
         assert contents(source) == numbered(300)
 
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
-    def test_a_target_that_is_full_takes_no_more(self, vhost: VirtualHost, source: Queue, overflow: str) -> None:
+    def test_a_target_that_is_full_takes_no_more(
+        self, new_move: NewMove, vhost: VirtualHost, source: Queue, overflow: str
+    ) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length=3, overflow=overflow))
         publish(target, "x")
         publish(source, *"abcd")
-        move = run(Move(source, target, ALL))
+        move = run(new_move(source, target))
         assert (move.moved, move.end) == (2, MoveEnd.TARGET_FULL)
         assert contents(target) == ["x", "a", "b"]
         assert contents(source) == ["c", "d"]
 
-    def test_so_does_one_that_is_full_of_bytes(self, vhost: VirtualHost, source: Queue) -> None:
+    def test_so_does_one_that_is_full_of_bytes(self, new_move: NewMove, vhost: VirtualHost, source: Queue) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length_bytes=10))
         publish(source, "aaaa", "bbbb", "cccc")
-        assert run(Move(source, target, ALL)).moved == 2
+        assert run(new_move(source, target)).moved == 2
         assert contents(source) == ["cccc"]
 
-    def test_consumers_of_the_target_make_room(self, vhost: VirtualHost, source: Queue, loop: ManualLoop) -> None:
+    def test_consumers_of_the_target_make_room(
+        self, new_move: NewMove, vhost: VirtualHost, source: Queue, loop: ManualLoop
+    ) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length=1))
         consumer = FakeConsumer(target, no_ack=True)
         target.add_consumer(consumer)
         publish(source, *"abc")
-        move = Move(source, target, ALL)
+        move = new_move(source, target)
         while move.end is None:
             move.step()
             loop.run()
-            move.settle()
-        move.finish()
         assert move.moved >= 1
         assert sorted([text for run_ in consumer.runs for text in run_] + contents(source)) == ["a", "b", "c"]
 
@@ -168,33 +177,32 @@ class TestFilter:
         for number in range(6):
             publish(source, f"{number}", key="even" if number % 2 == 0 else "odd")
 
-    def test_what_does_not_pass_stays_where_it_was(self, source: Queue, target: Queue) -> None:
+    def test_what_does_not_pass_stays_where_it_was(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         self.fill(source)
-        move = run(Move(source, target, read_filter({"routing_key": "odd"})))
+        move = run(new_move(source, target, {"routing_key": "odd"}))
         assert (move.moved, move.scanned) == (3, 6)
         assert contents(target) == ["1", "3", "5"]
         assert source.unacked_count == 0
         assert contents(source) == ["0", "2", "4"]
 
-    def test_it_is_not_available_meanwhile_and_counts_as_delivered_after(self, source: Queue, target: Queue) -> None:
+    def test_it_is_available_meanwhile_and_not_redelivered(
+        self, new_move: NewMove, source: Queue, target: Queue
+    ) -> None:
         self.fill(source)
-        move = Move(source, target, read_filter({"routing_key": "odd"}))
-        move.step()
-        move.settle()
-        assert (source.ready_count(), source.unacked_count) == (0, 3)
-        move.finish()
+        new_move(source, target, {"routing_key": "odd"}).step()
+        assert (source.ready_count(), source.unacked_count) == (3, 0)
         entry = source.get(None)
         assert entry is not None
-        assert (entry[1].body, entry[2]) == (b"0", True)
+        assert (entry[1].body, entry[2]) == (b"0", False)
 
-    def test_the_limit_counts_what_is_moved(self, source: Queue, target: Queue) -> None:
+    def test_the_limit_counts_what_is_moved(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         self.fill(source)
-        move = run(Move(source, target, read_filter({"routing_key": "odd"}), 2))
+        move = run(new_move(source, target, {"routing_key": "odd"}, 2))
         assert (move.moved, move.end) == (2, MoveEnd.LIMIT)
         assert contents(target) == ["1", "3"]
         assert contents(source) == ["0", "2", "4", "5"]
 
-    def test_by_header_and_by_reason(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+    def test_by_header_and_by_reason(self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue) -> None:
         work = declare(
             vhost,
             "work",
@@ -203,42 +211,44 @@ class TestFilter:
         publish(work, "dropped", headers=(("tenant", longstr("a")),))
         publish(work, "pushes", headers=(("tenant", longstr("b")),))
         publish(source, "by hand")
-        assert run(Move(source, target, read_filter({"reason": "expired"}))).moved == 0
-        assert run(Move(source, target, read_filter({"headers": {"tenant": "b"}}))).moved == 0
-        wanted = read_filter({"reason": "maxlen", "queue": "work", "headers": {"tenant": "a"}})
-        assert run(Move(source, target, wanted)).moved == 1
+        assert run(new_move(source, target, {"reason": "expired"})).moved == 0
+        assert run(new_move(source, target, {"headers": {"tenant": "b"}})).moved == 0
+        wanted = {"reason": "maxlen", "queue": "work", "headers": {"tenant": "a"}}
+        assert run(new_move(source, target, wanted)).moved == 1
         assert contents(target) == ["dropped"]
         assert contents(source) == ["by hand"]
 
 
 class TestKinds:
-    def test_a_time_to_live_starts_anew(self, vhost: VirtualHost, target: Queue, loop: ManualLoop) -> None:
+    def test_a_time_to_live_starts_anew(
+        self, new_move: NewMove, vhost: VirtualHost, target: Queue, loop: ManualLoop
+    ) -> None:
         source = declare(vhost, "short", arguments=arguments(message_ttl=1000))
         publish(source, "a")
-        run(Move(source, target, ALL))
+        run(new_move(source, target))
         loop.advance(5)
         assert contents(target) == ["a"], "the target has none"
         publish(target, "b")
-        run(Move(target, source, ALL))
+        run(new_move(target, source))
         loop.advance(5)
         assert contents(source) == []
 
-    def test_a_message_keeps_its_own(self, source: Queue, target: Queue, loop: ManualLoop) -> None:
+    def test_a_message_keeps_its_own(self, new_move: NewMove, source: Queue, target: Queue, loop: ManualLoop) -> None:
         publish(source, "a", expiration=1000)
-        run(Move(source, target, ALL))
+        run(new_move(source, target))
         loop.advance(5)
         assert contents(target) == []
 
-    def test_priorities(self, vhost: VirtualHost, source: Queue) -> None:
+    def test_priorities(self, new_move: NewMove, vhost: VirtualHost, source: Queue) -> None:
         target = declare(vhost, "ranked", arguments=arguments(max_priority=5))
         publish(source, "low", priority=1)
         publish(source, "high", priority=4)
-        run(Move(source, target, ALL))
+        run(new_move(source, target))
         assert contents(target) == ["high", "low"]
 
     @pytest.mark.parametrize("wanted", [{}, {"routing_key": "k"}])
     def test_quorum_queues_count_no_failed_delivery(
-        self, vhost: VirtualHost, target: Queue, wanted: dict[str, Any]
+        self, new_move: NewMove, vhost: VirtualHost, target: Queue, wanted: dict[str, Any]
     ) -> None:
         source = declare(vhost, "quorum", arguments=QUORUM)
         publish(source, "returned", key="k")
@@ -248,7 +258,7 @@ class TestKinds:
         source.deliver()
         source.remove_consumer(consumer)
         settle(consumer, consumer.held, "requeue")
-        run(Move(source, target, read_filter(wanted)))
+        run(new_move(source, target, wanted))
         moved = drain(target)
         assert moved[0].body == b"returned"
         assert all(key != "x-delivery-count" for key, _ in headers_of(moved[0]))
