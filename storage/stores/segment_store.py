@@ -272,7 +272,7 @@ class SegmentStore:
                 self.leaving.add(run, kind, flags)
             else:
                 self._bury(run, kind, flags, entries)
-        if not self.taken_count and not self.ram.window:
+        if not self.taken_count and not self.ram:
             self.ram.forget_arrivals()
         self._note_dirty()
 

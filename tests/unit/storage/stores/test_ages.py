@@ -75,6 +75,22 @@ def test_ready_and_taken(lazy: bool, persistent: bool) -> None:
     assert (ages.oldest_ready(store), ages.oldest_taken(store)) == (0, 0)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("returned", [0, 1, 4])
+def test_a_message_that_is_returned_alone_keeps_its_arrival(lazy: bool, persistent: bool, returned: int) -> None:
+    place = Place()
+    store = place.store(lazy)
+    for second in range(0, 50, 10):
+        place.append(store, second, persistent)
+    entries = store.take(5, ALL)[0]
+    store.requeue([entries.pop(returned)])
+    store.settle(entries)
+    assert seconds(ages.oldest_ready(store)) == returned * 10
+    (entry,) = store.take(1, ALL)[0]
+    assert seconds(ages.arrival(store, entry)) == returned * 10
+
+
 def test_a_lazy_backlog_is_read_once_for_each_head() -> None:
     place = Place()
     store = place.store(lazy=True)
