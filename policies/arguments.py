@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from leveret.policies.retry_values import parse_steps
 from leveret.policies.values import Values, integer, one_of
 
 #: Names of AMQP's integer types in error texts.
@@ -104,6 +105,13 @@ def _queue_version(type_name: str, value: Any) -> str | None:
     return refusal
 
 
+def _delays(type_name: str, value: Any) -> str | None:
+    if type_name != "longstr":
+        return f"{{unacceptable_type,{type_name}}}"
+    text = value.decode("utf-8", "surrogateescape")
+    return None if parse_steps(text) else f"\"expected delays such as 1s,10s,1m, got '{text}'\""
+
+
 def _accept(type_name: str, value: Any) -> str | None:
     return None
 
@@ -187,6 +195,11 @@ _ROWS: Final = (
     Argument("x-consumer-timeout", _expires, _QUEUES, integer(1, MAX_TTL_MS, "milliseconds")),
     Argument("x-length-counts", _one_of(frozenset((b"ready", b"all")), "invalid_length_counts"), _QUEUES),
     Argument("x-redelivery-limit", _non_negative, _QUEUES),
+    # As in RabbitMQ 4.3, which has them for quorum queues, wrong values mean that nothing is delayed.
+    Argument("x-delayed-retry-type", _accept, _QUEUES),
+    Argument("x-delayed-retry-min", _accept, _QUEUES),
+    Argument("x-delayed-retry-max", _accept, _QUEUES),
+    Argument("x-delayed-retry-steps", _delays, _QUEUES),
 )
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}

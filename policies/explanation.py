@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leveret.policies.keys import KEYS, Merge, PolicyKey, fits, operator_replaces
+from leveret.policies.keys import KEYS, Merge, PolicyKey, fits, operator_raises, operator_replaces
 from leveret.policies.policy import APPLY_TO, Policy, find_policy
 from leveret.policies.settings import resolve_setting
 
@@ -97,10 +97,12 @@ def _merge_policies(key: PolicyKey, policy: Any, operator_policy: Any) -> tuple[
         return operator_policy, "operator policy", "only the operator policy sets it"
     if operator_replaces(key.name):
         return operator_policy, "operator policy", "the operator policy replaces the policy's value"
-    smaller = min(policy, operator_policy)
-    source: Source = "policy" if policy <= operator_policy else "operator policy"
-    reason = f"the smaller one counts: {policy} in the policy, {operator_policy} in the operator policy"
-    return smaller, source, reason
+    is_policy, word = policy <= operator_policy, "smaller"
+    if operator_raises(key.name):
+        is_policy, word = policy >= operator_policy, "larger"
+    source: Source = "policy" if is_policy else "operator policy"
+    reason = f"the {word} one counts: {policy} in the policy, {operator_policy} in the operator policy"
+    return policy if is_policy else operator_policy, source, reason
 
 
 def ineffective_policies(

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from leveret.policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
+from leveret.policies.retry_values import DISABLED, TYPES
 from leveret.policies.values import Values, integer, one_of
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
@@ -223,6 +224,46 @@ _ROWS: Final = (
         summary="Returns of any kind after which a message is dropped or dead-lettered; on classic queues, too.",
     ),
     PolicyKey(
+        "delayed-retry-type",
+        one_of(*TYPES),
+        f"delayed retry type. Must be one of: {', '.join(TYPES)}",
+        _C | _Q,
+        Merge.POLICY,
+        operator=True,
+        unfit=_S,
+        summary="Which returned messages wait before they are redelivered: failed, returned, or all; by default none.",
+    ),
+    PolicyKey(
+        "delayed-retry-min",
+        integer(1, unit=_MILLISECONDS),
+        "delayed retry minimum delay. Must be a positive integer",
+        _C | _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_S,
+        summary="Delay of the first redelivery; later ones take as many times as long as the message has failed.",
+    ),
+    PolicyKey(
+        "delayed-retry-max",
+        integer(1, unit=_MILLISECONDS),
+        "delayed retry maximum delay. Must be a positive integer",
+        _C | _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_S,
+        summary="Longest delay of a redelivery; by default delayed-retry-min.",
+    ),
+    PolicyKey(
+        "delayed-retry-steps",
+        Values("delays"),
+        "list of delayed retry steps. Must be delays such as 1s,10s,1m",
+        _C | _Q,
+        Merge.POLICY,
+        operator=True,
+        unfit=_S,
+        summary="Delays of the first, second and later redeliveries; the last one repeats. Comes before min and max.",
+    ),
+    PolicyKey(
         "consumer-timeout",
         integer(1, unit=_MILLISECONDS),
         "consumer timeout",
@@ -269,8 +310,12 @@ _ROWS: Final = (
 
 KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}
 
-#: Operator keys whose value replaces the policy's value; of all others the smaller value counts.
-_OPERATOR_REPLACES: Final = frozenset(("length-counts", "overflow", "queue-version"))
+#: Operator keys whose value replaces the policy's value; of most others the smaller value counts.
+_OPERATOR_REPLACES: Final = frozenset(
+    ("delayed-retry-steps", "delayed-retry-type", "length-counts", "overflow", "queue-version")
+)
+#: Of these the larger value counts.
+_OPERATOR_RAISES: Final = frozenset(("delayed-retry-min",))
 
 
 def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | None:
@@ -287,6 +332,7 @@ def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | No
     return (
         refuse_locator(mirroring)
         or _refuse_value(others, operator)
+        or _refuse_retry(others)
         or refuse_mirroring(mirroring)
         or _refuse_unknown(others, operator)
     )
@@ -300,6 +346,17 @@ def _refuse_value(definition: Mapping[str, Any], operator: bool) -> str | None:
     for name, value in definition.items():
         if _is_known(name, operator) and not KEYS[name].valid(value):
             return f"{format_json(value)} is not a valid {KEYS[name].refusal}"
+    return None
+
+
+def _refuse_retry(definition: Mapping[str, Any]) -> str | None:
+    """Return why valid values of delayed-retry do not go together; None if they do."""
+    kind, least = definition.get("delayed-retry-type", DISABLED), definition.get("delayed-retry-min")
+    if kind != DISABLED and least is None and "delayed-retry-steps" not in definition:
+        return f"delayed-retry-min is required when delayed-retry-type is {kind}"
+    most = definition.get("delayed-retry-max")
+    if least is not None and most is not None and most < least:
+        return f"delayed-retry-max ({most}) must not be smaller than delayed-retry-min ({least})"
     return None
 
 
@@ -320,8 +377,13 @@ def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
 
 
 def operator_replaces(name: str) -> bool:
-    """Return whether an operator policy's value replaces the policy's value; otherwise the smaller value counts."""
+    """Return whether an operator policy's value replaces the policy's value; see also operator_raises()."""
     return name in _OPERATOR_REPLACES
+
+
+def operator_raises(name: str) -> bool:
+    """Return whether of the values of policy and operator policy the larger one counts, instead of the smaller one."""
+    return name in _OPERATOR_RAISES
 
 
 def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,6 +391,6 @@ def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict
     merged = dict(user)
     for name, value in operator.items():
         if name in merged and not operator_replaces(name):
-            value = min(value, merged[name])
+            value = max(value, merged[name]) if operator_raises(name) else min(value, merged[name])
         merged[name] = value
     return merged

@@ -27,6 +27,11 @@ class QueueSettings:
         delivery_limit: Maximum number of redeliveries of a message, on quorum queues. As in RabbitMQ, an argument
             may be of any type.
         redelivery_limit: Maximum number of returns of a message, whatever the reason, 0 or more.
+        delayed_retry_type: Which returned messages wait; see read_retry(). As in RabbitMQ, these arguments may be of
+            any type.
+        delayed_retry_min: Shortest delay in milliseconds.
+        delayed_retry_max: Longest delay in milliseconds.
+        delayed_retry_steps: Delays by the number of returns, for example ``1s,10s,1m``; comes before min and max.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
     """
 
@@ -42,6 +47,10 @@ class QueueSettings:
     consumer_timeout: int | None = None
     delivery_limit: Any = None
     redelivery_limit: int | None = None
+    delayed_retry_type: Any = None
+    delayed_retry_min: Any = None
+    delayed_retry_max: Any = None
+    delayed_retry_steps: Any = None
     dead_letter_strategy: str = "at-most-once"
 
 

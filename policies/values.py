@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from leveret.policies.retry_values import parse_steps
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
-ValueType: TypeAlias = Literal["integer", "string", "boolean", "age"]
+ValueType: TypeAlias = Literal["integer", "string", "boolean", "age", "delays"]
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 USER_LIMITS: Final = ("max-connections", "max-channels")
 
@@ -18,7 +19,8 @@ class Values:
     """Description of allowed values. Called with a JSON value, it returns whether the value is allowed.
 
     Args:
-        type_name: JSON type; ``age`` is text such as 7D: a positive number and one of Y, M, D, h, m, s.
+        type_name: JSON type; ``age`` is text such as 7D: a positive number and one of Y, M, D, h, m, s; ``delays`` is
+            text such as 1s,10s,1m.
         least: Smallest integer; None for no bound.
         most: Largest integer; None for no bound.
         choices: All allowed values; empty if they are not enumerated.
@@ -40,6 +42,8 @@ class Values:
             return is_integer and self._is_in_range(value)
         if self.type_name == "boolean":
             return isinstance(value, bool)
+        if self.type_name == "delays":
+            return parse_steps(value) is not None
         return isinstance(value, str) and (self.type_name == "string" or _is_age(value))
 
     def _is_in_range(self, value: int) -> bool:

@@ -21,7 +21,7 @@ Segment file: header, records, and if sealed an index and a footer.
 
     extension: u32 length of all that follows, then items: u8 tag | u32 length | bytes
     tag 1: expiration property in milliseconds, u64; tag 2: one routing key of the BCC header; tag 3: delivery count,
-    u64. Others are skipped.
+    u64; tag 4: expiry of a message that waits for its retry until `expires`, i64. Others are skipped.
 
     index: u32 file offset of every 64th record, the first one included
     footer, 96 bytes
@@ -88,6 +88,7 @@ _U32: Final = struct.Struct("<I")
 _EXPIRATION_TAG: Final = 1
 _BLIND_KEY_TAG: Final = 2
 _DELIVERY_COUNT_TAG: Final = 3
+_DEFERRED_EXPIRY_TAG: Final = 4
 _PADDING: Final = tuple(bytes(-length % 8) for length in range(8))
 
 
@@ -347,6 +348,7 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
     header_end = route_end + header.props_len
     expiration_ms: int | None = None
     delivery_count: int | None = None
+    deferred_expiry = 0
     blind_keys: list[str] = []
     if header.flags & EXTENDED:
         for tag, value in _items(octets, header_end + header.body_len):
@@ -356,6 +358,8 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
                 blind_keys.append(value.decode("utf-8", "surrogateescape"))
             elif tag == _DELIVERY_COUNT_TAG:
                 delivery_count = int.from_bytes(value, "little")
+            elif tag == _DEFERRED_EXPIRY_TAG:
+                deferred_expiry = int.from_bytes(value, "little")
     return Envelope(
         octets[at + RECORD_BYTES : route_end],
         octets[route_end:header_end],
@@ -365,6 +369,7 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
         bool(header.flags & DEAD),
         tuple(blind_keys),
         delivery_count,
+        deferred_expiry,
     )
 
 
@@ -412,7 +417,12 @@ def unpack_edit(octets: bytes, at: int) -> Edit | None:
 
 
 def _pack_extension(envelope: Envelope) -> bytes:
-    if envelope.expiration_ms is None and not envelope.blind_keys and envelope.delivery_count is None:
+    if (
+        envelope.expiration_ms is None
+        and not envelope.blind_keys
+        and envelope.delivery_count is None
+        and not envelope.deferred_expiry
+    ):
         return b""
     items: list[bytes] = []
     if envelope.expiration_ms is not None:
@@ -422,6 +432,8 @@ def _pack_extension(envelope: Envelope) -> bytes:
         items += (_ITEM.pack(_BLIND_KEY_TAG, len(octets)), octets)
     if envelope.delivery_count is not None:
         items += (_ITEM.pack(_DELIVERY_COUNT_TAG, 8), envelope.delivery_count.to_bytes(8, "little"))
+    if envelope.deferred_expiry:
+        items += (_ITEM.pack(_DEFERRED_EXPIRY_TAG, 8), envelope.deferred_expiry.to_bytes(8, "little"))
     joined = b"".join(items)
     return _U32.pack(len(joined)) + joined
 

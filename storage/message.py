@@ -16,9 +16,14 @@ class Envelope:
         blind_keys: Routing keys of its BCC header, which has been removed.
         delivery_count: Number of returns to a queue with a delivery count, also in the header; None if the queue does
             not count them.
+        deferred_expiry: Expiry of a message that waits for its retry, in microseconds since 1970; 0 for none. The
+            expiry of the message is then the time when it is due.
     """
 
-    __slots__ = ("blind_keys", "dead", "delivery_count", "expiration_ms", "header", "persistent", "priority", "route")
+    __slots__ = (
+        "blind_keys", "dead", "deferred_expiry", "delivery_count", "expiration_ms", "header", "persistent", "priority",
+        "route",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class Envelope:
         dead: bool = False,
         blind_keys: tuple[str, ...] = (),
         delivery_count: int | None = None,
+        deferred_expiry: int = 0,
     ) -> None:
         self.route = route
         self.header = header
@@ -39,6 +45,7 @@ class Envelope:
         self.dead = dead
         self.blind_keys = blind_keys
         self.delivery_count = delivery_count
+        self.deferred_expiry = deferred_expiry
 
 
 class Message:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.unrestored import Unrestored
+from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.delayed import DelayedExchange
@@ -64,6 +65,7 @@ class VirtualHost:
         queues: Queues by name; kept by the topology.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
+        due_work: Works on messages that are due, of exchanges and queues.
         due_messages: Routes delayed messages that are due.
         unrestored: Definitions that could not be restored at start.
         replies: Channels that consume direct replies, by reply-to name.
@@ -105,7 +107,8 @@ class VirtualHost:
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
-        self.due_messages = DueMessages(self.topology, turn, timers)
+        self.due_work = DueWork(turn, timers)
+        self.due_messages = DueMessages(self.topology, self.due_work)
         self.unrestored = Unrestored(name, self.recorder, self._stores)
         self._owned: dict[int, dict[Queue, None]] = {}
 

@@ -37,10 +37,10 @@ def cancel(waiting: WaitingMessages, number: int) -> bool:
         waiting: See open_waiting().
         number: Number of the message.
     """
-    entry = waiting.take(number)
+    entry = waiting.schedule.take(number)
     if entry is None:
         return False
-    waiting.settle([entry], EventKind.CANCELLED)
+    waiting.schedule.settle([entry], EventKind.CANCELLED)
     return True
 
 

@@ -43,8 +43,8 @@ class GetHolder(Holder):
 #: Holder and store entry of an unacknowledged message.
 Held: TypeAlias = tuple[Consumer | GetHolder, Entry]
 
-#: How a client settles messages; each is a method of Queue.
-Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
+#: How a client settles messages. Those that it rejects with requeue have failed, unlike others that are requeued.
+Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue", "return_failed"]
 
 
 class Deadline(Protocol):
@@ -257,7 +257,7 @@ class Unacked:
             entries.append(entry)
         if outcome == "acknowledge":
             self._counters.ack += sum([len(settled) for settled in runs.values()])
-        elif outcome == "requeue":
+        elif outcome != "reject":
             # Deliver messages of this turn first, so that requeued messages do not overtake them.
             for holder in runs:
                 if holder.queue.scheduled:
@@ -310,7 +310,7 @@ class Unacked:
             holder.queue.release(holder, entries)
             returned.setdefault(holder.queue, []).extend(entries)
         for queue, entries in returned.items():
-            queue.requeue(entries, abandoned=True)
+            queue.requeue(entries, abandoned=True, failed=True)
         self.restore(kept)
         self._shared_prefetch.clear()
         self._get_holders.clear()
@@ -321,6 +321,8 @@ def _settle(queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         queue.acknowledge(entries)
     elif outcome == "reject":
         queue.reject(entries)
+    elif outcome == "return_failed":
+        queue.requeue(entries, failed=True)
     else:
         queue.requeue(entries)
 

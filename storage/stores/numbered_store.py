@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
-from leveret.storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.segment_store import SegmentStore, purge_numbers
 
 _EXPIRES_ANY: Final = 0
 _ALL_BYTES: Final = 1 << 62
@@ -77,6 +77,9 @@ class NumberedStore(Protocol):
             body_bytes: Sum of their body lengths.
         """
 
+    def purge(self) -> int:
+        """Remove all ready messages; return their number. Those that are taken stay."""
+
     def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
         """Read ready messages that were recovered at the start, in the order of their numbers.
 
@@ -144,6 +147,13 @@ class NumberedMemory:
     def refuse(self, count: int, body_bytes: int) -> None:
         """Do nothing: there is no log."""
 
+    def purge(self) -> int:
+        """Remove all ready messages."""
+        purged = len(self._ready)
+        self._ready.clear()
+        self.ready_bytes = 0
+        return purged
+
     def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
         """Return no messages: none is ever recovered."""
         return [], end
@@ -159,10 +169,12 @@ class NumberedSegments:
         store: The store.
     """
 
-    __slots__ = ("_store",)
+    __slots__ = ("_store", "_taken")
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
+        #: Numbers of the taken messages.
+        self._taken: set[int] = set()
 
     @property
     def ready_count(self) -> int:
@@ -207,6 +219,7 @@ class NumberedSegments:
         store.ready_bytes = max(0, store.ready_bytes - taken_bytes) if store.ready_count else 0
         store.taken_count += len(entries)
         store.taken_bytes += taken_bytes
+        self._taken.update([entry[0] for entry in entries])
         return entries, at
 
     def _read_run(self, numbers: Sequence[int], at: int, body_bytes: int) -> list[Entry]:
@@ -247,6 +260,7 @@ class NumberedSegments:
         store.ready_bytes += body_bytes
         store.taken_count -= len(entries)
         store.taken_bytes -= body_bytes
+        self._taken.difference_update([entry[0] for entry in entries])
 
     def read(self, seq: int) -> Message | None:
         """Return a ready message without taking it."""
@@ -256,11 +270,29 @@ class NumberedSegments:
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Remove taken messages permanently."""
+        self._taken.difference_update([entry[0] for entry in entries])
         self._store.settle(sorted(entries, key=_number), kind)
 
     def refuse(self, count: int, body_bytes: int) -> None:
         """Log messages that were not stored."""
         self._store.note(EventKind.REFUSED, count, body_bytes)
+
+    def purge(self) -> int:
+        """Remove all ready messages. Those that are taken, or whose copies are not on disk yet, stay."""
+        store = self._store
+        ranges: list[tuple[int, int]] = []
+        staying = store.leaving.numbers()
+        for seq in self._taken:
+            staying.add(seq, seq + 1)
+        for first, end in store.log.dead.live_runs(store.log.dead.floor, store.next_seq):
+            at = first
+            while at < end:
+                beyond = staying.end_at(at)
+                if beyond == at:
+                    beyond = staying.start_after(at, end)
+                    ranges.append((at, beyond))
+                at = beyond
+        return purge_numbers(store, ranges)
 
     def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
         """Read recovered messages in the order of their numbers."""

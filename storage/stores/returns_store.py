@@ -15,6 +15,9 @@ RETURNS_PRIORITY_MAX: Final = 126
 #: Level of the returned messages of priority 0, in a store with priorities and in one without.
 _RETURNED_BY_PRIORITY: Final = 128
 _RETURNED: Final = 1
+#: Level, on disk, of the messages that wait before they return, which are in no store of this kind.
+_WAITING_BY_PRIORITY: Final = 255
+_WAITING: Final = 2
 #: Added to the sequence numbers of returned messages to distinguish them.
 _FIRST_RETURNED: Final = 1 << 62
 
@@ -26,6 +29,11 @@ def first_returned_level(max_priority: int) -> int:
         max_priority: The highest priority, up to RETURNS_PRIORITY_MAX; 0 without priorities.
     """
     return _RETURNED_BY_PRIORITY if max_priority else _RETURNED
+
+
+def waiting_level(max_priority: int) -> int:
+    """Return the level on disk of the messages that wait before they return; see first_returned_level()."""
+    return _WAITING_BY_PRIORITY if max_priority else _WAITING
 
 
 class ReturnsStore(PriorityStore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -284,14 +284,9 @@ class SegmentStore:
 
     def purge(self) -> int:
         """Remove all ready messages; return their number."""
-        purged, body_bytes = self.ready_count, self.ready_bytes
-        wait, left = _longest_wait(self), purged
+        purged = self.ready_count
         requeued, position = [*self.cursor.requeued], self.cursor.position
-        for first, end in self.cursor.ready_ranges(self.next_seq):
-            # The bytes of each range are unknown, so they are distributed in proportion to the counts.
-            part = body_bytes * (end - first) // max(1, left)
-            self._add_event(first, end - first, EventKind.PURGED, wait, 0, part)
-            left, body_bytes = left - (end - first), body_bytes - part
+        _note_purged(self, self.cursor.ready_ranges(self.next_seq))
         self._forget_ready([*requeued, (position, self.next_seq)])
         return purged
 
@@ -491,6 +486,33 @@ class SegmentStore:
         if not self._dirty:
             self._dirty = True
             self._on_dirty(self)
+
+
+def purge_numbers(store: SegmentStore, ranges: Sequence[tuple[int, int]]) -> int:
+    """Remove all ready messages of a store whose messages leave by number; return how many there were.
+
+    Args:
+        store: The store.
+        ranges: Their numbers, as ascending ranges (first, end).
+    """
+    purged = store.ready_count
+    _note_purged(store, ranges)
+    store.ram.clear(store.next_seq)
+    store.paging.unwritten.has_gaps = True
+    store.ready_count = store.ready_bytes = 0
+    store._bury_unread(ranges)
+    store.log.drops_active = True
+    return purged
+
+
+def _note_purged(store: SegmentStore, ranges: Iterable[tuple[int, int]]) -> None:
+    """Log that all ready messages are removed; their numbers are in these ranges."""
+    wait, left, body_bytes = _longest_wait(store), store.ready_count, store.ready_bytes
+    for first, end in ranges:
+        # The bytes of each range are unknown, so they are distributed in proportion to the counts.
+        part = body_bytes * (end - first) // max(1, left)
+        store._add_event(first, end - first, EventKind.PURGED, wait, 0, part)
+        left, body_bytes = left - (end - first), body_bytes - part
 
 
 def _lose_head(store: SegmentStore, first: int, end: int) -> None:

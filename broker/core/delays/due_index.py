@@ -78,6 +78,16 @@ class DueIndex:
         """Return the earliest time. There must be a message."""
         return self._blocks[0].times[0]
 
+    def last_due(self) -> int:
+        """Return the latest time. There must be a message."""
+        return self._lasts[-1]
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self._blocks.clear()
+        self._lasts.clear()
+        self._count = 0
+
     def head(self, until: int, count: int) -> list[tuple[int, int]]:
         """Return time and number of the first messages.
 

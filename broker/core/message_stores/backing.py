@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
+from leveret.storage.stores.numbered_store import NumberedMemory, NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
@@ -152,6 +153,15 @@ class QueueBacking(Backing):
         else:
             self.store = ReturnsStore(make_level, {0: store})
         return True
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a restart has found messages that wait for their retry."""
+        return False
+
+    def open_waiting(self) -> NumberedStore:
+        """Return where messages wait for their retry."""
+        return NumberedMemory()
 
     @property
     def held_bytes(self) -> int:

@@ -11,12 +11,14 @@ from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigure
 from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.numbered_store import NumberedSegments, NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import (
     RETURNS_PRIORITY_MAX,
     Returned,
     ReturnsStore,
     first_returned_level,
+    waiting_level,
 )
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -115,6 +117,28 @@ class DiskBacking(QueueBacking):
         return super().keep_returns() if self._stored is None else self._keep_returns(self._level)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether a restart has found messages that wait for their retry."""
+        stored = self._stored
+        return stored is not None and self._waiting_level in stored.stores
+
+    def open_waiting(self) -> NumberedStore:
+        """Return where messages wait for their retry: on disk, so that a queue that is in memory moves there."""
+        self._try_move_to_disk()
+        stored = self._stored
+        if stored is None:
+            return super().open_waiting()
+        store = self._engine.store(stored, self._waiting_level)
+        store.set_lazy(True)
+        return NumberedSegments(store)
+
+    @property
+    def _waiting_level(self) -> int:
+        """The level of the waiting messages; -1 if there are too many priorities."""
+        max_priority = self._request.max_priority
+        return waiting_level(max_priority) if max_priority <= RETURNS_PRIORITY_MAX else -1
+
+    @property
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
         if self._stored is None:
@@ -172,6 +196,7 @@ class DiskBacking(QueueBacking):
         """Return the store of a queue on disk, including recovered messages."""
         assert self._stored is not None
         levels, max_priority = dict(self._stored.stores), self._request.max_priority
+        levels.pop(self._waiting_level, None)
         has_returns = max_priority <= RETURNS_PRIORITY_MAX and any(
             level >= first_returned_level(max_priority) for level in levels
         )
@@ -232,7 +257,8 @@ class DiskBacking(QueueBacking):
     def _set_lazy(self, lazy: bool) -> None:
         self._lazy = lazy
         for store in self.stores():
-            store.set_lazy(lazy)
+            # Waiting messages are never in memory.
+            store.set_lazy(lazy or store.place.priority == self._waiting_level)
 
 
 def _priority(store: SegmentStore) -> int:

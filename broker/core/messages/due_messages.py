@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.published import published_to, read_extra_keys
 from leveret.broker.core.messages.routing import Route, route_in_steps
-from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
 from leveret.protocol.header_scan import DECODE, scan_header
 from leveret.protocol.properties import Properties
@@ -21,13 +18,10 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
 
-log = logging.getLogger("leveret.exchange")
-
 #: Messages that one step routes.
 _STEP: Final = 128
 #: Routes that are kept by routing key, until the topology changes.
 _ROUTES_MAX: Final = 4096
-_END: Final = object()
 
 
 class DueMessages:
@@ -38,26 +32,19 @@ class DueMessages:
 
     Args:
         topology: Exchanges and queues of the virtual host.
-        turn: Provides time slices.
-        timers: Clock and timers.
+        work: Provides time slices.
     """
 
-    def __init__(self, topology: Topology, turn: Turn, timers: Timers) -> None:
+    def __init__(self, topology: Topology, work: DueWork) -> None:
         self._topology = topology
-        self._turn = turn
-        self._timers = timers
-        #: Exchanges with due messages and their remaining steps; each has a slice in turn.
-        self._work: deque[tuple[WaitingMessages, Iterator[None]]] = deque()
-        self._is_scheduled = False
+        self._work = work
         #: Routes by exchange, and its exchange and routing key as published.
         self._routes: dict[tuple[Exchange, bytes], Route] = {}
         self._generation = -1
 
     def begin(self, waiting: WaitingMessages) -> None:
         """Route the messages of an exchange that are due; long work is continued in later turns."""
-        self._work.append((waiting, self._route_due(waiting)))
-        if not self._is_scheduled:
-            self._run()
+        self._begin(waiting, self._route_due(waiting))
 
     def route_now(self, waiting: WaitingMessages, number: int, done: Callable[[bool], None]) -> None:
         """Route one message, whenever it is due.
@@ -67,54 +54,26 @@ class DueMessages:
             number: Number of the message.
             done: Called with whether it still waited, when it has been routed.
         """
-        self._work.append((waiting, self._route_number(waiting, number, done)))
-        if not self._is_scheduled:
-            self._run()
+        self._begin(waiting, self._route_number(waiting, number, done))
 
     def clear_cache(self) -> None:
         """Forget routes, which refer to queues and exchanges that may be deleted."""
         self._routes.clear()
 
-    def _run(self) -> None:
-        """Work for one time slice, or until nothing is left."""
-        self._is_scheduled = False
-        time_slice = self._turn.slice()
-        while self._work:
-            if self._step() and self._work:
-                # The other exchanges first.
-                self._work.rotate(-1)
-            if time_slice.is_over():
-                break
-        if self._work:
-            self._is_scheduled = True
-            self._timers.call_later(0, self._run)
-
-    def _step(self) -> bool:
-        """Do one step for the first exchange; return whether it has more to do."""
-        waiting, steps = self._work[0]
-        is_done = True
-        try:
-            is_done = next(steps, _END) is _END
-        except Exception:
-            log.exception("internal error while due messages of exchange '%s' were routed", waiting.name)
-            # What was to be routed stays on disk until the next start. The others go on.
-            waiting.arm_next()
-        finally:
-            if is_done:
-                self._work.popleft()
-        return not is_done
+    def _begin(self, waiting: WaitingMessages, steps: Iterator[None]) -> None:
+        self._work.begin(waiting.schedule, f"exchange '{waiting.name}'", steps)
 
     def _route_due(self, waiting: WaitingMessages) -> Iterator[None]:
         """Route all that is due; a step reads or routes some messages."""
-        while entries := (yield from waiting.take_due()):
+        while entries := (yield from waiting.schedule.take_due()):
             for at in range(0, len(entries), _STEP):
                 yield
                 yield from self._route(waiting, entries[at : at + _STEP])
             yield
-        waiting.arm_next()
+        waiting.schedule.arm_next()
 
     def _route_number(self, waiting: WaitingMessages, number: int, done: Callable[[bool], None]) -> Iterator[None]:
-        entry = waiting.take(number)
+        entry = waiting.schedule.take(number)
         try:
             if entry is not None:
                 yield from self._route(waiting, [entry])
@@ -140,8 +99,8 @@ class DueMessages:
                 (routed if _publish(found, [Message(envelope, entry[1].body) for entry in part]) else lost).extend(part)
         if lost and not waiting.deleted:
             waiting.counters.count_unroutable(len(lost), returned=False)
-            waiting.settle(lost, EventKind.NOT_ROUTED)
-        waiting.settle(routed, EventKind.ROUTED)
+            waiting.schedule.settle(lost, EventKind.NOT_ROUTED)
+        waiting.schedule.settle(routed, EventKind.ROUTED)
 
     def _find(self, exchange: Exchange, envelope: Envelope) -> Generator[None, None, Route]:
         """Find the route of messages with an envelope."""

@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit, unstored
-from leveret.broker.core.queues.limits import UNBOUNDED, Limits, UnackedTotal
+from leveret.broker.core.queues.delayed_returns import DelayedReturns
+from leveret.broker.core.queues.delivery_count import unstored
+from leveret.broker.core.queues.limits import Limits, UnackedTotal
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
+from leveret.broker.core.queues.return_rules import ReturnRules
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timers
@@ -45,7 +48,7 @@ class Contents:
     Attributes:
         settings: Effective settings of the queue.
         limits: Its length limits; None if there are none.
-        delivery_limit: Delivery count above which messages are dropped.
+        delayed: Messages that wait for their retry; None if there never were any.
         unacked: Number and size of its unacked messages; maintained by Delivery.
         is_shrinking: Whether new limits require eviction, even if overflow is now reject-publish; of a queue whose
             limits count unacked messages, whether a publish does: what comes back is not dropped.
@@ -53,7 +56,7 @@ class Contents:
     """
 
     __slots__ = (
-        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "delivery_limit", "is_shrinking",
+        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "delayed", "is_shrinking",
         "limits", "may_have_timed", "settings", "unacked",
     )  # fmt: skip
 
@@ -66,7 +69,7 @@ class Contents:
         self._outbox = outbox
         self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
-        self.delivery_limit = UNBOUNDED
+        self.delayed: DelayedReturns | None = None
         self.unacked = UnackedTotal()
         self.is_shrinking = False
         self.may_have_timed = backing.store.ready_count > 0
@@ -79,11 +82,33 @@ class Contents:
         As in RabbitMQ, new limits apply with the previous overflow behaviour first: what drop-head would have dropped
         is dropped, even if overflow is now reject-publish.
         """
-        previous = traits.limits(replace(settings, overflow=self.settings.overflow), self.unacked)
-        self.limits = traits.limits(settings, self.unacked)
+        previous = traits.limits(replace(settings, overflow=self.settings.overflow), self.unacked, self.waiting)
+        self.limits = traits.limits(settings, self.unacked, self.waiting)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
-        self.delivery_limit = delivery_limit(settings, traits)
         self.settings = self._outbox.settings = settings
+
+    def let_wait(self, delayed: DelayedReturns, traits: QueueTraits) -> None:
+        """Set where messages wait for their retry; from now on they count for the limits."""
+        self.delayed = delayed
+        self.limits = traits.limits(self.settings, self.unacked, delayed.schedule)
+
+    @property
+    def waiting(self) -> Schedule | None:
+        """The messages that wait for their retry; None if there never were any."""
+        delayed = self.delayed
+        return None if delayed is None else delayed.schedule
+
+    @property
+    def delayed_count(self) -> int:
+        """Number of these."""
+        delayed = self.delayed
+        return 0 if delayed is None else delayed.schedule.left_count
+
+    @property
+    def delayed_bytes(self) -> int:
+        """Body bytes of these."""
+        delayed = self.delayed
+        return 0 if delayed is None else delayed.schedule.body_bytes
 
     # -- adding -------------------------------------------------------------------------------------------
 
@@ -170,31 +195,45 @@ class Contents:
         self._counters.requeued += len(entries)
         self.put_back(entries)
 
-    def append_returned(self, entries: Sequence[Entry], counter: DeliveryCounter, to_tail: bool) -> None:
-        """Append returned messages with a higher delivery count, and drop those that exceed the delivery limit.
+    def append_returned(self, entries: Sequence[Entry], rules: ReturnRules, to_tail: bool, failed: bool) -> None:
+        """Append returned messages with higher counts, drop those that exceed a limit, and let some wait.
 
         Args:
             entries: The messages.
-            counter: Sets the delivery counts.
+            rules: Counts, limits and delays.
             to_tail: Whether they follow all ready messages; if not, they precede those not delivered yet.
+            failed: Whether they were rejected, or their channel has ended.
         """
-        limit = self.delivery_limit
-        over_limit = [entry for entry in entries if delivery_count(entry[1]) >= limit]
-        returned = [entry for entry in entries if delivery_count(entry[1]) < limit]
+        over_limit = [entry for entry in entries if rules.is_over_limit(entry[1], failed)]
+        returned = entries
         if over_limit:
+            dropped = {entry[0] for entry in over_limit}
+            returned = [entry for entry in entries if entry[0] not in dropped]
             self._outbox.drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
         self._counters.requeued += len(returned)
-        store = self._backing.store
+        store, delayed = self._backing.store, self.delayed
         assert isinstance(store, ReturnsStore)
         append = store.append if to_tail else store.append_returned
         for _, message, _ in returned:
-            counted = counter.with_count(message, delivery_count(message) + 1)
+            counted, delay = rules.counted(message, failed)
+            if delay and delayed is not None:
+                delayed.add(counted, delay)
+                continue
             if not self._backing.persists_transient:
                 # One that does not survive a restart would be looked for on disk.
                 counted = unstored(counted)
             append([counted], len(counted.body))
         self._note_returned(returned)
         store.settle(returned, EventKind.RETURNED)
+
+    def append_due(self, messages: Sequence[Message]) -> None:
+        """Append messages that have waited for their retry, before those not delivered yet."""
+        store = self._backing.store
+        assert isinstance(store, ReturnsStore)
+        for message in messages:
+            store.append_returned([message], len(message.body))
+            if message.expires_at:
+                self._note_timed_message()
 
     def _note_returned(self, entries: Sequence[Entry]) -> None:
         """Note whether messages that were added again have expiry times."""

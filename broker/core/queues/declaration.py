@@ -16,7 +16,7 @@ from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
 #: Default of x-queue-type: omitting it is equivalent to classic.
 _CLASSIC: Final = FieldValue("S", b"classic")
 #: Arguments for which returned messages are kept apart.
-_OF_RETURNS: Final = frozenset(("x-redelivery-limit",))
+_OF_RETURNS: Final = frozenset(("x-redelivery-limit", "x-delayed-retry-min", "x-delayed-retry-steps"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,17 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.queues.limits import UNBOUNDED
-from leveret.broker.core.queues.traits import QueueTraits
 from leveret.policies.settings import QueueSettings
 from leveret.protocol import properties
-from leveret.protocol.field_table import FieldValue, normalize, sort_table
+from leveret.protocol.field_table import FieldValue, find, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
 from leveret.storage.message import Envelope, Message, StoredMessage, TimedMessage
 
 #: Default of delivery-limit: RabbitMQ's since 4.0.
 _DEFAULT_LIMIT: Final = 20
 _HEADER: Final = "x-delivery-count"
+#: Number of all returns, where the delivery count has only some.
+_RETURNS_HEADER: Final = "x-acquired-count"
 
 
 class DeliveryCounter:
@@ -28,15 +29,21 @@ class DeliveryCounter:
     __slots__ = ("_envelope", "_made_for")
 
     def __init__(self) -> None:
-        self._made_for: tuple[Envelope, int] | None = None
+        self._made_for: tuple[Envelope, int, int | None] | None = None
         self._envelope = Envelope(b"", b"")
 
-    def with_count(self, message: Message, count: int) -> Message:
-        """Return the message with a delivery count."""
-        wanted = (message.envelope, count)
+    def with_count(self, message: Message, count: int, returns: int | None = None) -> Message:
+        """Return the message with a delivery count.
+
+        Args:
+            message: The message.
+            count: The delivery count.
+            returns: Number of all returns, which then has a header of its own; None if the count has them all.
+        """
+        wanted = (message.envelope, count, returns)
         if self._made_for != wanted:
             self._made_for = wanted
-            self._envelope = _count_in(message.envelope, count)
+            self._envelope = _count_in(message.envelope, count, returns)
         return _with_envelope(message, self._envelope)
 
 
@@ -45,15 +52,21 @@ def delivery_count(message: Message) -> int:
     return message.envelope.delivery_count or 0
 
 
-def delivery_limit(settings: QueueSettings, traits: QueueTraits) -> int:
-    """Return the delivery count above which messages are dropped; UNBOUNDED if there is no limit."""
-    of_returns = UNBOUNDED if settings.redelivery_limit is None else settings.redelivery_limit
-    if not traits.counts_deliveries:
-        return of_returns
+def returns_of(message: Message) -> int:
+    """Return how often a message has returned, whatever the reason."""
+    count = message.envelope.delivery_count
+    if count is None:
+        return 0
+    found = find(Properties(message.envelope.header).headers(), _RETURNS_HEADER)
+    return found.value if found is not None and found.kind == "l" and found.value > count else count
+
+
+def delivery_limit(settings: QueueSettings) -> int:
+    """Return the delivery count above which quorum queues drop messages; UNBOUNDED if there is no limit."""
     limit = settings.delivery_limit
     if not isinstance(limit, int):
-        limit = _DEFAULT_LIMIT
-    return of_returns if limit < 0 else min(limit, of_returns)
+        return _DEFAULT_LIMIT
+    return UNBOUNDED if limit < 0 else limit
 
 
 def unstored(message: Message) -> Message:
@@ -69,7 +82,7 @@ def without_count(message: Message) -> Message:
     """Return the message as published, without a delivery count."""
     if message.envelope.delivery_count is None:
         return message
-    return _with_envelope(message, _count_in(message.envelope, None))
+    return _with_envelope(message, _count_in(message.envelope, None, None))
 
 
 def _with_envelope(message: Message, envelope: Envelope) -> Message:
@@ -81,12 +94,18 @@ def _with_envelope(message: Message, envelope: Envelope) -> Message:
     return Message(envelope, message.body)
 
 
-def _count_in(envelope: Envelope, count: int | None) -> Envelope:
-    """Return the envelope with another delivery count; None for none."""
+def _count_in(envelope: Envelope, count: int | None, returns: int | None) -> Envelope:
+    """Return the envelope with another delivery count and number of returns; None for none."""
     published = Properties(envelope.header)
     headers = tuple(entry for entry in published.headers() if entry[0] != _HEADER)
+    if count is None or returns is not None:
+        headers = tuple(entry for entry in headers if entry[0] != _RETURNS_HEADER)
+    if returns is not None:
+        headers = (*headers, (_RETURNS_HEADER, FieldValue("l", returns)))
+    if count is not None and (count or returns is None):
+        headers = (*headers, (_HEADER, FieldValue("l", count)))
     if count is not None:
-        headers = sort_table(normalize((*headers, (_HEADER, FieldValue("l", count)))))
+        headers = sort_table(normalize(headers))
     return Envelope(
         envelope.route,
         published.replaced({properties.HEADERS: encode_headers(headers) if headers else None}),

@@ -60,7 +60,8 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
 def describe_fill(queue: Queue) -> dict[str, Any]:
     """Return the fill level of a queue with its limits and their sources; None where there is no limit.
 
-    Ready messages count, and unacked ones if ``length_counts`` is ``all``; of their bytes only the bodies.
+    Ready messages count, those that wait for their retry, and unacked ones if ``length_counts`` is ``all``; of their
+    bytes only the bodies.
     """
     settings = queue.settings
     counted, counted_bytes = _counted(queue)
@@ -93,10 +94,11 @@ def fill_percent(queue: Queue) -> float | None:
 
 def _counted(queue: Queue) -> tuple[int, int]:
     """Return the number of messages that count for the limits, and the bytes of their bodies."""
-    store = queue.store
+    store, contents = queue.store, queue.contents
+    count, body_bytes = store.ready_count + contents.delayed_count, store.ready_bytes + contents.delayed_bytes
     if queue.settings.length_counts != "all":
-        return store.ready_count, store.ready_bytes
-    return store.ready_count + queue.unacked_count, store.ready_bytes + queue.delivery.unacked_bytes
+        return count, body_bytes
+    return count + queue.unacked_count, body_bytes + queue.delivery.unacked_bytes
 
 
 def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:

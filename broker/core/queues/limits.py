@@ -1,7 +1,7 @@
 """Length limits of a queue.
 
-Ready messages count, and unacked ones if that is set; of their bytes only the bodies. A queue at its limit does not
-exceed it.
+Ready messages count, those that wait for their retry, and unacked ones if that is set; of their bytes only the bodies.
+A queue at its limit does not exceed it.
 
 Source: https://www.rabbitmq.com/docs/maxlength
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from leveret.broker.core.delays.schedule import Schedule
 from leveret.policies.settings import QueueSettings
 from leveret.storage.interface import MessageStore
 
@@ -76,21 +77,23 @@ class Limits:
 
 
 class TotalLimits(Limits):
-    """The limits of one queue on its ready and unacked messages together.
+    """The limits of one queue on its ready messages together with others.
 
     Only ready messages can be dropped, so the excess is never more than they are.
 
     Args:
         settings: Effective settings of the queue.
-        unacked: Its unacked messages.
+        unacked: Its unacked messages; None if they do not count.
+        waiting: Its messages that wait for their retry; None if there are none.
     """
 
-    __slots__ = ("_unacked",)
+    __slots__ = ("_unacked", "_waiting")
 
-    def __init__(self, settings: QueueSettings, unacked: UnackedTotal) -> None:
+    def __init__(self, settings: QueueSettings, unacked: UnackedTotal | None, waiting: Schedule | None) -> None:
         super().__init__(settings)
-        self._unacked = unacked
-        self.counts_unacked = True
+        self.counts_unacked = unacked is not None
+        self._unacked = UnackedTotal() if unacked is None else unacked
+        self._waiting = waiting
 
     def room(self, store: MessageStore, size: int) -> int:
         """Return how many more messages fit; see Limits.room()."""
@@ -109,10 +112,22 @@ class TotalLimits(Limits):
         return store.ready_count > 0 and (self._messages_left(store) < 0 or self._bytes_left(store) < 0)
 
     def _messages_left(self, store: MessageStore) -> int:
-        return self._max_messages - store.ready_count - self._unacked.count
+        waiting = self._waiting
+        return (
+            self._max_messages
+            - store.ready_count
+            - self._unacked.count
+            - (0 if waiting is None else waiting.left_count)
+        )
 
     def _bytes_left(self, store: MessageStore) -> int:
-        return self._max_bytes - store.ready_bytes - self._unacked.body_bytes
+        waiting = self._waiting
+        return (
+            self._max_bytes
+            - store.ready_bytes
+            - self._unacked.body_bytes
+            - (0 if waiting is None else waiting.body_bytes)
+        )
 
 
 def _room(messages: int, body_bytes: int, size: int) -> int:

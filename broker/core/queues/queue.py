@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
+from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery import Delivery
 from leveret.broker.core.queues.delivery_count import DeliveryCounter
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
+from leveret.broker.core.queues.return_rules import ReturnRules
 from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
@@ -37,11 +40,13 @@ class QueueHost(Protocol):
         name: Name of the virtual host.
         turn: Schedules deliver() for the end of the turn.
         timers: Clock and timers.
+        due_work: Works on messages that wait for their retry, when they are due.
     """
 
     name: str
     turn: Turn
     timers: Timers
+    due_work: DueWork
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
         """Publish messages to the dead-letter exchange; results are reported to DeadLetterOutbox.sent()."""
@@ -80,7 +85,7 @@ class Queue(Target):
     """
 
     __slots__ = (
-        "_delivery_counter", "_head_timer", "_is_plain", "arguments", "auto_delete", "consumers",
+        "_counter", "_head_timer", "_is_plain", "_return_rules", "arguments", "auto_delete", "consumers",
         "contents", "counters", "delivery", "durable", "expiry", "host", "operator_policy", "outbox",
         "owner", "policy", "queue_type", "scheduled", "backing", "traits",
     )  # fmt: skip
@@ -118,7 +123,13 @@ class Queue(Target):
         self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
         self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
-        self._delivery_counter = DeliveryCounter() if traits.counts_deliveries else None
+        self._counter = DeliveryCounter()
+        #: What happens to returned messages; None if they go back to where they were.
+        self._return_rules: ReturnRules | None = None
+        if traits.counts_deliveries:
+            self._return_rules = ReturnRules(self.settings, traits, self._counter)
+        if backing.has_waiting:
+            _open_waiting(self)
         #: Whether neither limits nor message-ttl nor priorities have to be considered for new messages.
         self._is_plain = not traits.delivers_each_run
 
@@ -298,10 +309,9 @@ class Queue(Target):
         if self.contents.may_have_timed:
             # The next message may expire sooner.
             self.host.turn.deliver_later(self)
-        counter = self._delivery_counter if self.traits.counts_deliveries else None
-        if counter is None or message.envelope.delivery_count is not None:
+        if not self.traits.counts_deliveries or message.envelope.delivery_count is not None:
             return entries[0]
-        return seq, counter.with_count(message, 0), redelivered
+        return seq, self._counter.with_count(message, 0), redelivered
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -333,18 +343,20 @@ class Queue(Target):
                 self.deliver()
             self.outbox.drop(entries, REJECTED, EventKind.REJECT)
 
-    def requeue(self, entries: Sequence[Entry], abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[Entry], abandoned: bool = False, failed: bool = False) -> None:
         """Requeue messages to their positions, then apply limits and expiry, then deliver.
 
         Limits that count unacked messages drop nothing here.
 
-        Quorum queues, and classic ones with redelivery-limit, drop messages that exceed it. The remaining ones precede
-        all messages that have not been delivered yet. As in RabbitMQ those of a quorum queue are appended at the tail
-        instead, unless delivery-limit is set or they are abandoned.
+        Quorum queues, and classic ones with redelivery-limit, drop messages that exceed it. With delayed retries
+        messages wait first. Then they precede all that have not been delivered yet. As in RabbitMQ those that return to
+        a quorum queue without delay are appended at the tail instead, unless delivery-limit is set or they are
+        abandoned.
 
         Args:
             entries: The messages.
-            abandoned: Whether they are the messages of a closed channel.
+            abandoned: Whether they are the messages of a closed channel, or of a consumer that has timed out.
+            failed: Whether they were rejected, or their channel has ended.
         """
         if self.deleted:
             return
@@ -355,8 +367,8 @@ class Queue(Target):
             self.delivery.add_unacked(len(entries), sum([len(entry[1].body) for entry in entries]))
             self.contents.evict(UNLIMITED)
             self.delivery.remove_unacked(entries)
-        counter = self._delivery_counter
-        if counter is None:
+        rules = self._return_rules
+        if rules is None:
             if len(entries) > RETURN_STEP:
                 # Newest first: then each part stands before those that are back already.
                 entries = sorted(entries, key=_number, reverse=True)
@@ -364,7 +376,10 @@ class Queue(Target):
         else:
             is_quorum = self.traits.counts_deliveries
             to_tail = is_quorum and self.settings.delivery_limit is None and not abandoned
-            self.delivery.put_back(entries, partial(self.contents.append_returned, counter=counter, to_tail=to_tail))
+            if rules.delays and self.contents.delayed is None:
+                _open_waiting(self)
+            append = partial(self.contents.append_returned, rules=rules, to_tail=to_tail, failed=failed)
+            self.delivery.put_back(entries, append)
             if is_quorum:
                 self.delivery.serve_returned(self.host.turn.slice())
         if not never_drops:
@@ -429,35 +444,55 @@ class Queue(Target):
         drops_ready = limits is None or not (limits.refuses or limits.counts_unacked)
         self.accepts_varied = drops_ready and new.message_ttl != 0
         self.backing.set_lazy(new.queue_mode == "lazy")
-        if not self.traits.counts_deliveries:
-            is_counted = new.redelivery_limit is not None and self.backing.keep_returns()
-            self._delivery_counter = (self._delivery_counter or DeliveryCounter()) if is_counted else None
+        rules = ReturnRules(new, self.traits, self._counter)
+        is_needed = self.traits.counts_deliveries or (rules.is_needed and self.backing.keep_returns())
+        self._return_rules = rules if is_needed else None
         self._evict()
         self.host.turn.deliver_later(self)
 
     # -- purging and deleting ------------------------------------------------------------------------------
 
     def purge(self) -> int:
-        """Drop all ready messages; return their number."""
-        if not self.ready_count():
-            return 0
-        purged = self.store.purge()
-        self.counters.dropped["purged"] += purged
+        """Drop all ready messages, and those that wait for their retry; return their number."""
+        purged = self.store.purge() if self.ready_count() else 0
+        waiting = self.contents.waiting
+        if waiting is not None:
+            purged += waiting.purge()
+        if purged:
+            self.counters.dropped["purged"] += purged
         return purged
 
     def delete(self) -> int:
-        """Delete the messages and cancel the consumers; return the number of ready messages."""
-        ready = self.ready_count()
+        """Delete the messages and cancel the consumers; return how many were ready, or waited for their retry."""
+        ready = self.ready_count() + self.contents.delayed_count
         self.deleted = True
         self.expiry.close()
         self._head_timer.close()
         self.outbox.close()
+        delayed, self.contents.delayed = self.contents.delayed, None
+        if delayed is not None:
+            delayed.close()
         self.delivery.returning.clear()
         self.delivery.others.clear()
         self.backing.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()
         return ready
+
+
+def _open_waiting(queue: Queue) -> None:
+    """Open the store of messages that wait for their retry."""
+    host, backing = queue.host, queue.backing
+    store = backing.open_waiting()
+    backing.keep_returns()
+    clocks = host.timers, host.turn
+    delayed = DelayedReturns(store, queue.name, clocks, host.due_work, partial(_append_due, queue))
+    queue.contents.let_wait(delayed, queue.traits)
+
+
+def _append_due(queue: Queue, messages: Sequence[Message]) -> None:
+    queue.contents.append_due(messages)
+    queue.host.turn.deliver_later(queue)
 
 
 def _number(entry: Entry) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.queues.limits import Limits, TotalLimits, UnackedTotal
 from leveret.policies.settings import QueueSettings
 
@@ -40,17 +41,19 @@ class QueueTraits:
     refuses_dead_letters: bool = True
     delivers_each_run: bool = False
 
-    def limits(self, settings: QueueSettings, unacked: UnackedTotal) -> Limits | None:
+    def limits(self, settings: QueueSettings, unacked: UnackedTotal, waiting: Schedule | None) -> Limits | None:
         """Return the length limits of a queue of this type; None if there are none.
 
         Args:
             settings: Effective settings of the queue.
             unacked: Its unacked messages.
+            waiting: Its messages that wait for their retry, if there are some.
         """
         if settings.max_length is None and settings.max_length_bytes is None:
             return None
         settings = replace(settings, overflow=self.overflow(settings))
-        return TotalLimits(settings, unacked) if settings.length_counts == "all" else Limits(settings)
+        counted = unacked if settings.length_counts == "all" else None
+        return Limits(settings) if counted is None and waiting is None else TotalLimits(settings, counted, waiting)
 
     def overflow(self, settings: QueueSettings) -> str:
         """Return the overflow behaviour of a queue of this type."""

@@ -94,7 +94,7 @@ def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any
 def _drop(queue: Queue, new: QueueSettings) -> Drop:
     """Predict drops. As in RabbitMQ, new limits apply with the current overflow behaviour, or else with the new one."""
     settings = replace(new, overflow=queue.settings.overflow)
-    both = [queue.traits.limits(each, queue.contents.unacked) for each in (settings, new)]
+    both = [queue.traits.limits(each, queue.contents.unacked, queue.contents.waiting) for each in (settings, new)]
     limits = next((made for made in both if made is not None and not made.refuses), None)
     if limits is None or new == queue.settings:
         return Drop(0, 0, False)

@@ -216,7 +216,7 @@ def reject(channel: Channel, tag: int, requeue: bool) -> None:
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
     """
-    negative_acknowledge(channel, tag, False, requeue)
+    _settle(channel, channel.unacked.resolve(tag, False), "return_failed" if requeue else "reject")
 
 
 def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: bool = False) -> None:
@@ -235,7 +235,7 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
     def settle(some: list[int]) -> list[Queue]:
         return unacked.settle([unacked.held.pop(tag) for tag in some], outcome, individually)
 
-    if individually or outcome == "requeue" or len(tags) <= step:
+    if individually or outcome in ("requeue", "return_failed") or len(tags) <= step:
         _await_returns(channel, settle(tags))
         return
     parts = iter([tags[at : at + step] for at in range(0, len(tags), step)])

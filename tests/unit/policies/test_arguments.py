@@ -55,6 +55,7 @@ STRINGS: Final = {
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
+    "x-delayed-retry-steps",
     "x-length-counts",
     "x-overflow",
     "x-queue-mode",
@@ -63,6 +64,9 @@ STRINGS: Final = {
 POSITIVE: Final = ("x-consumer-timeout", "x-expires", "x-queue-version", "x-quorum-initial-group-size")
 #: Arguments of queue types that Leveret does not have, or that mean nothing to it: any value will do.
 UNCHECKED: Final = {
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
     "x-delivery-limit",
     "x-max-age",
     "x-stream-max-segment-size-bytes",
@@ -161,6 +165,11 @@ class TestWords:
         assert [refusal("x-length-counts", "longstr", value) for value in (b"ready", b"all")] == [None, None]
         assert refusal("x-length-counts", "longstr", b"unacked") == "invalid_length_counts"
 
+    def test_delayed_retry_steps(self) -> None:
+        assert refusal("x-delayed-retry-steps", "longstr", b"1s, 10s,1m") is None
+        text = "\"expected delays such as 1s,10s,1m, got '1'\""
+        assert refusal("x-delayed-retry-steps", "longstr", b"1") == text
+
     @pytest.mark.parametrize("value", [b"at-most-once", b"at-least-once"])
     def test_good_dead_letter_strategies(self, value: bytes) -> None:
         assert refusal("x-dead-letter-strategy", "longstr", value) is None
@@ -211,6 +220,10 @@ class TestQueueTypes:
             "x-consumer-timeout",
             "x-length-counts",
             "x-redelivery-limit",
+            "x-delayed-retry-type",
+            "x-delayed-retry-min",
+            "x-delayed-retry-max",
+            "x-delayed-retry-steps",
         )
 
     @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.keys import KEYS, Merge, fits, merge_operator, refuse_definition
+from leveret.policies.keys import KEYS, Merge, fits, merge_operator, operator_replaces, refuse_definition
 from leveret.protocol.erlang_terms import format_json
 
 #: Values that no key takes, whatever it is for.
@@ -39,6 +39,30 @@ ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
     ("queue-version", (1, 2), (0, 3, "1", 1.0, 2.0), "queue-version value"),
     ("delivery-limit", (0, 5), ("10", 1.0), "delivery limit"),
     ("redelivery-limit", (0, 5), (-1, "10", 1.0), "redelivery limit"),
+    (
+        "delayed-retry-type",
+        ("disabled", "all", "failed", "returned"),
+        ("", "All", 1),
+        "delayed retry type. Must be one of: all, failed, returned, disabled",
+    ),
+    (
+        "delayed-retry-min",
+        (1, 1 << 70),
+        (0, -1, "10", 1.0),
+        "delayed retry minimum delay. Must be a positive integer",
+    ),
+    (
+        "delayed-retry-max",
+        (1, 1 << 70),
+        (0, -1, "10", 1.0),
+        "delayed retry maximum delay. Must be a positive integer",
+    ),
+    (
+        "delayed-retry-steps",
+        ("1s", "1s,10s,1m", "500ms, 2h,1d"),
+        ("", "1", "s", "0s", "-1s", "1.5s", "1s,", "1w", "²s", 1, ",".join(["1s"] * 101)),
+        "list of delayed retry steps. Must be delays such as 1s,10s,1m",
+    ),
     ("max-age", ("1Y", "12M", "3D", "4h", "5m", "60s"), ("", "s", "0s", "-1s", "1", "1w", "1.5h", "²D", 60), "max age"),
     ("stream-max-segment-size-bytes", (0, 3_000_000_000), (3_000_000_001, -1, "1"), "segment size"),
     (
@@ -55,7 +79,7 @@ BY_NAME: Final = {row[0]: row for row in ROWS}
 OPERATOR: Final = {
     "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
     "delivery-limit", "overflow", "queue-version", "length-counts", "consumer-timeout",
-    "redelivery-limit",
+    "redelivery-limit", "delayed-retry-type", "delayed-retry-min", "delayed-retry-max", "delayed-retry-steps",
 }  # fmt: skip
 
 #: Rules 3.2.7 and 3.2.8.
@@ -69,6 +93,7 @@ UNFIT: Final = {
         "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
         "max-length", "max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "delivery-limit",
         "length-counts", "consumer-timeout", "redelivery-limit",
+        "delayed-retry-type", "delayed-retry-min", "delayed-retry-max", "delayed-retry-steps",
     },
 }  # fmt: skip
 
@@ -79,7 +104,8 @@ def test_there_is_a_row_for_every_key() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(row[0], value) for row in ROWS for value in row[1]])
 def test_a_value_is_taken(name: str, value: Any) -> None:
-    assert refuse_definition({name: value}, operator=False) is None
+    beside = {"delayed-retry-min": 1} if name == "delayed-retry-type" else {}
+    assert refuse_definition({name: value, **beside}, operator=False) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [(row[0], value) for row in ROWS for value in (*row[2], *NEVER)])
@@ -91,6 +117,15 @@ def test_a_value_is_refused_with_the_text_of_its_key(name: str, value: Any) -> N
 @pytest.mark.parametrize(
     ("definition", "text"),
     [
+        ({"delayed-retry-type": "all"}, "delayed-retry-min is required when delayed-retry-type is all"),
+        (
+            {"delayed-retry-type": "all", "delayed-retry-max": 5},
+            "delayed-retry-min is required when delayed-retry-type is all",
+        ),
+        (
+            {"delayed-retry-min": 10, "delayed-retry-max": 5},
+            "delayed-retry-max (5) must not be smaller than delayed-retry-min (10)",
+        ),
         ({"max-length": -1}, "-1 is not a valid maximum length"),
         ({"max-length-bytes": -1}, "-1 is not a valid maximum length in bytes"),
         ({"max-length": "10"}, '<<"10">> is not a valid maximum length'),
@@ -173,7 +208,8 @@ def test_values_are_shown_as_erlang_shows_them(value: Any, text: str) -> None:
 
 class TestMergingWithAnOperatorPolicy:
     @pytest.mark.parametrize(
-        "name", sorted(OPERATOR - {"overflow", "queue-version", "delivery-limit", "length-counts"})
+        "name",
+        sorted(name for name in OPERATOR if not operator_replaces(name) and name != "delayed-retry-min"),
     )
     def test_the_smaller_number_counts(self, name: str) -> None:
         assert merge_operator({name: 20}, {name: 3}) == {name: 3}
@@ -184,6 +220,13 @@ class TestMergingWithAnOperatorPolicy:
         operator = {"overflow": "reject-publish", "queue-version": 2}
         assert merge_operator(user, operator) == operator
         assert merge_operator(operator, user) == user
+
+    def test_delayed_retries(self) -> None:
+        user = {"delayed-retry-type": "all", "delayed-retry-min": 10, "delayed-retry-max": 100}
+        operator = {"delayed-retry-type": "failed", "delayed-retry-min": 5, "delayed-retry-max": 50}
+        expected = {"delayed-retry-type": "failed", "delayed-retry-min": 10, "delayed-retry-max": 50}
+        assert merge_operator(user, operator) == expected
+        assert merge_operator(operator, user) == expected | {"delayed-retry-type": "all"}
 
     @given(
         st.dictionaries(st.sampled_from(["max-length", "max-length-bytes", "message-ttl"]), st.integers(0, 99)),
@@ -205,7 +248,12 @@ def test_how_a_policy_meets_an_argument() -> None:
     assert {name for name in least if KEYS[name].merge_for("classic") is Merge.MIN} == least
     assert {name for name in argument_first if KEYS[name].merge_for("classic") is Merge.ARGUMENT} == argument_first
     quorum = {name: KEYS[name].merge_for("quorum") for name in KEYS if "quorum" in KEYS[name].queue_types}
-    assert {name for name, merge in quorum.items() if merge is Merge.POLICY} == {"overflow", "expires"}
+    assert {name for name, merge in quorum.items() if merge is Merge.POLICY} == {
+        "overflow",
+        "expires",
+        "delayed-retry-type",
+        "delayed-retry-steps",
+    }
     assert {"max-length", "max-length-bytes", "message-ttl", "delivery-limit"} <= {
         name for name, merge in quorum.items() if merge is Merge.MIN
     }

@@ -165,6 +165,8 @@ COLUMNS: Final[dict[str, Column]] = {
     # Not in RabbitMQ.
     "length_counts": field("fill.length_counts"),
     **fields("oldest_ready_age", "oldest_unacked_age"),
+    # In RabbitMQ 4.3, for quorum queues.
+    **fields("delayed_retry", "messages_delayed", "next_delayed_at", "last_delayed_at"),
 }
 
 

@@ -46,7 +46,7 @@ class DelayedMessages(Controller):
         shown: list[str] = []
 
         def steps() -> Iterator[None]:
-            for each in waiting.waiting(offset, count):
+            for each in waiting.schedule.waiting(offset, count):
                 shown.append(encode(waiting_document(each)))
                 yield
 
@@ -61,7 +61,7 @@ class DelayedMessages(Controller):
         if encoding not in ("auto", "base64"):
             raise bad_request("Unsupported encoding. Please use auto or base64.")
         truncate = _read(request, "truncate", -1, 0, None)
-        found = waiting.find(_number(request))
+        found = waiting.schedule.find(_number(request))
         if found is None:
             raise _gone(request)
         body = payload_document(found.message.body, encoding == "base64", None if truncate < 0 else truncate)

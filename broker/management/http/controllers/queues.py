@@ -135,10 +135,11 @@ class Queues(Controller):
                 "state": lambda _: "running",
                 "policy": lambda queue: None if queue.policy is None else queue.policy.name,
                 "consumers": lambda queue: len(queue.consumers),
-                "messages": lambda queue: queue.store.ready_count + queue.unacked_count + queue.retained_count,
+                "messages": _messages,
                 "messages_ready": lambda queue: queue.store.ready_count,
                 "messages_unacknowledged": lambda queue: queue.unacked_count,
-                "message_bytes": lambda queue: queue.store.ready_bytes + queue.delivery.unacked_bytes,
+                "messages_delayed": lambda queue: queue.contents.delayed_count,
+                "message_bytes": _message_bytes,
                 "message_bytes_ready": lambda queue: queue.store.ready_bytes,
                 "oldest_ready_age": lambda queue: _or_missing(oldest_ready_age(queue)),
                 "oldest_unacked_age": lambda queue: _or_missing(oldest_unacked_age(queue)),
@@ -159,6 +160,15 @@ class Queues(Controller):
 
 def _name(queue: Queue) -> str:
     return queue.name
+
+
+def _messages(queue: Queue) -> int:
+    held = queue.unacked_count + queue.retained_count + queue.contents.delayed_count
+    return queue.store.ready_count + held
+
+
+def _message_bytes(queue: Queue) -> int:
+    return queue.store.ready_bytes + queue.delivery.unacked_bytes + queue.contents.delayed_bytes
 
 
 def _default_order(queue: Queue) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from leveret.broker.core.delays.delay_header import published_delay
-from leveret.broker.core.delays.waiting import WaitingMessage
+from leveret.broker.core.delays.schedule import WaitingMessage
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.browsing import Browsed

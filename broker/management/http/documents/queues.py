@@ -18,6 +18,7 @@ from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.keys import KEYS
+from leveret.policies.retry import read_retry
 from leveret.policies.settings import resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
@@ -66,7 +67,7 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
         document["policy"] = queue.policy.name
     if with_totals:
         ready, unacknowledged = queue.store.ready_count, queue.unacked_count
-        document["messages"] = ready + unacknowledged + queue.retained_count
+        document["messages"] = ready + unacknowledged + queue.retained_count + queue.contents.delayed_count
         document["messages_ready"] = ready
         document["messages_unacknowledged"] = unacknowledged
     return document
@@ -82,6 +83,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         **_policies(queue),
         **_consumers(queue),
         **_sizes(queue, figures),
+        **_delays(queue),
         **PROCESS,
         "memory": figures.memory,
         "dropped": {reason: counters.dropped[reason] for reason in _DROPS},
@@ -94,7 +96,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "oldest_unacked_age": _rounded(oldest_unacked_age(queue)),
     }
     rates.add_to(document, _LENGTHS, row, counters, "lengths")
-    document["messages"] += queue.retained_count
+    document["messages"] += queue.retained_count + queue.contents.delayed_count
     stats = message_stats(rates, _MESSAGES, row, counters)
     if stats:
         document["message_stats"] = stats
@@ -168,13 +170,28 @@ def _consumers(queue: Queue) -> dict[str, Any]:
 def _sizes(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
     ready = queue.store.ready_bytes
     return {
-        "message_bytes": ready + queue.delivery.unacked_bytes,
+        "message_bytes": ready + queue.delivery.unacked_bytes + queue.contents.delayed_bytes,
         "message_bytes_ready": ready,
         "message_bytes_unacknowledged": queue.delivery.unacked_bytes,
         "message_bytes_ram": figures.message_bytes_ram,
         "message_bytes_persistent": figures.message_bytes_persistent,
         "messages_ram": figures.messages_ram,
         "messages_persistent": figures.messages_persistent,
+    }
+
+
+def _delays(queue: Queue) -> dict[str, Any]:
+    """Return the delays of returned messages, as RabbitMQ 4.3 shows them, and what waits."""
+    retry = read_retry(queue.settings)
+    waiting = queue.contents.waiting
+    first, last = (None, None) if waiting is None else (waiting.next_due(), waiting.last_due())
+    return {
+        "delayed_retry": "disabled" if retry is None else str(retry),
+        "messages_delayed": queue.contents.delayed_count,
+        "message_bytes_delayed": queue.contents.delayed_bytes,
+        # A message is never early, so times are rounded up.
+        "next_delayed_at": None if first is None else -(-first // 1000),
+        "last_delayed_at": None if last is None else -(-last // 1000),
     }
 
 

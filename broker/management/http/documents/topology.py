@@ -44,7 +44,7 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
     if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
         document["messages_delayed"] = exchange.waiting.count
         document["message_bytes_delayed"] = exchange.waiting.body_bytes
-        due = exchange.waiting.next_due()
+        due = exchange.waiting.schedule.next_due()
         document["next_delayed_at"] = None if due is None else -(-due // 1000)
     if exchange.policy is not None:
         document["policy"] = exchange.policy.name

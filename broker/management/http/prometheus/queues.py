@@ -75,6 +75,14 @@ _AGES: Final = (
 )
 
 
+_DELAYED: Final = (
+    gauge(
+        "queue_messages_delayed", "Returned messages that wait before they are redelivered, for queues that delay them"
+    ),
+    gauge("queue_messages_delayed_bytes", "Size in bytes of these"),
+)
+
+
 def _queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
     """Return the queues of some virtual hosts."""
     return [
@@ -97,7 +105,7 @@ def _exists(queue: Queue) -> bool:
 
 def _lengths(queue: Queue) -> tuple[float, ...]:
     ready, unacknowledged = queue.store.ready_count, queue.unacked_count
-    return ready, unacknowledged, ready + unacknowledged + queue.retained_count
+    return ready, unacknowledged, ready + unacknowledged + queue.retained_count + queue.contents.delayed_count
 
 
 def _details(queue: Queue) -> tuple[float, ...]:
@@ -202,6 +210,11 @@ def _ages(queue: Queue) -> tuple[float | None, float | None]:
     return oldest_ready_age(queue), oldest_unacked_age(queue)
 
 
+def _delayed(queue: Queue) -> tuple[int | None, int | None]:
+    contents = queue.contents
+    return (None, None) if contents.waiting is None else (contents.delayed_count, contents.delayed_bytes)
+
+
 #: Metrics that RabbitMQ does not have, only per queue: a sum over the queues with a limit would be meaningless.
 OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _losses(_DROPPED, _DROP_REASONS, lambda counters: counters.dropped),
@@ -218,4 +231,5 @@ OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _losses(_DEAD_LETTERS_LOST, REASONS, lambda counters: counters.dead_letters_lost),
     _family("queue_limits", _LIMITS, _limits, prefix=_OWN_PREFIX),
     _family("queue_ages", _AGES, _ages, prefix=_OWN_PREFIX),
+    _family("queue_delayed", _DELAYED, _delayed, prefix=_OWN_PREFIX),
 )

@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { clientState } from "../parts/client_state.js";
 import { h } from "../parts/element.js";
-import { ago, bytes, isNumber, number, rate, span } from "../parts/format.js";
+import { ago, bytes, dateTime, isNumber, number, rate, span } from "../parts/format.js";
 import { properties, tiles, valueTable } from "../parts/layout.js";
 import { features, policyLink } from "./queue_features.js";
 import { bytesFill, messagesFill } from "./queue_fill.js";
@@ -17,6 +17,7 @@ export const DETAIL_FIELDS = [
   ["single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
   ["consumers", "consumer_capacity", "memory", "fill", "storage", "messages_dlx", "head_message_timestamp"],
   ["oldest_ready_age", "oldest_unacked_age"],
+  ["delayed_retry", "messages_delayed", "message_bytes_delayed", "next_delayed_at"],
   ["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
   ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
 ].flat();
@@ -28,6 +29,7 @@ export function queueTiles(queue) {
   return tiles([
     ["Ready", number(queue.messages_ready)],
     ["Unacked", number(queue.messages_unacknowledged)],
+    ...(queue.messages_delayed > 0 ? [["Delayed", number(queue.messages_delayed)]] : []),
     ["Total", number(queue.messages)],
     ["Consumers", number(queue.consumers)],
     ["In", rate(stats.publish_details?.rate ?? 0)],
@@ -76,6 +78,9 @@ export function fillAndStorage(queue) {
     ["Unacked bytes", queue.message_bytes_unacknowledged > 0 ? bytes(queue.message_bytes_unacknowledged) : null],
     ["Memory of the queue", bytes(queue.memory), "Memory that the broker uses for the queue, including messages"],
     ["Dead letters waiting", letters > 0 ? number(letters) : null, "Kept until a queue has accepted them"],
+    ["Delayed retry", queue.delayed_retry === "disabled" ? null : queue.delayed_retry, "Which returned messages wait before they are redelivered"],
+    ["Delayed messages", queue.messages_delayed > 0 ? amount(queue.messages_delayed, queue.message_bytes_delayed) : null, "Returned messages that wait before they are redelivered"],
+    ["Next redelivery", queue.next_delayed_at ? dateTime(queue.next_delayed_at) : null],
     ["Oldest ready message", age(queue.oldest_ready_age), "Since its arrival in the queue"],
     ["Oldest unacked message", age(queue.oldest_unacked_age), "Since its arrival in the queue, not its delivery"],
     ["Head of the queue", head ? ago(head * 1000) : null, "Timestamp property of the first message"],

@@ -16,6 +16,7 @@ const DEFAULTS = {
   "max-length-bytes": "no limit",
   "delivery-limit": "no limit",
   "redelivery-limit": "no limit",
+  "delayed-retry-type": "disabled",
   "consumer-timeout": "that of the broker",
   "message-ttl": "never",
   expires: "never",

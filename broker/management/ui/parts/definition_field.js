@@ -169,7 +169,7 @@ function makeInteger(id, { minimum, maximum }, value) {
 }
 
 function makeText(id, { type }, value) {
-  const placeholder = type === "age" ? "7D" : null;
+  const placeholder = { age: "7D", delays: "1s,10s,1m" }[type] ?? null;
   const control = h("input", { id, type: "text", autocomplete: "off", spellcheck: "false", placeholder, value: value === undefined ? "" : String(value) });
   return { control, read: () => control.value };
 }

@@ -64,10 +64,10 @@ def test_a_step_of_the_system_clock_changes_nothing(
     assert isinstance(timers, ManualTimers)
     waiting = declare_delayed(vhost)
     publish_delayed(waiting, 1000, b"1")
-    due = waiting.next_due()
+    due = waiting.schedule.next_due()
     assert due == timers.now() + 1_000_000
     timers.set_by += step
-    assert waiting.next_due() == timers.now() + 1_000_000
+    assert waiting.schedule.next_due() == timers.now() + 1_000_000
     publish_delayed(waiting, 900, b"2")
     loop.advance(0.95)
     assert bodies_in(queue) == [b"2"]
@@ -165,13 +165,13 @@ def test_looking(loop: ManualLoop, vhost: VirtualHost) -> None:
     waiting = declare_delayed(vhost)
     for delay in (500, 100, 300):
         publish_delayed(waiting, delay, b"%d" % delay)
-    found = list(waiting.waiting(0, 10))
+    found = list(waiting.schedule.waiting(0, 10))
     assert [(each.number, each.message.body) for each in found] == [(2, b"100"), (3, b"300"), (1, b"500")]
     assert [each.due - vhost.timers.now() for each in found] == [100_000, 300_000, 500_000]
-    assert [each.number for each in waiting.waiting(1, 1)] == [3]
-    assert list(waiting.waiting(3, 1)) == []
-    assert waiting.find(4) is None
-    third = waiting.find(3)
+    assert [each.number for each in waiting.schedule.waiting(1, 1)] == [3]
+    assert list(waiting.schedule.waiting(3, 1)) == []
+    assert waiting.schedule.find(4) is None
+    third = waiting.schedule.find(3)
     assert third is not None
     assert third.message.body == b"300"
 
@@ -213,7 +213,7 @@ def test_routes_follow_the_bindings(loop: ManualLoop, vhost: VirtualHost, queue:
     vhost.delete_queue(other)
     loop.advance(0.1)
     assert bodies_in(queue) == [b"100", b"200", b"300"]
-    assert not vhost.due_messages._work
+    assert vhost.due_work.is_idle
 
 
 def test_the_inner_type_that_varies_routes_each_message_by_itself(loop: ManualLoop, vhost: VirtualHost) -> None:
@@ -252,10 +252,10 @@ def test_large_messages_are_not_all_read_at_once(loop: ManualLoop, vhost: Virtua
     for delay in delays:
         publish_delayed(waiting, delay, b"%03d" % delay + bytes(1_000_000))
     loop.advance(0.0999)
-    waiting._timers.now()
+    waiting.schedule._timers.now()
     loop.now += 1
     entries: list[int] = []
-    steps = waiting.take_due()
+    steps = waiting.schedule.take_due()
     while True:
         try:
             next(steps)

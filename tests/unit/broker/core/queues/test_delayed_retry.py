@@ -1,0 +1,515 @@
+"""Delayed retries: returned messages wait, count for limits meanwhile, and come before others when they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
+from leveret.protocol.faults import ChannelFault
+from leveret.protocol.field_table import FieldValue, find
+from leveret.storage.interface import Entry
+from tests.support.fake_consumer import FakeConsumer
+from tests.support.manual_loop import ManualLoop
+from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish
+from tests.support.queues import ManualTimers, declare, new_vhost
+from tests.support.stepping_clock import SteppingClock
+
+KINDS = ("classic", "quorum")
+#: How a message returns: arguments of requeue().
+REJECT = {"failed": True}
+NACK = {"failed": False}
+CLOSED = {"failed": True, "abandoned": True}
+TIMEOUT = {"failed": False, "abandoned": True}
+
+
+@pytest.fixture
+def loop() -> ManualLoop:
+    return ManualLoop()
+
+
+@pytest.fixture
+def vhost(loop: ManualLoop) -> VirtualHost:
+    return new_vhost(loop)
+
+
+def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+    """Declare a queue; retry=all, min=1000 stand for x-delayed-retry-type and -min."""
+    for short in ("type", "min", "max", "steps"):
+        if short in given:
+            given[f"delayed_retry_{short}"] = given.pop(short)
+    return declare(vhost, name, arguments=arguments(**given))
+
+
+def got(queue: Queue) -> Entry:
+    """Get the message at the head, to be settled by the caller."""
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.release(holder, [entry])
+    return entry
+
+
+def returned(queue: Queue, times: int = 1, **way: bool) -> None:
+    """Get and requeue the message at the head, so many times."""
+    for _ in range(times):
+        queue.requeue([got(queue)], **way)
+
+
+def figures(queue: Queue) -> tuple[int, int, int]:
+    """Ready, unacked and delayed messages."""
+    return queue.store.ready_count, queue.unacked_count, queue.contents.delayed_count
+
+
+def waits(queue: Queue, loop: ManualLoop, seconds: float) -> bool:
+    """Return whether the delayed messages become ready after this time, not earlier."""
+    before = queue.store.ready_count
+    loop.advance(seconds - 0.001)
+    if queue.store.ready_count != before:
+        return False
+    loop.advance(0.002)
+    return queue.store.ready_count > before
+
+
+def headers(entry: Entry) -> dict[str, object]:
+    found = {name: find(headers_of(entry[1]), f"x-{name}-count") for name in ("delivery", "acquired")}
+    return {name: value.value for name, value in found.items() if value is not None}
+
+
+# -- which returns, and how long ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("retry", "way", "is_delayed"),
+    [
+        ("all", REJECT, True),
+        ("all", NACK, True),
+        ("all", CLOSED, True),
+        ("all", TIMEOUT, True),
+        ("failed", REJECT, True),
+        ("failed", CLOSED, True),
+        ("failed", NACK, False),
+        ("failed", TIMEOUT, False),
+        ("returned", NACK, True),
+        ("returned", TIMEOUT, True),
+        ("returned", REJECT, False),
+        ("returned", CLOSED, False),
+        ("disabled", REJECT, False),
+        ("bogus", REJECT, False),
+        (1, REJECT, False),
+    ],
+)
+def test_which_returns_are_delayed(
+    vhost: VirtualHost, loop: ManualLoop, kind: str, retry: object, way: dict[str, bool], is_delayed: bool
+) -> None:
+    queue = made(vhost, queue_type=kind, type=retry, min=1000)
+    publish(queue, "a")
+    returned(queue, **way)
+    assert figures(queue) == ((0, 0, 1) if is_delayed else (1, 0, 0))
+    if is_delayed:
+        assert waits(queue, loop, 1.0)
+        assert figures(queue) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("least", [0, -1, "1000", None])
+def test_without_a_positive_minimum_nothing_waits(vhost: VirtualHost, least: object) -> None:
+    given: dict[str, Any] = {} if least is None else {"min": least}
+    queue = made(vhost, queue_type="quorum", type="all", max=5000, **given)
+    publish(queue, "a")
+    returned(queue)
+    assert figures(queue) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_delay_grows_with_the_delivery_count(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000, max=3500)
+    publish(queue, "a")
+    for delay in (1.0, 2.0, 3.0, 3.5, 3.5):
+        returned(queue, **REJECT)
+        assert waits(queue, loop, delay), delay
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_maximum_it_does_not_grow(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000)
+    publish(queue, "a")
+    for _ in range(3):
+        returned(queue, **REJECT)
+        assert waits(queue, loop, 1.0)
+
+
+def test_on_a_quorum_queue_only_failures_count(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, queue_type="quorum", type="all", min=1000, max=9000, delivery_limit=2)
+    publish(queue, "a")
+    for _ in range(5):
+        returned(queue, **NACK)
+        assert waits(queue, loop, 1.0)
+    returned(queue, **REJECT)
+    assert waits(queue, loop, 1.0)
+    returned(queue, **NACK)
+    assert waits(queue, loop, 1.0)
+    entry = got(queue)
+    assert (headers(entry), entry[2]) == ({"delivery": 1, "acquired": 7}, True)
+    queue.requeue([entry], **CLOSED)
+    assert waits(queue, loop, 2.0)
+    returned(queue, **REJECT)
+    assert figures(queue) == (0, 0, 0)
+    assert +queue.counters.dropped == {"delivery_limit": 1}
+
+
+def test_a_message_that_never_failed_shows_no_delivery_count(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, queue_type="quorum", type="all", min=1000)
+    publish(queue, "a")
+    returned(queue, **NACK)
+    loop.advance(1)
+    entry = got(queue)
+    assert (headers(entry), entry[2]) == ({"acquired": 1}, True)
+
+
+def test_on_a_classic_queue_all_returns_count(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000, max=9000, redelivery_limit=2)
+    publish(queue, "a")
+    returned(queue, **NACK)
+    assert waits(queue, loop, 1.0)
+    returned(queue, **REJECT)
+    assert waits(queue, loop, 2.0)
+    entry = got(queue)
+    assert headers(entry) == {"delivery": 2}
+    queue.requeue([entry])
+    assert +queue.counters.dropped == {"delivery_limit": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_go_by_all_returns(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, steps="1s,10s,1m", min=5, max=7)
+    publish(queue, "a")
+    for delay, way in ((1.0, NACK), (10.0, REJECT), (60.0, NACK), (60.0, TIMEOUT)):
+        returned(queue, **way)
+        assert waits(queue, loop, delay), delay
+
+
+def test_the_limit_of_all_returns_on_a_quorum_queue(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, queue_type="quorum", type="all", min=1000, redelivery_limit=2)
+    publish(queue, "a")
+    for _ in range(2):
+        returned(queue, **NACK)
+        loop.advance(1)
+    returned(queue, **NACK)
+    assert +queue.counters.dropped == {"delivery_limit": 1}
+
+
+# -- what waits ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_due_messages_come_first_in_the_order_of_their_times(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", steps="2s,1s")
+    publish(queue, *"abc")
+    returned(queue)
+    loop.advance(2)
+    first = got(queue)
+    assert first[1].body == b"a"
+    second = got(queue)
+    queue.requeue([second])
+    loop.advance(0.9)
+    queue.requeue([first])
+    publish(queue, "d")
+    loop.advance(5)
+    assert contents(queue) == ["a", "b", "c", "d"]
+
+
+def test_a_consumer_gets_them_when_they_are_due(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000)
+    consumer = FakeConsumer(queue)
+    queue.add_consumer(consumer)
+    publish(queue, "a")
+    loop.run()
+    consumer.requeue(0)
+    loop.advance(0.999)
+    assert consumer.received == ["a"]
+    loop.advance(0.001)
+    assert consumer.received == ["a", "a"]
+    assert consumer.held[0][2]
+
+
+def test_steps_of_the_clock_change_nothing(vhost: VirtualHost, loop: ManualLoop) -> None:
+    timers = vhost.timers
+    assert isinstance(timers, ManualTimers)
+    queue = made(vhost, type="all", min=10_000)
+    publish(queue, "a")
+    returned(queue)
+    for step in (3600, -7200):
+        timers.set_by += step
+        loop.advance(1)
+        assert figures(queue) == (0, 0, 1)
+    assert waits(queue, loop, 8.0)
+
+
+def test_rejected_without_requeue_they_are_dead_lettered_at_once(vhost: VirtualHost) -> None:
+    queue = made(vhost, type="all", min=1000, dead_letter_exchange="", dead_letter_routing_key="d")
+    letters = declare(vhost, "d")
+    publish(queue, "a")
+    queue.reject([got(queue)])
+    (letter,) = drain(letters)
+    assert deaths(letter) == [("q", "rejected", 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_letter_has_no_counts(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000, dead_letter_exchange="", dead_letter_routing_key="d")
+    letters = declare(vhost, "d")
+    publish(queue, "a")
+    returned(queue, **REJECT)
+    loop.advance(1)
+    queue.reject([got(queue)])
+    (letter,) = drain(letters)
+    assert find(headers_of(letter), "x-delivery-count") is None
+    assert find(headers_of(letter), "x-acquired-count") is None
+    assert letter.envelope.delivery_count is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_time_to_live_is_looked_at_after_the_delay(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    given = {"dead_letter_exchange": "", "dead_letter_routing_key": "d"}
+    queue = made(vhost, queue_type=kind, type="all", min=10_000, message_ttl=5000, **given)
+    letters = declare(vhost, "d")
+    publish(queue, "a")
+    returned(queue)
+    loop.advance(9.9)
+    assert (figures(queue), letters.ready_count()) == ((0, 0, 1), 0)
+    loop.advance(0.2)
+    assert figures(queue) == (0, 0, 0)
+    (letter,) = drain(letters)
+    assert deaths(letter) == [("q", "expired", 1)]
+
+
+def test_the_rest_of_the_time_to_live_counts_after_the_delay(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=2000, message_ttl=5000)
+    publish(queue, "a")
+    returned(queue)
+    loop.advance(4.9)
+    assert figures(queue) == (1, 0, 0)
+    loop.advance(0.2)
+    assert figures(queue) == (0, 0, 0)
+    assert +queue.counters.dropped == {"expired": 1}
+
+
+def test_priorities(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000, max_priority=9)
+    publish(queue, "low", priority=1)
+    returned(queue)
+    publish(queue, "high", priority=9)
+    returned(queue)
+    publish(queue, "other", priority=9)
+    publish(queue, "lower", priority=1)
+    loop.advance(2)
+    assert contents(queue) == ["high", "other", "low", "lower"]
+
+
+def test_single_active_consumer(vhost: VirtualHost, loop: ManualLoop) -> None:
+    single = ("x-single-active-consumer", FieldValue("t", True))
+    queue = declare(vhost, arguments=(single, *arguments(delayed_retry_type="all", delayed_retry_min=1000)))
+    first, second = FakeConsumer(queue, "first"), FakeConsumer(queue, "second")
+    queue.add_consumer(first)
+    queue.add_consumer(second)
+    publish(queue, "a")
+    loop.run()
+    first.requeue(0)
+    queue.remove_consumer(first)
+    loop.advance(1)
+    assert (first.received, second.received) == (["a"], ["a"])
+
+
+# -- limits -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_waiting_messages_count_for_reject_publish(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000, max_length=2, overflow="reject-publish")
+    publish(queue, "a")
+    returned(queue)
+    assert publish(queue, *"bc") == 1
+    loop.advance(1)
+    assert contents(queue) == ["a", "b"]
+    assert publish(queue, *"de") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_ready_messages_are_dropped(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000, max_length=2)
+    publish(queue, *"ab")
+    first, second = got(queue), got(queue)
+    publish(queue, *"c")
+    queue.requeue([first])
+    assert figures(queue) == (1, 0, 1)
+    queue.requeue([second])
+    loop.run()
+    assert figures(queue) == (0, 0, 2), "what is ready is dropped"
+    publish(queue, "d")
+    loop.run()
+    assert figures(queue) == (0, 0, 2), "and what arrives"
+    loop.advance(1)
+    assert contents(queue) == ["a", "b"]
+
+
+def test_bytes_count_too(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000, max_length_bytes=10, overflow="reject-publish")
+    publish(queue, "123456")
+    returned(queue)
+    assert publish(queue, "12345") == 0
+    assert publish(queue, "1234") == 1
+
+
+def test_all_that_counts(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000, max_length=3, length_counts="all", overflow="reject-publish")
+    publish(queue, *"ab")
+    returned(queue)
+    held = got(queue)
+    queue.delivery.add_unacked(1, 1)
+    assert publish(queue, *"cd") == 1
+    queue.delivery.remove_unacked([held])
+
+
+def test_a_limit_that_was_there_before_anything_waited_counts_it(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, max_length=2, overflow="reject-publish")
+    vhost.policies.set(Policy("p", "", {"delayed-retry-type": "all", "delayed-retry-min": 1000}), operator=False)
+    publish(queue, *"ab")
+    returned(queue)
+    returned(queue)
+    assert publish(queue, "c") == 0
+    vhost.policies.clear("p", operator=False)
+    assert publish(queue, "c") == 0, "what waits goes on waiting"
+    assert figures(queue) == (0, 0, 2)
+    loop.advance(1)
+    assert contents(queue) == ["a", "b"]
+
+
+# -- removing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_purge_removes_and_counts_them(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
+    queue = made(vhost, queue_type=kind, type="all", min=1000)
+    publish(queue, *"abc")
+    returned(queue, 2)
+    assert queue.purge() == 3
+    assert figures(queue) == (0, 0, 0)
+    assert +queue.counters.dropped == {"purged": 3}
+    publish(queue, "d")
+    returned(queue)
+    loop.advance(5)
+    assert contents(queue) == ["d"]
+
+
+def test_nothing_returns_to_a_deleted_queue(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000)
+    publish(queue, *"ab")
+    returned(queue)
+    assert vhost.delete_queue(queue) == 2
+    loop.advance(5)
+    again = made(vhost)
+    assert again.ready_count() == 0
+    assert loop.pending_timers == 0
+
+
+def test_an_unused_queue_expires_with_them(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=60_000, expires=5000)
+    publish(queue, "a")
+    returned(queue)
+    loop.advance(6)
+    assert queue.deleted
+
+
+def test_very_many_at_once(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000)
+    consumer = FakeConsumer(queue, room=3000)
+    queue.add_consumer(consumer)
+    bodies = [f"{number:04d}" for number in range(3000)]
+    publish(queue, *bodies)
+    loop.run()
+    consumer.room = 0
+    consumer.requeue(*range(3000))
+    loop.run()
+    assert figures(queue) == (0, 0, 3000)
+    loop.advance(1)
+    assert contents(queue) == bodies
+
+
+class Purger(FakeConsumer):
+    """A consumer that purges its queue when it gets something."""
+
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
+        super().deliver(entries, body_bytes)
+        if len(self.runs) == 1:
+            self.queue.host.timers.call_later(0, self._purge)
+
+    def _purge(self) -> None:
+        self.queue.purge()
+
+
+def test_a_purge_in_the_middle_of_their_return(loop: ManualLoop) -> None:
+    """Those that have been taken out to be returned are purged, too."""
+    vhost = new_vhost(loop, clock=SteppingClock())
+    queue = made(vhost, type="all", min=1000)
+    publish(queue, *["a"] * 5000)
+    returned(queue, 5000)
+    purger = Purger(queue, room=1)
+    queue.add_consumer(purger)
+    loop.advance(1)
+    assert 1000 < queue.counters.dropped["purged"] <= 4999
+    loop.advance(1)
+    assert figures(queue) == (0, 1, 0)
+    assert queue.counters.dropped["purged"] == 4999
+    publish(queue, "b")
+    returned(queue)
+    assert waits(queue, loop, 1.0)
+
+
+def test_with_very_many_priorities_they_are_refused(vhost: VirtualHost) -> None:
+    for given in ({"min": 1000}, {"steps": "1s"}):
+        with pytest.raises(ChannelFault, match="x-max-priority is above 126"):
+            made(vhost, max_priority=127, **given)
+
+
+def test_steps_are_checked(vhost: VirtualHost) -> None:
+    with pytest.raises(ChannelFault, match="expected delays such as 1s,10s,1m, got '1'"):
+        made(vhost, steps="1")
+
+
+# -- settings that change -----------------------------------------------------------------------------------
+
+
+def test_policies_change_later_returns_only(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost)
+    publish(queue, *"abc")
+    vhost.policies.set(Policy("p", "", {"delayed-retry-steps": "10s"}), operator=False)
+    returned(queue)
+    vhost.policies.set(Policy("p", "", {"delayed-retry-type": "all", "delayed-retry-min": 1000}), operator=False)
+    returned(queue)
+    vhost.policies.clear("p", operator=False)
+    returned(queue)
+    assert figures(queue) == (1, 0, 2)
+    loop.advance(1)
+    assert figures(queue) == (2, 0, 1)
+    loop.advance(9)
+    assert contents(queue) == ["b", "a", "c"]
+
+
+def test_a_quorum_queue_goes_on_with_the_counts_that_it_finds(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, queue_type="quorum")
+    publish(queue, "a")
+    returned(queue, 2)
+    vhost.policies.set(Policy("p", "", {"delayed-retry-type": "all", "delayed-retry-min": 1000}), operator=False)
+    returned(queue, **NACK)
+    loop.advance(2)
+    entry = got(queue)
+    assert headers(entry) == {"delivery": 2, "acquired": 3}
+    vhost.policies.clear("p", operator=False)
+    queue.requeue([entry])
+    assert headers(got(queue))["delivery"] == 3
