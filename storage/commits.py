@@ -222,6 +222,11 @@ class Commits:
             group.clear_syncs()
         self._committer.submit(group)
 
+    @property
+    def has_deferred(self) -> bool:
+        """Whether moved messages, or events that could not be written, are still to be committed."""
+        return bool(self.departures) or self.has_unwritten_events
+
     def note_events_written(self) -> None:
         """Commit the callbacks that waited for events, all of which have been written."""
         self.has_unwritten_events = False

@@ -210,6 +210,10 @@ class StorageEngine:
             The stores that could not be written, with errors. The next call retries them. Their publishers must not
             get confirms.
         """
+        changed = self._dirty or self._failed_stores or self._stores_with_dead or self._events.waiting
+        if not (changed or self._commits.has_deferred or self.disk.needs_check):
+            # As in most turns without messages for the disk.
+            return {}
         failures: dict[SegmentStore, OSError] = {}
         dirty, self._dirty, self._failed_stores = self._dirty | self._failed_stores, {}, {}
         files = self._files

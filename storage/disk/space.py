@@ -78,6 +78,11 @@ class DiskSpace:
         """Whether enough has been written since the last check that the next one is due now."""
         return self._files.appended - self._checked_at >= _CHECK_AFTER_BYTES
 
+    @property
+    def needs_check(self) -> bool:
+        """Whether a check is due, or the last write failed."""
+        return self.refused or self.lacks_descriptors or self.check_due
+
     def check(self) -> float:
         """Check the free space; return the seconds until the next check."""
         self._checked_at = self._files.appended
