@@ -34,6 +34,7 @@ class Argument:
         queue_types: Queue types that support it.
         values: Values that forms offer; None for those of the policy key of the same name.
         summary: Its purpose in one sentence; empty for that of the policy key of the same name.
+        compared: Whether declaring the queue again compares it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Argument:
     queue_types: frozenset[str]
     values: Values | None = None
     summary: str = ""
+    compared: bool = True
 
 
 def _integer(type_name: str, value: Any) -> str | None:
@@ -200,6 +202,15 @@ _ROWS: Final = (
     Argument("x-delayed-retry-min", _accept, _QUEUES),
     Argument("x-delayed-retry-max", _accept, _QUEUES),
     Argument("x-delayed-retry-steps", _delays, _QUEUES),
+    # Of RabbitMQ's plugin rabbitmq_message_deduplication, which neither checks nor compares it.
+    Argument(
+        "x-message-deduplication",
+        _accept,
+        _QUEUES,
+        Values("boolean"),
+        "Drops a message if the value of its header x-deduplication-header is in the queue; classic queues only.",
+        compared=False,
+    ),
 )
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}
@@ -211,6 +222,11 @@ _queue_type: Final = _one_of(frozenset(name.encode() for name in QUEUE_TYPES), "
 def known_arguments(queue_type: str) -> tuple[str, ...]:
     """Return the names of the arguments that a queue type supports, in the order in which RabbitMQ compares them."""
     return tuple(row.name for row in _ROWS if queue_type in row.queue_types)
+
+
+def compared_arguments(queue_type: str) -> tuple[str, ...]:
+    """Return those of known_arguments() that are compared when a queue is declared again."""
+    return tuple(row.name for row in _ROWS if queue_type in row.queue_types and row.compared)
 
 
 def queue_type_error(type_name: str, value: Any) -> str | None:

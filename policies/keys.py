@@ -31,7 +31,8 @@ class PolicyKey:
     Args:
         name: Name of the key.
         valid: Values that it takes.
-        refusal: Name of the setting in the error text for an invalid value.
+        refusal: Name of the setting in the error text for an invalid value; if it begins with "must", all of the text
+            behind the key and before the value.
         queue_types: Queue types that support it; empty for a key of exchanges.
         merge: Rule for the key and the argument of a classic queue.
         quorum_merge: The same for a quorum queue; None if it is the same rule.
@@ -53,7 +54,18 @@ class PolicyKey:
     @property
     def argument(self) -> str:
         """Name of the corresponding queue argument."""
-        return f"x-{self.name}"
+        return self.name if self.name.startswith("x-") else f"x-{self.name}"
+
+    @property
+    def field(self) -> str:
+        """Name of the field of QueueSettings."""
+        return self.name.replace("-", "_")
+
+    def refuse(self, value: Any) -> str:
+        """Return the error text for an invalid value."""
+        if self.refusal.startswith("must"):
+            return f'"{self.name}" {self.refusal}, got {format_json(value)}'
+        return f"{format_json(value)} is not a valid {self.refusal}"
 
     def merge_for(self, queue_type: str) -> Merge:
         """Return the rule for the key and the argument of a queue of this type."""
@@ -84,6 +96,35 @@ _ROWS: Final = (
         "maximum number of delayed messages",
         _NONE,
         summary="Maximum number of messages that wait in an exchange x-delayed-message; more are refused.",
+    ),
+    PolicyKey(
+        "x-cache-size",
+        integer(1, unit="values"),
+        "must be an integer greater than 0",
+        _NONE,
+        summary="Maximum number of header values that an exchange x-message-deduplication remembers.",
+    ),
+    PolicyKey(
+        "x-cache-ttl",
+        integer(1, unit=_MILLISECONDS),
+        "must be an integer greater than 0",
+        _NONE,
+        summary="Time for which an exchange x-message-deduplication remembers a header value.",
+    ),
+    PolicyKey(
+        "x-cache-persistence",
+        one_of("memory", "disk"),
+        'must be either "disk" or "memory"',
+        _NONE,
+        summary="Whether what an exchange x-message-deduplication remembers survives a restart.",
+    ),
+    PolicyKey(
+        "x-message-deduplication",
+        Values("boolean"),
+        "must be a boolean",
+        _C,
+        Merge.POLICY,
+        summary="Drops a message if the value of its header x-deduplication-header is in the queue already.",
     ),
     PolicyKey(
         "expires",
@@ -345,7 +386,7 @@ def _is_known(name: str, operator: bool) -> bool:
 def _refuse_value(definition: Mapping[str, Any], operator: bool) -> str | None:
     for name, value in definition.items():
         if _is_known(name, operator) and not KEYS[name].valid(value):
-            return f"{format_json(value)} is not a valid {KEYS[name].refusal}"
+            return KEYS[name].refuse(value)
     return None
 
 

@@ -33,6 +33,7 @@ class QueueSettings:
         delayed_retry_max: Longest delay in milliseconds.
         delayed_retry_steps: Delays by the number of returns, for example ``1s,10s,1m``; comes before min and max.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
+        x_message_deduplication: See drops_duplicates. As in RabbitMQ, an argument may be of any type.
     """
 
     expires: int | None = None
@@ -52,6 +53,12 @@ class QueueSettings:
     delayed_retry_max: Any = None
     delayed_retry_steps: Any = None
     dead_letter_strategy: str = "at-most-once"
+    x_message_deduplication: Any = None
+
+    @property
+    def drops_duplicates(self) -> bool:
+        """Whether a classic queue drops duplicates: unless the value is False."""
+        return self.x_message_deduplication is not None and self.x_message_deduplication is not False
 
 
 #: The settings of a queue without arguments and policies.

@@ -90,6 +90,36 @@ def scan_header(payload: bytes) -> int:
     return priority | PERSISTENT if mode == 2 else priority
 
 
+def locate_header(payload: bytes, name: bytes) -> int:
+    """Return the offset of the type letter of a header's value; -1 if the message has no such header.
+
+    The table is gone through only if the name is anywhere in the payload, so that other messages cost next to nothing.
+
+    Args:
+        payload: A content-header payload that scan_header() or the decoder has accepted.
+        name: Key of the header as encoded short string. Of duplicate keys the first one counts, as in RabbitMQ.
+    """
+    if payload.find(name) < 0:
+        return -1
+    flags = payload[12] << 8 | payload[13]
+    if not flags & HEADERS:
+        return -1
+    offset = _PROPERTIES_AT
+    for flag, width in property_widths(flags):
+        if flag == HEADERS:
+            break
+        offset += width or 1 + payload[offset]
+    end: int = offset + 4 + _U32.unpack_from(payload, offset)[0]
+    offset += 4
+    while offset < end:
+        key_end = offset + 1 + payload[offset]
+        if payload.startswith(name, offset):
+            return key_end
+        width = _WIDTHS.get(payload[key_end], -1)
+        offset = key_end + 1 + (4 + _U32.unpack_from(payload, key_end + 1)[0] if width < 0 else width)
+    return -1
+
+
 def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], depth: int) -> bool:
     """Return whether a table is well-formed and has none of the given keys.
 

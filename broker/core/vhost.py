@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.unrestored import Unrestored
 from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
@@ -221,7 +223,7 @@ class VirtualHost:
             if durable:
                 self.recorder.refuse_if_failing("exchange", name)
         exchange = self.topology.declare_exchange(
-            name, type_name, durable, auto_delete, internal, arguments, partial(self._open_delays, qid=qid)
+            name, type_name, durable, auto_delete, internal, arguments, partial(self._prepare_exchange, qid=qid)
         )
         if is_new:
             self.policies.apply_to_exchange(exchange)
@@ -309,8 +311,11 @@ class VirtualHost:
             if isinstance(exchange, DelayedExchange) and exchange.waiting is not None
         )
 
-    def _open_delays(self, exchange: Exchange, qid: int | None) -> None:
-        """Open the store of an exchange that delays messages."""
+    def _prepare_exchange(self, exchange: Exchange, qid: int | None) -> None:
+        """Open the store of an exchange that delays messages, and make the filter of one that drops duplicates."""
+        deduplicating = inner_of(exchange)
+        if isinstance(deduplicating, DeduplicatingExchange):
+            deduplicating.duplicates = DuplicateFilter(exchange.counters, self.timers, self.turn)
         if isinstance(exchange, DelayedExchange):
             # As in RabbitMQ, all messages survive a restart, whatever their delivery mode.
             request = StoreRequest(
@@ -325,6 +330,9 @@ class VirtualHost:
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             exchange.waiting.delete()
+        deduplicating = inner_of(exchange)
+        if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
+            deduplicating.duplicates.close()
         self.due_messages.clear_cache()
         self.unrestored.delete_bindings("exchange", exchange.name)
         self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.seconds())

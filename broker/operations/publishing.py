@@ -125,7 +125,7 @@ def publish(
     read = Properties(header)
     headers = read.headers()
     envelope, extra_keys = read_content(principal, published_to, read, headers)
-    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers, header)
+    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers, header, exchange.counters)
     message = Message(envelope, body)
     for history in found.histories:
         history.remember([message])

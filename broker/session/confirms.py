@@ -86,9 +86,10 @@ class Confirms:
     def needs_definitions(self, gate: DefinitionsGate) -> bool:
         """Check whether a publish of this turn went to a queue whose definition is not on disk yet."""
         return any(
-            gate.is_unwritten(queue.definition_kind, (queue.vhost_name, queue.name))
+            gate.is_unwritten(kind, key)
             for *_, queues in self._unwritten
             for queue in queues
+            for kind, key in queue.definitions()
         )
 
     def written(self, has_failed: HasFailed) -> int:

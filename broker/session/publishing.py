@@ -85,7 +85,8 @@ def _publish(channel: Channel, publish: Publish, route: PublishRoute, bodies: li
     for history in route.histories:
         history.remember(messages)
     if channel.transaction is not None:
-        held = partial(_enqueue, channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
+        queues = tuple([queue.decided(messages) for queue in route.queues])
+        held = partial(_enqueue, channel, route.exchange, queues, route.replies, messages, publish.mandatory)
         channel.transaction.hold_publish(held, len(messages))
         return
     taken = _enqueue(channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
@@ -146,7 +147,7 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
     ):
         return None
     for queue in route.keys_queues:
-        if not queue.accepts_varied:
+        if not queue.takes_varied():
             return None
     return route
 

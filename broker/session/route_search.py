@@ -48,7 +48,7 @@ class RouteSearch:
             if found is not None and is_same:
                 self.is_outdated = topology.generation != self._generation
                 return found
-        steps = route_in_steps(topology, exchange, keys, headers, header)
+        steps = route_in_steps(topology, exchange, keys, headers, header, counters=exchange.counters)
         try:
             next(steps)
         except StopIteration as end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
+from leveret.broker.core.messages.routing import Remembering
 from leveret.broker.core.queues.target import Target
 from leveret.protocol.events import Publish
 from leveret.storage.message import Envelope
@@ -32,7 +32,7 @@ class PublishRoute:
         awaits_sync: Whether confirms of these messages wait for the sync to disk.
         replies: Target direct reply-to consumers, by name.
         varies: Whether the queues are those of one message only: the next one may go to others.
-        histories: Exchanges that have to remember messages with this header.
+        histories: What has to remember messages with this header.
         keys_queues: Target queues by routing key alone, for messages without CC and BCC; None if they depend on
             headers.
         sync_checked_queues: The queues for which `needs_sync` was computed.
@@ -64,7 +64,7 @@ class PublishRoute:
         self.awaits_sync = False
         self.replies: tuple[str, ...] = ()
         self.varies = False
-        self.histories: tuple[RecentHistoryExchange, ...] = ()
+        self.histories: tuple[Remembering, ...] = ()
         self.keys_queues: tuple[Target, ...] | None = None
         self.keys_replies = keys_replies
         self.sync_checked_queues: tuple[Target, ...] = ()

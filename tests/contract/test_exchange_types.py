@@ -11,7 +11,7 @@ from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import named_queue, names, table
 
-ARGUMENTS = table(("x-match", "S", b"all"), ("a", "I", 1), ("x-delayed-type", "S", b"topic"))
+ARGUMENTS = table(("x-match", "S", b"all"), ("a", "I", 1), ("x-delayed-type", "S", b"topic"), ("x-cache-size", "I", 9))
 HEADERS = table(("a", "I", 1), ("b", "I", 2))
 #: Matched by KEY with HEADERS in any sensible type: the very key, the very headers.
 KEY = "k.l"

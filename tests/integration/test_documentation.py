@@ -85,6 +85,30 @@ def test_delayed_messages(tmp_path: Path) -> None:
             assert (ran.returncode, ran.stderr) == (0, ""), line
 
 
+def test_deduplication(tmp_path: Path) -> None:
+    """The program prints what it is said to, and the policies are in force on what it has declared."""
+    page, script = "docs/deduplication.md", tmp_path / "once.py"
+    (printed,) = re.findall(r"`\.venv/bin/python once\.py` prints `([^`]+)`", PAGES[page])
+    with running(tmp_path) as program:
+        (source,) = blocks("python", page)
+        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
+        ran = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{printed}\n", "")
+        for line in "".join(blocks("sh", page)).splitlines():
+            words = shlex.split(line)
+            assert words[0] == "leveretctl"
+            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+            assert (ran.returncode, ran.stderr) == (0, ""), line
+        management = Management(program.http_url)
+        exchange = management.request("GET", "exchanges", "/", "once")
+        queue = management.request("GET", "queues", "/", "orders")
+    assert (exchange["policy"], exchange["cache_info"]["size"], exchange["deduplicated"]) == ("once", 1_000_000, 1)
+    assert (queue["policy"], queue["messages"]) == ("unique", 2)
+
+
 # --- configuration ------------------------------------------------------------------------------------------------
 
 

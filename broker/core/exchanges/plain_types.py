@@ -10,6 +10,7 @@ from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.consistent_hash import ConsistentHashExchange
+from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from leveret.broker.core.exchanges.direct import DirectExchange
 from leveret.broker.core.exchanges.fanout import FanoutExchange
 from leveret.broker.core.exchanges.headers import HeadersExchange
@@ -51,6 +52,7 @@ PLAIN_TYPES: Final[Mapping[str, type[Exchange]]] = index_types(
         HeadersExchange,
         TopicExchange,
         ConsistentHashExchange,
+        DeduplicatingExchange,
         LocalRandomExchange,
         ModulusHashExchange,
         RandomExchange,

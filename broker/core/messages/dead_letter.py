@@ -13,10 +13,9 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
-from leveret.broker.core.messages.routing import route_in_steps
+from leveret.broker.core.deduplication.filtered_route import leave_out, names_of
+from leveret.broker.core.messages.routing import Remembering, route_in_steps
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
@@ -46,13 +45,13 @@ class _Letter(NamedTuple):
     Args:
         envelope: The new envelope.
         targets: The queues.
-        histories: Exchanges that have to remember the messages.
+        histories: What has to remember the messages.
         varies: Whether the queues are those of one message only.
     """
 
     envelope: Envelope
     targets: tuple[Target, ...]
-    histories: tuple[RecentHistoryExchange, ...]
+    histories: tuple[Remembering, ...]
     varies: bool
 
 
@@ -205,10 +204,10 @@ class DeadLetters:
         targets = found.queues
         if reason != REJECTED:
             known = visited_queues(headers)
-            for target in targets:
-                if isinstance(target, Queue) and target.name in known:
-                    self._warn(batch.outbox.queue_name, target.name)
-            targets = tuple(target for target in targets if not (isinstance(target, Queue) and target.name in known))
+            for name in names_of(targets):
+                if name in known:
+                    self._warn(batch.outbox.queue_name, name)
+            targets = leave_out(targets, known)
         changes: dict[int, bytes | None] = {properties.HEADERS: encode_headers(headers), properties.EXPIRATION: None}
         dead = Envelope(
             encode_shortstr(exchange.name) + encode_shortstr(_octets(keys[0])[:255]),

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from leveret.broker.core.deduplication.filtered_route import names_of
 from leveret.broker.core.messages.published import published_to, read_extra_keys
 from leveret.broker.core.messages.routing import route
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
@@ -75,7 +75,7 @@ class Tracer:
         # Keep the order: pending copies of earlier deliveries are published first.
         self.deliver()
         exchange, _ = published_to(messages[0].envelope)
-        routed = tuple(longstr(name) for name in sorted(each.name for each in queues if isinstance(each, Queue)))
+        routed = tuple(longstr(name) for name in sorted(names_of(queues)))
         self._copy(
             f"publish.{exchange}", messages, (*self._origin_headers(origin), ("routed_queues", FieldValue("A", routed)))
         )

@@ -316,8 +316,8 @@ class Contents:
         return head is None or not 0 < head.expires_at <= now
 
     def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> None:
-        """Drop excess messages from the head. Bodies are read only for dead-lettering."""
-        if self.settings.dead_letter_exchange is None:
+        """Drop excess messages from the head. They are read only for dead letters, or if their values become free."""
+        if self.settings.dead_letter_exchange is None and not self._outbox.values.is_active:
             dropped, _ = self._backing.store.drop(count, body_bytes, kind)
             self._counters.dropped[MAXLEN] += dropped
             return
@@ -326,7 +326,7 @@ class Contents:
 
     def _expire_step(self, now: int) -> int:
         """Drop a batch of expired messages from the head; return their number."""
-        if self.settings.dead_letter_exchange is None:
+        if self.settings.dead_letter_exchange is None and not self._outbox.values.is_active:
             expired, _ = self._backing.store.drop_expired(now, _DROP_STEP)
             self._counters.dropped[EXPIRED] += expired
             return expired

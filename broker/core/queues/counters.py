@@ -37,6 +37,7 @@ class QueueCounters(LossCounters):
             was unroutable, or all queues were full.
         dead_letters_arrived: Dead letters that at least one queue accepted.
         dead_letters_confirmed: Those sent with the at-least-once strategy and accepted by all queues.
+        deduplicated: Duplicates that were dropped on arrival, which are not lost.
         deleted: Messages that were ready when the queue was deleted.
         capacity: Share of recent time in which consumers could accept more messages immediately, 0.0 to 1.0.
         disk_reads: Messages read from disk, at the last sample.
@@ -85,6 +86,7 @@ class QueueCounters(LossCounters):
         "dead_letters_arrived",
         "dead_letters_confirmed",
         "dead_letters_lost",
+        "deduplicated",
         "deleted",
         "delivered",
         "delivered_no_ack",
@@ -117,6 +119,7 @@ class QueueCounters(LossCounters):
         self.dead_letters_lost: Counter[str] = Counter()
         self.dead_letters_arrived = 0
         self.dead_letters_confirmed = 0
+        self.deduplicated = 0
         self.deleted = 0
         self.capacity = 1.0
         self.disk_reads = 0
@@ -202,5 +205,6 @@ class QueueCounters(LossCounters):
         self.dead_letters_lost.update(other.dead_letters_lost)
         self.dead_letters_arrived += other.dead_letters_arrived
         self.dead_letters_confirmed += other.dead_letters_confirmed
+        self.deduplicated += other.deduplicated
         self.deleted += other.deleted
         self.add_earlier(other.earlier)

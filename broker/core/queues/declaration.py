@@ -8,7 +8,13 @@ from typing import Final
 
 from leveret.broker.core.equivalence import check_equal, check_flag
 from leveret.broker.core.queues.queue import Queue
-from leveret.policies.arguments import argument_error, known_arguments, queue_type_error, unsupported_argument
+from leveret.policies.arguments import (
+    argument_error,
+    compared_arguments,
+    known_arguments,
+    queue_type_error,
+    unsupported_argument,
+)
 from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
@@ -93,7 +99,7 @@ def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
     if queue.owner is None:
         check_flag("queue", queue.name, queue.vhost_name, "durable", declaration.durable, queue.durable)
     check_flag("queue", queue.name, queue.vhost_name, "auto_delete", declaration.auto_delete, queue.auto_delete)
-    for key in known_arguments(queue.queue_type):
+    for key in compared_arguments(queue.queue_type):
         received, current = find(declaration.arguments, key), find(queue.arguments, key)
         if key == "x-queue-type":
             received, current = received or _CLASSIC, current or _CLASSIC

@@ -215,6 +215,8 @@ class Delivery:
         self._counters.count_delivery(entries)
         if consumer.no_ack:
             self._counters.delivered_no_ack += len(entries)
+            if self._outbox.values.is_active:
+                self._outbox.values.release(self._backing.store, entries)
             self._backing.store.settle(entries, EventKind.AUTO_ACK)
         else:
             self.add_unacked(len(entries), body_bytes)

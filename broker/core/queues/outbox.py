@@ -12,6 +12,7 @@ from typing import Final
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery_count import without_count
+from leveret.broker.core.queues.queued_values import QueuedValues
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.policies.dead_letter import REASONS
@@ -62,12 +63,13 @@ class DeadLetterOutbox:
         queue_name: Name of the queue.
         counters: Counters of the queue.
         settings: Effective settings of the queue.
+        values: Values by which the queue drops duplicates; those of messages that it drops become free.
         retained_count: Number of dead letters that no queue has accepted yet (at-least-once strategy).
     """
 
     __slots__ = (
         "_backing", "_is_closed", "_publish", "_retained", "_retry", "_timers", "_traits", "_unconfirmed", "counters",
-        "queue_name", "retained_count", "settings",
+        "queue_name", "retained_count", "settings", "values",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +84,7 @@ class DeadLetterOutbox:
         self.queue_name = queue_name
         self.counters = counters
         self.settings = DEFAULT_SETTINGS
+        self.values = QueuedValues()
         self.retained_count = 0
         self._traits = traits
         self._backing = backing
@@ -102,6 +105,8 @@ class DeadLetterOutbox:
             kind: The event in the event log.
         """
         self.counters.dropped[reason] += len(entries)
+        if self.values.is_active:
+            self.values.release(self._backing.store, entries)
         if self.settings.dead_letter_exchange is None:
             self._backing.store.settle(entries, kind)
             return

@@ -21,6 +21,7 @@ from leveret.broker.core.queues.return_rules import ReturnRules
 from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
+from leveret.broker.core.queues.unique_publishing import publish_unique, publish_varied_unique
 from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
@@ -31,6 +32,8 @@ from leveret.protocol.field_table import FieldTable, find, plain_values
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
+from leveret.storage.stores.looking import levels
+from leveret.storage.stores.picking import next_number
 
 
 class QueueHost(Protocol):
@@ -189,6 +192,8 @@ class Queue(Target):
             if not self.scheduled and self.consumers.ring:
                 self.host.turn.deliver_later(self)
             return len(messages)
+        if self.outbox.values.has_to_check():
+            return publish_unique(self, messages, body_bytes)
         if self.scheduled and self.traits.delivers_each_run:
             self.deliver()
         taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
@@ -219,6 +224,9 @@ class Queue(Target):
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
+        if self.outbox.values.has_to_check():
+            publish_varied_unique(self, messages)
+            return
         if self.scheduled and self.traits.delivers_each_run:
             self.deliver()
         self.contents.append(messages, body_bytes, self.contents.settings.message_ttl, longest)
@@ -232,7 +240,11 @@ class Queue(Target):
         Messages are appended one by one, so that none fills the queue for the next one.
         """
         contents, size = self.contents, len(messages[0].body)
-        leaves_no_trace = self.settings.message_ttl == 0 and self.settings.dead_letter_exchange is None
+        leaves_no_trace = (
+            self.settings.message_ttl == 0
+            and self.settings.dead_letter_exchange is None
+            and not self.outbox.values.is_active
+        )
         for taken, message in enumerate(messages):
             self.delivery.serve()
             if limits is not None and limits.refuses and limits.room(self.store, size) <= 0:
@@ -303,6 +315,8 @@ class Queue(Target):
         self.counters.redelivered += redelivered
         if holder is None:
             self.counters.got_no_ack += 1
+            if self.outbox.values.is_active:
+                self.outbox.values.release(self.store, entries)
             self.store.settle(entries, EventKind.AUTO_ACK)
         else:
             self.delivery.hold(holder, 1, body_bytes)
@@ -333,6 +347,8 @@ class Queue(Target):
         """
         if not self.deleted:
             self.counters.acknowledged += len(entries)
+            if self.outbox.values.is_active:
+                self.outbox.values.release(self.store, entries)
             self.store.settle(entries, kind)
 
     def reject(self, entries: Sequence[Entry]) -> None:
@@ -440,9 +456,18 @@ class Queue(Target):
         self.expiry.set(new.expires)
         self.contents.apply(new, self.traits)
         limits = self.contents.limits
-        self._is_plain = limits is None and new.message_ttl is None and not self.traits.delivers_each_run
+        is_unique = new.drops_duplicates
+        self._is_plain = (
+            limits is None and new.message_ttl is None and not self.traits.delivers_each_run and not is_unique
+        )
+        values = self.outbox.values
+        if is_unique and not values.is_active:
+            values.activate(self.store.ready_count + self.unacked_count > 0)
+        elif values.is_active and not is_unique:
+            values.deactivate()
         drops_ready = limits is None or not (limits.refuses or limits.counts_unacked)
-        self.accepts_varied = drops_ready and new.message_ttl != 0
+        # A message that is dropped because of a limit makes its value free for the next one.
+        self.accepts_varied = drops_ready and new.message_ttl != 0 and (limits is None or not is_unique)
         self.backing.set_lazy(new.queue_mode == "lazy")
         rules = ReturnRules(new, self.traits, self._counter)
         is_needed = self.traits.counts_deliveries or (rules.is_needed and self.backing.keep_returns())
@@ -460,6 +485,8 @@ class Queue(Target):
             purged += waiting.purge()
         if purged:
             self.counters.dropped["purged"] += purged
+        if self.outbox.values.is_active:
+            self.outbox.values.clear({level: next_number(store) for level, store in levels(self.store)})
         return purged
 
     def delete(self) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from leveret.broker.core.message_stores.backing import Backing
 from leveret.storage.message import Message
+
+#: What a definition is of, and virtual host and name.
+Definition: TypeAlias = tuple[str, tuple[str, str]]
 
 
 class Target:
@@ -23,7 +26,7 @@ class Target:
         vhost_name: Name of the virtual host.
         name: Name of the queue or exchange.
         stored: Where its messages are kept, as far as confirms depend on it.
-        accepts_varied: Whether publish_varied() is equivalent to a publish() of each message.
+        accepts_varied: What takes_varied() returns.
         deleted: Whether it is deleted, and takes no messages.
     """
 
@@ -38,6 +41,18 @@ class Target:
         self.accepts_varied = True
         self.deleted = False
 
+    def takes_varied(self) -> bool:
+        """Return whether publish_varied() is equivalent to a publish() of each message."""
+        return self.accepts_varied
+
+    def definitions(self) -> list[Definition]:
+        """Return the definitions on which confirms of its messages depend."""
+        return [(self.definition_kind, (self.vhost_name, self.name))]
+
+    def decided(self, messages: Sequence[Message]) -> Target:
+        """Return what takes messages of a transaction when it is committed. They have one envelope."""
+        return self
+
     @abstractmethod
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
         """Take messages.
@@ -51,7 +66,7 @@ class Target:
 
     @abstractmethod
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
-        """Take messages with different headers and sizes; requires accepts_varied.
+        """Take messages with different headers and sizes; requires takes_varied().
 
         Args:
             messages: Messages in order of arrival, with one priority and one delivery mode, and without expiration.

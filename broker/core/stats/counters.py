@@ -102,13 +102,14 @@ class ExchangeCounters(LossCounters):
         return_unroutable: Unroutable messages returned to the publisher.
         refuse: Messages with a delay that were refused, because too many waited.
         drop_deleted: Messages that waited until they were due when the exchange was deleted.
+        deduplicated: Duplicates that it has dropped, which are not lost.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
     #: New ones at the end: the histories of earlier versions have fewer numbers.
     LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost", "drop_unroutable", "return_unroutable", "refuse", "drop_deleted")
 
-    __slots__ = (*FIELDS, "drop_deleted", "drop_unroutable", "refuse", "return_unroutable")
+    __slots__ = (*FIELDS, "deduplicated", "drop_deleted", "drop_unroutable", "refuse", "return_unroutable")
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
@@ -118,6 +119,7 @@ class ExchangeCounters(LossCounters):
         self.return_unroutable = 0
         self.refuse = 0
         self.drop_deleted = 0
+        self.deduplicated = 0
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers, by FIELDS."""
@@ -148,6 +150,7 @@ class ExchangeCounters(LossCounters):
         self.return_unroutable += other.return_unroutable
         self.refuse += other.refuse
         self.drop_deleted += other.drop_deleted
+        self.deduplicated += other.deduplicated
         self.add_earlier(other.earlier)
 
 

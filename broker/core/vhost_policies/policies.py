@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
+from leveret.broker.core.queues.entering import enter_values
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.policies.keys import merge_operator
@@ -85,15 +87,20 @@ class VirtualHostPolicies:
         policy = find_policy(self.policies.values(), queue.name, queue.queue_type)
         operator_policy = find_policy(self.operator_policies.values(), queue.name, queue.queue_type)
         queue.apply_policies(policy, operator_policy, effective_definition(policy, operator_policy))
+        if queue.outbox.values.is_incomplete:
+            enter_values(queue)
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
-        """Find and apply the policy of an exchange: it may set an alternate exchange, and limit delayed messages."""
+        """Find and apply the policy of an exchange: its keys are those that exchanges read."""
         policy = find_policy(self.policies.values(), exchange.name, "exchange")
         exchange.policy = policy
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
         # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
+        deduplicating = inner_of(exchange)
+        if isinstance(deduplicating, DeduplicatingExchange):
+            deduplicating.apply_policy({} if policy is None else policy.definition)
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             exchange.waiting.limit = None if policy is None else policy.definition.get("max-delayed")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
-from leveret.broker.core.messages.routing import route
+from leveret.broker.core.deduplication.filtered_route import names_of
+from leveret.broker.core.messages.routing import Remembering, route
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
 from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.queue import Queue
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
         queues: The queues; empty if they are left.
         problem: Why they are left; "" if they are sent.
         envelope: Their new envelope.
-        histories: Exchanges that have to remember them.
+        histories: What has to remember them.
     """
 
     origin: DeathOrigin | None
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
     queues: tuple[Target, ...]
     problem: str
     envelope: Envelope
-    histories: tuple[RecentHistoryExchange, ...] = ()
+    histories: tuple[Remembering, ...] = ()
 
 
 class Planner:
@@ -129,7 +129,7 @@ class Planner:
         problem = ""
         if not found.queues:
             problem = NO_QUEUE if self._options.via == "queue" else NO_ROUTE
-        elif self._source in found.queues:
+        elif self._source.name in names_of(found.queues):
             problem = SAME
         return Plan(origin, target, () if problem else found.queues, problem, sent, found.histories)
 

@@ -48,6 +48,8 @@ NAMES: Final = {
     "added leveret_queue_dead_letters_lost_total": "what no queue has taken of that, by reason",
     "added leveret_exchange_messages_delayed": "messages that wait in exchanges until they are due",
     "added leveret_exchange_messages_delayed_bytes": "their size",
+    "added leveret_exchange_deduplicated_total": "duplicates that exchanges have dropped",
+    "added leveret_exchange_remembered_values": "what they remember",
 }
 #: Labels that differ, and why.
 LABELS: Final = {

@@ -73,6 +73,7 @@ UNCHECKED: Final = {
     "x-initial-cluster-size",
     "x-queue-type",
     "x-queue-master-locator",
+    "x-message-deduplication",
 }
 
 
@@ -224,6 +225,7 @@ class TestQueueTypes:
             "x-delayed-retry-min",
             "x-delayed-retry-max",
             "x-delayed-retry-steps",
+            "x-message-deduplication",
         )
 
     @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])

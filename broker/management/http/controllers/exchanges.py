@@ -55,7 +55,7 @@ class Exchanges(Controller):
         rates = self._rates(request)
         found = [exchange for vhost in vhosts for exchange in vhost.topology.exchanges.values()]
         view = View[Exchange](
-            lambda exchange: exchange_document(exchange, rates),
+            lambda exchange: exchange_document(exchange, self._node_name, rates),
             order=lambda exchange: (exchange.vhost_name, exchange.name),
             keys={
                 "name": lambda exchange: exchange.name,
@@ -73,7 +73,7 @@ class Exchanges(Controller):
         exchange = vhost.topology.exchanges.get(exchange_name(request.match_info["name"]))
         if exchange is None:
             raise not_found()
-        document = exchange_document(exchange, self._rates(request))
+        document = exchange_document(exchange, self._node_name, self._rates(request))
         return object_response(request, {**document, "incoming": [], "outgoing": []})
 
     async def declare(self, request: web.Request) -> web.Response:

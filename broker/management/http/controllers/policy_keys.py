@@ -49,7 +49,7 @@ def _describe_key(key: PolicyKey) -> dict[str, Any]:
         "operator": key.operator,
         "argument_merge": {name: key.merge_for(name).value for name in types},
         "operator_merge": _operator_merge(key),
-        "has_effect": not types or key.name.replace("-", "_") in QueueSettings.__dataclass_fields__,
+        "has_effect": not types or key.field in QueueSettings.__dataclass_fields__,
         "summary": key.summary,
     }
 
@@ -62,7 +62,7 @@ def _operator_merge(key: PolicyKey) -> str | None:
 
 
 def _describe_argument(argument: Argument) -> dict[str, Any]:
-    key = KEYS.get(argument.name.removeprefix("x-"))
+    key = KEYS.get(argument.name.removeprefix("x-")) or KEYS.get(argument.name)
     values = argument.values or (Values("string") if key is None else key.valid)
     return {
         "argument": argument.name,

@@ -11,6 +11,7 @@ from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queued_values import VALUE_BYTES
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
 from leveret.broker.management.http.documents.fields import PROCESS, iso_time
@@ -90,6 +91,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "dead_lettered": {reason: counters.dead_lettered[reason] for reason in REASONS},
         "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in REASONS},
         "refused": counters.refused,
+        "deduplicated": counters.deduplicated,
         "fill": _fill(queue),
         "storage": _storage(queue, figures),
         "oldest_ready_age": _rounded(oldest_ready_age(queue)),
@@ -109,7 +111,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         document |= {"open_files": {node: figures.segments}, "messages_dlx": queue.retained_count}
         document |= {"message_bytes_dlx": 0}
     else:
-        document |= _classic(queue, figures, rates)
+        document |= _classic(queue, figures, rates, node)
         if counters.idle_since:
             document["idle_since"] = iso_time(counters.idle_since)
     return document
@@ -217,7 +219,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _classic(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any]:
+def _classic(queue: Queue, figures: StoreFigures, rates: Rates, node: str) -> dict[str, Any]:
     """Return the fields that only classic queues have."""
     return {
         "messages_ready_ram": figures.messages_ready_ram,
@@ -226,7 +228,7 @@ def _classic(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any
         "message_bytes_paged_out": figures.message_bytes_paged_out,
         "head_message_timestamp": _head_timestamp(queue),
         "recoverable_slaves": None,
-        "backing_queue_status": _backing_queue_status(queue, figures, rates),
+        "backing_queue_status": _backing_queue_status(queue, figures, rates, node),
     }
 
 
@@ -235,7 +237,7 @@ def _head_timestamp(queue: Queue) -> int | None:
     return None if head is None else Properties(head.envelope.header).timestamp()
 
 
-def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any]:
+def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates, node: str) -> dict[str, Any]:
     """Return the parts of a RabbitMQ queue: q3 and q4 are in memory, delta is on disk."""
     counters, ready, in_memory = queue.counters, queue.store.ready_count, figures.messages_ready_ram
     taken = max(0, counters.published - ready)
@@ -259,6 +261,11 @@ def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates) -> 
         "avg_ack_ingress_rate": rates.rate(counters, _DELIVER),
         "avg_ack_egress_rate": rates.rate(counters, _ACK),
     }
+    values = queue.outbox.values
+    if values.is_active:
+        entries = len(values)
+        info = {"bytes": entries * VALUE_BYTES, "entries": entries, "nodes": [node]}
+        status["message_deduplication_cache_info"] = info
     priorities = find(queue.arguments, "x-max-priority")
     if priorities is not None and priorities.value:
         status["priority_lengths"] = {

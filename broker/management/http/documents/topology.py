@@ -8,8 +8,9 @@ from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.exchanges.base import Binding, Exchange
+from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -25,11 +26,12 @@ _EMPTY_KEY: Final = "~"
 _HASH_SIZE: Final = 4
 
 
-def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]:
+def exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dict[str, Any]:
     """Return an exchange.
 
     Args:
         exchange: The exchange.
+        node: Name of the node.
         rates: Rates of the request; None without statistics.
     """
     document: dict[str, Any] = {
@@ -46,6 +48,11 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
         document["message_bytes_delayed"] = exchange.waiting.body_bytes
         due = exchange.waiting.schedule.next_due()
         document["next_delayed_at"] = None if due is None else -(-due // 1000)
+    deduplicating = inner_of(exchange)
+    if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
+        info, size = deduplicating.duplicates.info(), deduplicating.duplicates.size
+        document["cache_info"] = {"bytes": info.memory, "entries": info.entries, "nodes": [node], "size": size}
+        document["deduplicated"] = exchange.counters.deduplicated
     if exchange.policy is not None:
         document["policy"] = exchange.policy.name
     if rates is not None:

@@ -74,6 +74,10 @@ _AGES: Final = (
     ),
 )
 
+_DEDUPLICATED: Final = (
+    counter("queue_deduplicated_total", "Duplicates that a queue has dropped, for queues that drop duplicates"),
+)
+
 
 _DELAYED: Final = (
     gauge(
@@ -106,6 +110,11 @@ def _exists(queue: Queue) -> bool:
 def _lengths(queue: Queue) -> tuple[float, ...]:
     ready, unacknowledged = queue.store.ready_count, queue.unacked_count
     return ready, unacknowledged, ready + unacknowledged + queue.retained_count + queue.contents.delayed_count
+
+
+def _deduplicated(queue: Queue) -> tuple[float | None, ...]:
+    dropped = queue.counters.deduplicated
+    return (dropped if dropped or queue.outbox.values.is_active else None,)
 
 
 def _details(queue: Queue) -> tuple[float, ...]:
@@ -232,4 +241,5 @@ OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _family("queue_limits", _LIMITS, _limits, prefix=_OWN_PREFIX),
     _family("queue_ages", _AGES, _ages, prefix=_OWN_PREFIX),
     _family("queue_delayed", _DELAYED, _delayed, prefix=_OWN_PREFIX),
+    _family("queue_deduplication", _DEDUPLICATED, _deduplicated, prefix=_OWN_PREFIX),
 )

@@ -101,6 +101,7 @@ function details(exchange) {
     ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the broker's start"],
     ["Routed out", number(stats.publish_out ?? 0), "Counted once per target, since the broker's start"],
     ...(exchange.type === DELAYED ? delays(exchange) : []),
+    ...(exchange.cache_info ? duplicates(exchange) : []),
     ["Unroutable, dropped", lost(losses.drop_unroutable), "Messages that were not routed to a queue"],
     ["Unroutable, returned", lost(losses.return_unroutable), "Mandatory messages that were not routed to a queue and were returned to the publisher"],
   ]);
@@ -110,6 +111,13 @@ function delays({ messages_delayed: count, message_bytes_delayed: size, loss_sta
   return [
     ["Delayed", [number(count), ", ", bytes(size)], "Messages that wait until they are due"],
     ["Delayed, refused", lost(losses.refuse), "Messages with a delay that were refused, because too many waited"],
+  ];
+}
+
+function duplicates({ deduplicated: count, cache_info: { entries, size } }) {
+  return [
+    ["Duplicates dropped", number(count), "Messages whose x-deduplication-header had a remembered value, since the broker's start; they are not lost"],
+    ["Remembered values", [number(entries), " of ", number(size)], "A new value takes the place of the oldest one when there are this many"],
   ];
 }
 

@@ -7,6 +7,7 @@ import { VhostField } from "../parts/vhost_field.js";
 const TYPES = [
   "direct", "fanout", "topic", "headers",
   "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-recent-history", "x-delayed-message",
+  "x-message-deduplication",
 ];
 const ALTERNATE = { key: "alternate-exchange", label: "Alternate exchange", hint: "Name of the exchange that receives messages that this one cannot route" };
 /** Arguments of single types, by type. */
@@ -17,6 +18,11 @@ const ARGUMENTS = {
   ],
   "x-delayed-message": [
     { key: "x-delayed-type", label: "Type inside", value: "direct", hint: "Type that routes the messages when they are due: any other exchange type" },
+  ],
+  "x-message-deduplication": [
+    { key: "x-cache-size", label: "Cache size", type: "Number", value: "100000", hint: "Maximum number of header values that are remembered; required" },
+    { key: "x-cache-ttl", label: "Cache TTL", type: "Number", hint: "Milliseconds for which a value is remembered; by default until newer ones take its place" },
+    { key: "x-cache-persistence", label: "Cache persistence", hint: "memory, or disk: whether what is remembered survives a restart" },
   ],
   "x-recent-history": [
     { key: "x-recent-history-length", label: "History length", type: "Number", hint: "Number of messages that a new binding gets; 20 by default" },

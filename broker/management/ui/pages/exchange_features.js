@@ -13,6 +13,7 @@ const TYPES = {
   topic: "to the queues whose binding pattern matches the routing key: * is one word, # any number of words",
   headers: "to the queues whose binding arguments match the message's headers",
   "x-delayed-message": "where the type inside it (x-delayed-type) routes them, after the milliseconds in their header x-delay",
+  "x-message-deduplication": "to all queues that are bound, unless the value of their header x-deduplication-header is remembered",
 };
 
 /** Fields of an exchange that exchangeFeatures() needs. */

@@ -11,7 +11,7 @@ from leveret.protocol.faults import ChannelFault
 
 def test_has_the_types_of_amqp_and_of_plugins() -> None:
     plugins = {"x-consistent-hash", "x-local-random", "x-modulus-hash", "x-random", "x-recent-history"}
-    plugins |= {"x-delayed-message"}
+    plugins |= {"x-delayed-message", "x-message-deduplication"}
     assert set(EXCHANGE_TYPES) == {"direct", "fanout", "headers", "topic"} | plugins
     assert all(name == exchange_type.type_name for name, exchange_type in EXCHANGE_TYPES.items())
 

@@ -1,0 +1,1 @@
+"""Message deduplication: exchanges and queues that drop messages whose header x-deduplication-header they know."""
