@@ -32,8 +32,9 @@ def _dead_letter_to(queue: str, **more: tuple[str, object]) -> FieldTable:
 
 
 _QUORUM: Final = ("S", b"quorum")
-#: What is published to, and how messages leave: by limit, by TTL, by reject, at once, by the delivery limit; and where
-#: they go from there. `letters` and `short` are dead-letter queues with dead-letter queues of their own.
+#: What is published to, and how messages leave: by limit, by TTL, by reject, at once, by the delivery limit, also after
+#: they have waited; and where they go from there. `letters` and `short` are dead-letter queues with dead-letter queues
+#: of their own.
 QUEUES: Final[dict[str, FieldTable]] = {
     "limited": _dead_letter_to("letters", max_length=("l", 3)),
     "timed": _dead_letter_to("letters", message_ttl=("l", 20)),
@@ -44,6 +45,9 @@ QUEUES: Final[dict[str, FieldTable]] = {
     "at-least-once": _dead_letter_to(
         "last", queue_type=_QUORUM, overflow=("S", b"reject-publish"), dead_letter_strategy=("S", b"at-least-once")
     ),
+    "counted": _dead_letter_to("short", redelivery_limit=("l", 2), max_priority=("l", 2)),
+    "retried": _dead_letter_to("short", redelivery_limit=("l", 4), delayed_retry_steps=("S", b"15ms,40ms,20s")),
+    "retried-quorum": _dead_letter_to("short", queue_type=_QUORUM, delayed_retry_steps=("S", b"15ms,1h")),
     "letters": _dead_letter_to("last", max_length=("l", 4)),
     "short": _dead_letter_to("letters", max_length=("l", 1)),
     "last": (),

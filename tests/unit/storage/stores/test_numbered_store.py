@@ -138,3 +138,46 @@ def test_scan_skips_what_is_gone() -> None:
         entries, seq = store.scan(seq, 11, 100)
         found += bodies(entries)
     assert found == ["002", "003", "004", "007", "008", "009"]
+
+
+def test_a_purge_leaves_what_is_taken(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 10)
+    taken, _ = store.take([4, 5, 9], _ALL)
+    assert store.purge() == 7
+    assert (store.ready_count, store.ready_bytes) == (0, 0)
+    store.put_back(taken[:1])
+    store.settle(taken[1:], EventKind.RETURNED)
+    assert (store.ready_count, store.ready_bytes) == (1, 3)
+    assert store.append([timed("new")], 3) == 11
+    if isinstance(store, NumberedSegments):
+        commit(store._store)
+    entries, _ = store.take([4, 11], _ALL)
+    assert bodies(entries) == ["004", "new"]
+    store.settle(entries, EventKind.ACK)
+    assert store.purge() == 0
+
+
+def test_a_purge_on_disk_knows_what_is_unwritten_and_what_is_leaving() -> None:
+    store, segments = on_disk()
+    store.append([timed("a"), timed("b"), timed("c")], 3)
+    commit(segments)
+    store.settle(store.take([2], _ALL)[0], EventKind.RETURNED)
+    store.append([timed("d")], 1)
+    assert store.purge() == 3
+    assert 2 not in segments.log.dead
+    assert all(number in segments.log.dead for number in (1, 3, 4))
+    commit(segments)
+    segments.settle_left(1)
+    assert 2 in segments.log.dead
+    assert (segments.persistent_count, segments.persistent_bytes, segments.ready_bytes) == (0, 0, 0)
+
+
+def test_envelopes_are_read_as_they_were_written() -> None:
+    store, segments = on_disk()
+    shown = Envelope(b"\0\0", b"", True, 3, 7, True, ("k",), 2, 1 << 60)
+    store.append([TimedMessage(shown, b"a", 5)], 1)
+    commit(segments)
+    found = store.read(1)
+    assert found is not None
+    names = Envelope.__slots__
+    assert [getattr(found.envelope, name) for name in names] == [getattr(shown, name) for name in names]
