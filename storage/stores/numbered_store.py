@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Final, Protocol
 
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
+from leveret.storage.stores.looking import Look, Seen, look
 from leveret.storage.stores.segment_store import SegmentStore, purge_numbers
 
 _EXPIRES_ANY: Final = 0
@@ -60,6 +62,15 @@ class NumberedStore(Protocol):
 
     def read(self, seq: int) -> Message | None:
         """Return a ready message that is written, without taking it; None if it cannot be read."""
+
+    def look(self, seq: int, count: int, body_bytes: int) -> Look:
+        """Look at ready messages in the order of their numbers; see looking.look().
+
+        Args:
+            seq: Number of the first message.
+            count: Maximum number of messages, and of attempts to read some.
+            body_bytes: Stop when the bodies have reached this many bytes.
+        """
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Remove taken messages permanently.
@@ -140,6 +151,19 @@ class NumberedMemory:
     def read(self, seq: int) -> Message | None:
         """Return a ready message without taking it."""
         return self._ready.get(seq)
+
+    def look(self, seq: int, count: int, body_bytes: int) -> Look:
+        """Look at ready messages."""
+        numbers = nsmallest(count, [number for number in self._ready if number >= seq])
+        seen: list[Seen] = []
+        for number in numbers:
+            if body_bytes <= 0:
+                break
+            message = self._ready[number]
+            seen.append(Seen(number, message, True, False, 0))
+            body_bytes -= len(message.body)
+        is_over = len(seen) == len(numbers) < count
+        return Look(seen, self.next_seq if is_over else seen[-1].seq + 1, is_over, True)
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Do nothing: taken messages are gone already."""
@@ -267,6 +291,11 @@ class NumberedSegments:
         # The other reader, so that the one of take() continues where it was.
         found = self._read(seq, 1, _ALL_BYTES, again=True)
         return found[0][1] if found else None
+
+    def look(self, seq: int, count: int, body_bytes: int) -> Look:
+        """Look at ready messages."""
+        found = look(self._store, seq, count, body_bytes)
+        return found._replace(seen=[each for each in found.seen if each.seq not in self._taken])
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Remove taken messages permanently."""

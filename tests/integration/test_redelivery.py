@@ -149,6 +149,9 @@ def test_what_is_shown(broker: ThreadedBroker, channel: BlockingChannel, ctl: Le
     rows = [line.split("\t") for line in ctl.output("list_queues", "-s", *columns).splitlines()]
     (row,) = [row for row in rows if row[0] == queue]
     assert row[1:] == [shown["delayed_retry"], "2", "2", str(shown["next_delayed_at"])]
+    rows = [line.split("\t") for line in ctl.output("browse", queue, "state", "due", "payload", "-s").splitlines()]
+    assert [(row[0], row[2]) for row in rows] == [("delayed", "abc"), ("delayed", "d")]
+    assert rows[0][1] == str(shown["next_delayed_at"])
     port = broker.app.addresses["prometheus"][0][1]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics/detailed?family=queue_delayed") as response:
         lines = response.read().decode().splitlines()

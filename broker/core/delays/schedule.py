@@ -12,6 +12,7 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.looking import Look
 from leveret.storage.stores.numbered_store import NumberedStore
 
 #: Messages that are entered into the index in one step at a start.
@@ -251,6 +252,16 @@ class Schedule:
             message = self._store.read(number) if self._store.is_written(number) else None
             if message is not None:
                 yield WaitingMessage(number, due + offset, message)
+
+    def look(self, number: int, count: int, body_bytes: int) -> Look:
+        """Look at waiting messages in the order of their numbers; their expiry is the time when they are due.
+
+        Args:
+            number: Number of the first message.
+            count: Maximum number of messages.
+            body_bytes: Stop when the bodies have reached this many bytes.
+        """
+        return self._store.look(number, count, body_bytes)
 
     def find(self, number: int) -> WaitingMessage | None:
         """Return a waiting message by its number; None if it does not wait."""

@@ -1,8 +1,9 @@
 """Looks at the messages of a queue, ready and unacked, without taking them.
 
 Messages come in the order of their numbers, which they keep when they are delivered or requeued. So a caller that
-continues from a place misses no message that is there all the time, and sees none twice. Messages returned to a quorum
-queue get new numbers: one that was seen before may be seen again.
+continues from a place misses no message that is there all the time, and sees none twice. Messages that wait for their
+retry come last. Those that return to a queue that counts or delays returns get new numbers: one that was seen before
+may be seen again.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ _STEP_MESSAGES: Final = 256
 _STEP_BYTES: Final = 1 << 20
 #: Unacked messages that are collected in one step.
 _COLLECT_STEP: Final = 4096
+#: The level of messages that wait for their retry, above all levels of stores.
+_WAITING: Final = 256
 
 
 class Place(NamedTuple):
     """Where a message stands in its queue.
 
     Args:
-        level: Its priority; 0 in a queue without priorities. Returned messages of a quorum queue have 1.
+        level: Its priority; 0 in a queue without priorities. Returned messages that are kept apart have 1, or 128 more
+            than their priority; those that wait for their retry have 256.
         seq: Its number there.
     """
 
@@ -65,6 +69,7 @@ class Browsed(NamedTuple):
         is_ready: Whether it is ready; otherwise it is unacked.
         redelivered: Whether it may have been delivered before; true if it is unacked.
         arrived: Its arrival in the queue in microseconds since 1970; 0 if it is unknown.
+        due: If it waits for its retry, when it is due, in microseconds since 1970; otherwise 0.
     """
 
     place: Place
@@ -72,6 +77,7 @@ class Browsed(NamedTuple):
     is_ready: bool
     redelivered: bool
     arrived: int
+    due: int = 0
 
 
 def is_ready_at(queue: Queue, place: Place) -> bool:
@@ -90,7 +96,7 @@ def take_out(queue: Queue, found: Sequence[Browsed]) -> list[Entry]:
         Their entries, for acknowledge(). They do not count as unacked.
     """
     level = dict(levels(queue.store))[found[0].place.level]
-    return pick(level, [Seen(each.place.seq, *each[1:]) for each in found])
+    return pick(level, [Seen(each.place.seq, *each[1:5]) for each in found])
 
 
 class Browser:
@@ -99,7 +105,7 @@ class Browser:
     Args:
         queue: The queue.
         start: The first place; None for the beginning.
-        ready_only: Leave out unacked messages, as far as it is cheaper.
+        ready_only: Leave out messages that wait for their retry, and unacked ones as far as it is cheaper.
         most: Maximum number of messages of a step.
 
     Attributes:
@@ -125,8 +131,8 @@ class Browser:
         while self.place is not None and not self._queue.deleted:
             level = self._level_at(self.place)
             if level is None:
-                self.place = None
-                return
+                yield self._look_at_waiting(self.place)
+                continue
             number, store = level
             self._level = number
             start = self.place.seq if number == self.place.level else 0
@@ -139,14 +145,30 @@ class Browser:
                 continue
             yield self._merge(number, start, found)
 
+    def _look_at_waiting(self, place: Place) -> list[Browsed]:
+        """Return some of the messages that wait for their retry, and set the next place."""
+        waiting = self._queue.contents.waiting
+        if waiting is None or self._ready_only:
+            self.place = None
+            return []
+        self._level = _WAITING
+        found = waiting.look(place.seq if place.level == _WAITING else 0, self._most, _STEP_BYTES)
+        self.place = None if found.is_over else Place(_WAITING, found.end)
+        return [
+            Browsed(Place(_WAITING, each.seq), each.message, False, True, each.arrived, each.message.expires_at)
+            for each in found.seen
+        ]
+
     def skip_level(self) -> None:
         """Leave out the remaining messages of the level of the last step."""
         if self.place is not None and self._level is not None and self.place.level == self._level:
             self.place = self._next_level(self._level)
 
     def _level_at(self, place: Place) -> tuple[int, MessageStore] | None:
-        """Return the level of a place, or the next one."""
+        """Return the level of a place, or the next one; None after the last one."""
         store = self._queue.store
+        if place.level >= _WAITING:
+            return None
         upwards = not isinstance(store, PriorityStore) or isinstance(store, ReturnsStore)
         for number, level in levels(store):
             if place.level < 0 or (number >= place.level if upwards else number <= place.level):
@@ -168,9 +190,13 @@ class Browser:
         ]
 
     def _next_level(self, level: int) -> Place | None:
+        if level == _WAITING:
+            return None
         numbers = [number for number, _ in levels(self._queue.store)]
         later = numbers[numbers.index(level) + 1 :]
-        return Place(later[0], 0) if later else None
+        if later:
+            return Place(later[0], 0)
+        return None if self._ready_only or self._queue.contents.waiting is None else Place(_WAITING, 0)
 
 
 class _Held:

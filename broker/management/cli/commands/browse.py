@@ -29,7 +29,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "properties": field("properties", lambda found: compact_json(found or {})),
     "headers": field("properties.headers", compact_json),
     "payload": field("payload", _text),
-    **fields("payload_encoding", "arrived"),
+    **fields("payload_encoding", "arrived", "due"),
 }
 DEFAULT: Final = ("place", "state", "age", "routing_key", "payload")
 

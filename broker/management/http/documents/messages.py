@@ -93,7 +93,9 @@ def browsed_document(found: Browsed, now: int, as_base64: bool, truncate: int | 
     exchange, routing_key = published_to(found.message.envelope)
     return {
         "place": str(found.place),
-        "state": "ready" if found.is_ready else "unacked",
+        "state": "delayed" if found.due else "ready" if found.is_ready else "unacked",
+        # A message is never early, so the time is rounded up.
+        "due": -(-found.due // 1000) or None,
         "redelivered": found.redelivered,
         "arrived": found.arrived // 1000 or None,
         "age": round(max(0, now - found.arrived) / 1_000_000, 3) if found.arrived else None,

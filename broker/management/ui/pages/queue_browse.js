@@ -2,7 +2,7 @@
 
 import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
-import { countedNoun, exactNumber, span } from "../parts/format.js";
+import { countedNoun, dateTime, exactNumber, span } from "../parts/format.js";
 import { messageView } from "./queue_message.js";
 
 /** Maximum number of payload bytes that are shown. */
@@ -57,8 +57,9 @@ export class BrowseForm {
   }
 }
 
-function title({ state, age, place }, number) {
-  return `Message ${exactNumber(number)}, ${state}${age === null ? "" : `, arrived ${span(age)} ago`}, place ${place}`;
+function title({ state, due, age, place }, number) {
+  const when = due ? ` until ${dateTime(due)}` : "";
+  return `Message ${exactNumber(number)}, ${state}${when}${age === null ? "" : `, arrived ${span(age)} ago`}, place ${place}`;
 }
 
 function said({ messages, next, scanned }) {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.core.queues.browsing import Browser, Place
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
@@ -513,3 +514,37 @@ def test_a_quorum_queue_goes_on_with_the_counts_that_it_finds(vhost: VirtualHost
     vhost.policies.clear("p", operator=False)
     queue.requeue([entry])
     assert headers(got(queue))["delivery"] == 3
+
+
+# -- looking ------------------------------------------------------------------------------------------------
+
+
+def browsed(queue: Queue, most: int, start: Place | None = None) -> list[tuple[str, bool, int]]:
+    """Body, whether it is ready, and the due time in seconds, of all messages."""
+    browser = Browser(queue, start, most=most)
+    found = [each for step in browser.steps() for each in step]
+    assert browser.place is None
+    return [(each.message.body.decode(), each.is_ready, each.due // 1_000_000) for each in found]
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+@pytest.mark.parametrize("priorities", [{}, {"max_priority": 3}])
+def test_what_waits_is_looked_at_last(
+    vhost: VirtualHost, loop: ManualLoop, most: int, priorities: dict[str, Any]
+) -> None:
+    queue = made(vhost, steps="2s,1s", **priorities)
+    publish(queue, *"abcde")
+    returned(queue)
+    assert len(browsed(queue, most)) == 5
+    returned(queue)
+    loop.advance(2)
+    returned(queue)
+    expected = [("c", True, 0), ("d", True, 0), ("e", True, 0), ("b", True, 0), ("a", False, 1003)]
+    assert browsed(queue, most) == expected
+    browser = Browser(queue, most=most)
+    steps = browser.steps()
+    next(steps)
+    assert browser.place is not None
+    assert browsed(queue, most, browser.place) == expected[min(most, 3) :]
+    ready = Browser(queue, ready_only=True, most=most)
+    assert sum(len(step) for step in ready.steps()) == 4
