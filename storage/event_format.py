@@ -57,6 +57,8 @@ class EventKind(IntEnum):
     NOT_ROUTED = 15
     #: Of a delayed exchange: removed on request before it was due.
     CANCELLED = 16
+    #: Of a store of remembered values: a record that is not needed any more. It was no message.
+    FORGOTTEN = 17
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22

@@ -14,7 +14,7 @@ from leveret.broker.core.definitions.unrestored import Unrestored
 from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.exchanges.deduplicating import DISK, DeduplicatingExchange
 from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
@@ -107,7 +107,7 @@ class VirtualHost:
         now = timers.seconds()
         self.deleted_queues = DeletedObjects(QueueCounters(now), QueueCounters(now))
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
-        self.policies = VirtualHostPolicies(self.topology, self.recorder)
+        self.policies = VirtualHostPolicies(self.topology, self.recorder, self._keep_values)
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
         self.due_work = DueWork(turn, timers)
         self.due_messages = DueMessages(self.topology, self.due_work)
@@ -202,6 +202,7 @@ class VirtualHost:
         internal: bool,
         arguments: FieldTable,
         qid: int | None = None,
+        values_qid: int | None = None,
     ) -> None:
         """Declare an exchange and apply its policy.
 
@@ -213,6 +214,7 @@ class VirtualHost:
             internal: The internal bit.
             arguments: Arguments as received.
             qid: Number on disk of its delayed messages, if it is restored; None if it has none, or they are unknown.
+            values_qid: The same of the values that it remembers.
         Raises:
             ChannelFault: See Topology.declare_exchange.
             ConnectionFault: RESOURCE_ERROR (506): the files of its delayed messages cannot be created.
@@ -223,7 +225,13 @@ class VirtualHost:
             if durable:
                 self.recorder.refuse_if_failing("exchange", name)
         exchange = self.topology.declare_exchange(
-            name, type_name, durable, auto_delete, internal, arguments, partial(self._prepare_exchange, qid=qid)
+            name,
+            type_name,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+            partial(self._prepare_exchange, qid=qid, values_qid=values_qid),
         )
         if is_new:
             self.policies.apply_to_exchange(exchange)
@@ -311,11 +319,13 @@ class VirtualHost:
             if isinstance(exchange, DelayedExchange) and exchange.waiting is not None
         )
 
-    def _prepare_exchange(self, exchange: Exchange, qid: int | None) -> None:
+    def _prepare_exchange(self, exchange: Exchange, qid: int | None, values_qid: int | None) -> None:
         """Open the store of an exchange that delays messages, and make the filter of one that drops duplicates."""
         deduplicating = inner_of(exchange)
         if isinstance(deduplicating, DeduplicatingExchange):
             deduplicating.duplicates = DuplicateFilter(exchange.counters, self.timers, self.turn)
+            deduplicating.apply_policy(self.policies.definition_of(exchange))
+            self._keep_values(exchange, values_qid)
         if isinstance(exchange, DelayedExchange):
             # As in RabbitMQ, all messages survive a restart, whatever their delivery mode.
             request = StoreRequest(
@@ -326,6 +336,28 @@ class VirtualHost:
             exchange.waiting = WaitingMessages(
                 self.name, exchange.name, backing, exchange.counters, *clocks, self.due_messages
             )
+
+    def _keep_values(self, exchange: Exchange, qid: int | None = None) -> bool:
+        """Keep what an exchange remembers on disk or in memory, as its arguments and policy say.
+
+        Returns:
+            Whether that has changed, so that its definition is another one.
+        """
+        deduplicating = inner_of(exchange)
+        if not isinstance(deduplicating, DeduplicatingExchange) or deduplicating.duplicates is None:
+            return False
+        duplicates = deduplicating.duplicates
+        is_on_disk = exchange.durable and deduplicating.persistence == DISK
+        if is_on_disk is (duplicates.log is not None):
+            return False
+        if not is_on_disk:
+            duplicates.keep_in_memory()
+            return True
+        request = StoreRequest(self.name, exchange.name, durable=True, persists_transient=True, kind="deduplication")
+        backing = self._stores.open_values(request, qid)
+        if backing is not None:
+            duplicates.keep_on_disk(backing, self._stores)
+        return backing is not None
 
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:

@@ -58,7 +58,8 @@ def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limit
     whole = _checksums(octets, count) == events["crc"] ^ np.uint32(salt)
     damaged = count - int(whole.sum())
     damage = RowDamage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else RowDamage()
-    keep = whole & (events["kind"] != EventKind.TICK)
+    # Records of remembered values are no messages.
+    keep = whole & (events["kind"] != EventKind.TICK) & (events["kind"] != EventKind.FORGOTTEN)
     if limits.first_time > 0:
         keep &= events["time"] >= limits.first_time
     keep &= events["time"] <= limits.last_time

@@ -45,6 +45,8 @@ def name_of(attributes: Mapping[str, object], qid: int) -> tuple[str, str]:
     """
     if "exchange" in attributes:
         return "exchange", str(attributes["exchange"])
+    if "deduplication" in attributes:
+        return "deduplication", str(attributes["deduplication"])
     return "queue", str(attributes.get("name", f"#{qid}"))
 
 

@@ -82,7 +82,8 @@ class QueueView:
         name: Queue name.
         durable: Whether the queue is durable.
         stores: Stores by ascending priority.
-        kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
+        kind: ``queue``, or ``exchange`` for the delayed messages of an exchange, or ``deduplication`` for what one
+            remembers.
     """
 
     qid: int

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from leveret.broker.core.deduplication.header_value import read_key, read_ttl
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
+from leveret.broker.core.deduplication.value_log import Sync, ValueLog
+from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.storage.message import Message
 
-#: Memory of a value, in bytes, without a data directory; see RememberedValues.
-_VALUE_BYTES: Final = 150
+#: Memory of a value that does not expire, and of one that does, in bytes, as measured.
+_VALUE_BYTES: Final = 100
+_EXPIRING_BYTES: Final = 170
 #: Values that are forgotten in one step, and those that a new one may have forgotten.
 _STEP: Final = 512
 _STEP_OF_ADD: Final = 16
@@ -49,9 +53,12 @@ class DuplicateFilter:
     Attributes:
         size: Maximum number of values; a new one takes the place of the oldest.
         ttl: Milliseconds for which a value is remembered, unless its message says otherwise; None for no limit.
+        log: Keeps the values on disk; None if they are in memory only.
     """
 
-    __slots__ = ("_armed_for", "_counters", "_is_closed", "_timer", "_timers", "_turn", "_values", "size", "ttl")
+    __slots__ = (
+        "_base", "_armed_for", "_counters", "_is_closed", "_timer", "_timers", "_turn", "_values", "log", "size", "ttl",
+    )  # fmt: skip
 
     def __init__(self, counters: ExchangeCounters, timers: Timers, turn: Turn) -> None:
         self.size = 1
@@ -59,6 +66,9 @@ class DuplicateFilter:
         self._counters = counters
         self._timers = timers
         self._turn = turn
+        self.log: ValueLog | None = None
+        #: Times are those of the monotonic clock plus this: the time of the system's clock, without its later steps.
+        self._base = timers.now() - timers.monotonic()
         self._values = RememberedValues()
         self._timer: Timer | None = None
         #: The time for which the timer is set.
@@ -71,15 +81,47 @@ class DuplicateFilter:
         if len(self._values) > size:
             self._arm(0)
 
+    def keep_on_disk(self, backing: ValueBacking, stores: Sync) -> None:
+        """Keep values in a store from now on; remember what is in it, and write what is remembered."""
+        self.log = ValueLog(backing, self._values, stores, self._timers, self._offset)
+        if len(self._values):
+            self._write_slice(self.log.write_all())
+        else:
+            self.log.load(self.size)
+            self._values.drop_expired(self._now(), len(self._values))
+            self._arm(0)
+
+    def keep_in_memory(self) -> None:
+        """Delete the store; what is remembered stays in memory."""
+        if self.log is not None:
+            self.log.delete()
+            self.log = None
+
+    def _write_slice(self, steps: Iterator[None]) -> None:
+        time_slice = self._turn.slice()
+        for _ in steps:
+            if time_slice.is_over():
+                self._timers.call_later(0, partial(self._write_slice, steps))
+                return
+
+    def _now(self) -> int:
+        return self._timers.monotonic() + self._base
+
+    def _offset(self) -> int:
+        """Return by how much the system's clock has been set since the start, in microseconds."""
+        return self._timers.now() - self._now()
+
     def info(self) -> CacheInfo:
         """Return the number of values, without expired ones unless these are very many, and their memory."""
-        self._values.drop_expired(self._timers.monotonic(), _STEP)
+        self._values.drop_expired(self._now(), _STEP)
         entries = len(self._values)
-        return CacheInfo(entries, entries * _VALUE_BYTES)
+        each = _VALUE_BYTES if self._values.next_expiry() == NEVER else _EXPIRING_BYTES
+        return CacheInfo(entries, entries * each)
 
     def close(self) -> None:
         """Forget everything: the exchange has been deleted."""
         self._is_closed = True
+        self.keep_in_memory()
         self._values = RememberedValues()
         if self._timer is not None:
             self._timer.cancel()
@@ -97,7 +139,7 @@ class DuplicateFilter:
         key = read_key(header)
         if key is None:
             return messages
-        now = self._timers.monotonic()
+        now = self._now()
         if self._values.has(key, now):
             self._counters.deduplicated += len(messages)
             return ()
@@ -112,7 +154,7 @@ class DuplicateFilter:
         Args:
             messages: Messages with different envelopes.
         """
-        now, values = self._timers.monotonic(), self._values
+        now, values = self._now(), self._values
         selected: list[Message] = []
         for message in messages:
             header = message.envelope.header
@@ -130,6 +172,8 @@ class DuplicateFilter:
         key = read_key(message.envelope.header)
         if key is not None:
             self._values.remove(key)
+            if self.log is not None:
+                self.log.remove(key)
 
     def _remember(self, key: bytes, header: bytes, now: int) -> bool:
         """Remember a value that is not remembered; return whether its message lets it be."""
@@ -144,13 +188,12 @@ class DuplicateFilter:
             if len(values) < self.size:
                 break
             values.drop_oldest()
-        if ttl is None:
-            values.add(key, NEVER)
-        else:
-            expiry = min(now + ttl * _MILLISECOND, NEVER - 1)
-            values.add(key, expiry)
-            if self._timer is None or expiry < self._armed_for:
-                self._arm(expiry)
+        expiry = NEVER if ttl is None else min(now + ttl * _MILLISECOND, NEVER - 1)
+        values.add(key, expiry)
+        if expiry != NEVER and (self._timer is None or expiry < self._armed_for):
+            self._arm(expiry)
+        if self.log is not None:
+            self.log.add(key, expiry)
         return True
 
     # -- forgetting ---------------------------------------------------------------------------------------
@@ -159,7 +202,7 @@ class DuplicateFilter:
         """Set the timer for the time when a value expires."""
         if self._timer is not None:
             self._timer.cancel()
-        now = self._timers.monotonic()
+        now = self._now()
         seconds = min(max((expiry - now) / _SECOND, _TIMER_MIN if expiry else 0.0), _TIMER_MAX)
         self._armed_for = now + int(seconds * _SECOND)
         self._timer = self._timers.call_later(seconds, self._clean)
@@ -169,7 +212,7 @@ class DuplicateFilter:
         self._timer = None
         if self._is_closed:
             return
-        values, now, time_slice = self._values, self._timers.monotonic(), self._turn.slice()
+        values, now, time_slice = self._values, self._now(), self._turn.slice()
         is_done = False
         while not is_done:
             is_done = values.drop_expired(now, _STEP)

@@ -41,7 +41,7 @@ class FilteredRoute(Target):
         histories: tuple[RecentHistoryExchange | FilteredRoute, ...] = (),
         counters: ExchangeCounters | None = None,
     ) -> None:
-        super().__init__(vhost_name, name, _RouteBacking(targets))
+        super().__init__(vhost_name, name, _RouteBacking(targets, duplicates.log is not None))
         self.targets = targets
         self._duplicates = duplicates
         self._histories = histories
@@ -163,9 +163,13 @@ class _RouteBacking(Backing):
 
     __slots__ = ("_targets",)
 
-    def __init__(self, targets: tuple[Target, ...]) -> None:
+    def __init__(self, targets: tuple[Target, ...], keeps_values: bool) -> None:
         stored = [target.stored for target in targets]
-        super().__init__(any(each.awaits_sync for each in stored), any(each.persists_transient for each in stored))
+        # Values on disk are written before the confirm, whatever the messages are.
+        super().__init__(
+            keeps_values or any(each.awaits_sync for each in stored),
+            keeps_values or any(each.persists_transient for each in stored),
+        )
         self._targets = targets
 
     def stores(self) -> Collection[SegmentStore]:

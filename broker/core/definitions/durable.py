@@ -11,7 +11,8 @@ from typing import Any
 
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
@@ -76,6 +77,9 @@ class DurableRecorder:
             }
             if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
                 value["qid"] = exchange.waiting.backing.qid
+            values_qid = values_qid_of(exchange)
+            if values_qid is not None:
+                value["values_qid"] = values_qid
             self.journal.put("exchange", (self._vhost_name, exchange.name), value)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
@@ -135,3 +139,11 @@ def _policy_kind(operator: bool) -> str:
 
 def _is_durable(binding: Binding) -> bool:
     return binding.source.durable and binding.destination.durable
+
+
+def values_qid_of(exchange: Exchange) -> int | None:
+    """Return the number on disk of the values that an exchange remembers; None if they are not on disk."""
+    inner = inner_of(exchange)
+    if not isinstance(inner, DeduplicatingExchange) or inner.duplicates is None or inner.duplicates.log is None:
+        return None
+    return inner.duplicates.log.backing.qid

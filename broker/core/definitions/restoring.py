@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.durable import table_from_text
+from leveret.broker.core.definitions.durable import table_from_text, values_qid_of
 from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.declaration import QueueDeclaration
@@ -100,9 +100,13 @@ class _Restorer:
         vhost_name, name = key
         flags = True, kept["auto_delete"], kept["internal"]
         arguments = table_from_text(kept["arguments"])
-        vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
-        vhost.declare_exchange(name, kept["type"], *flags, arguments, qid)
+        vhost, qid, values_qid = self._vhost_of(vhost_name), kept.get("qid"), kept.get("values_qid")
+        vhost.declare_exchange(name, kept["type"], *flags, arguments, qid, values_qid)
         exchange = vhost.topology.exchanges[name]
+        if values_qid_of(exchange) != values_qid:
+            # The saved number was outdated, or another policy is in force.
+            kept = {**kept, "values_qid": values_qid_of(exchange)}
+            self._database.put("exchange", key, kept)
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             found = exchange.waiting.backing.qid
             if found != qid:

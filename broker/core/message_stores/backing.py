@@ -27,7 +27,7 @@ class StoreRequest(NamedTuple):
         durable: Whether the queue survives a restart.
         max_priority: The highest priority, 0..255.
         persists_transient: Whether transient messages survive a restart too, as in quorum queues.
-        kind: ``queue`` or ``exchange``: what keeps the messages.
+        kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers.
     """
 
     vhost_name: str

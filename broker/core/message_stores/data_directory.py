@@ -16,6 +16,7 @@ from leveret.broker.core.message_stores.backing import QueueBacking, StoreReques
 from leveret.broker.core.message_stores.disk_backing import DiskBacking
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking, NumberedDiskBacking
 from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
+from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer, Timers
@@ -35,6 +36,8 @@ _HOUSEKEEPING_SECONDS: Final = 1.0
 _ROOM_TO_START: Final = 256 * 1024
 #: Messages that a preload reads in one turn.
 _PRELOAD_STEP: Final = 256
+#: What error texts call a store that is not that of a queue or exchange.
+_NAMES: Final = {"deduplication": "the values of exchange"}
 
 
 class DataDirectoryUnusableError(Exception):
@@ -115,6 +118,14 @@ class DiskMessageStores(MessageStores):
         except OSError as error:
             raise _cannot_make(request, error) from error
 
+    def open_values(self, request: StoreRequest, qid: int | None = None) -> ValueBacking | None:
+        """Open the store of what an exchange remembers."""
+        found = self._claim(request, qid)
+        try:
+            return ValueBacking(self.engine, request, found, self._gate.when_written)
+        except OSError as error:
+            raise _cannot_make(request, error) from error
+
     def _claim(self, request: StoreRequest, qid: int | None) -> StoredQueue | None:
         """Return the recovered messages of a queue or exchange; None if there are none."""
         if qid not in self._unclaimed:
@@ -137,7 +148,7 @@ class DiskMessageStores(MessageStores):
 
     def _numbers(self, kind: str, vhost_name: str, name: str) -> list[int]:
         """Return the numbers on disk of the queues, or exchanges, of a name."""
-        attribute = "exchange" if kind == "exchange" else "name"
+        attribute = "name" if kind == "queue" else kind
         wanted = vhost_name, name
         return [
             qid
@@ -148,6 +159,8 @@ class DiskMessageStores(MessageStores):
     def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:
         """Keep the messages on disk of a queue or exchange that could not be restored."""
         kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(kind, vhost_name, name))
+        if kind == "exchange":
+            kept.update(self._numbers("deduplication", vhost_name, name))
         self._unclaimed -= kept
         self._unrestored.setdefault((kind, vhost_name, name), []).extend(sorted(kept))
 
@@ -317,7 +330,8 @@ def _exit_after_failed_sync(error: OSError) -> None:
 
 
 def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
-    text = f"cannot make {request.kind} '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
+    what = f"{_NAMES.get(request.kind, request.kind)} '{request.name}' in vhost '{request.vhost_name}'"
+    text = f"cannot make {what}: {error.strerror}"
     return ConnectionFault(ReplyCode.RESOURCE_ERROR, text)
 
 

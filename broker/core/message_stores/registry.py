@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from leveret.broker.core.message_stores.backing import Backing, QueueBacking, StoreRequest, memory_store
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
+from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.disk.files import FileCounts
 
 
@@ -59,6 +60,10 @@ class MessageStores:
     def open_numbered(self, request: StoreRequest, qid: int | None = None) -> NumberedBacking:
         """Open the store of an exchange that delays messages; see open()."""
         return NumberedBacking()
+
+    def open_values(self, request: StoreRequest, qid: int | None = None) -> ValueBacking | None:
+        """Open the store of what an exchange remembers; see open(). None if nothing is kept on disk."""
+        return None
 
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""

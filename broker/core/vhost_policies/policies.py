@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.exchanges.base import Exchange
@@ -13,6 +15,9 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.policies.keys import merge_operator
 from leveret.policies.policy import Policy, find_policy
+from leveret.protocol.faults import ConnectionFault
+
+log = logging.getLogger("leveret.exchange")
 
 
 class VirtualHostPolicies:
@@ -23,15 +28,22 @@ class VirtualHostPolicies:
     Args:
         topology: The queues and exchanges of the virtual host.
         recorder: Records policies durably.
+        keep_values: Keeps what an exchange remembers where its policy says; returns whether that has changed.
 
     Attributes:
         policies: Policies by name.
         operator_policies: Operator policies by name.
     """
 
-    def __init__(self, topology: Topology, recorder: DurableRecorder) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        recorder: DurableRecorder,
+        keep_values: Callable[[Exchange], bool] = lambda exchange: False,
+    ) -> None:
         self._topology = topology
         self._recorder = recorder
+        self._keep_values = keep_values
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
 
@@ -92,8 +104,7 @@ class VirtualHostPolicies:
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
         """Find and apply the policy of an exchange: its keys are those that exchanges read."""
-        policy = find_policy(self.policies.values(), exchange.name, "exchange")
-        exchange.policy = policy
+        policy = exchange.policy = self._policy_of(exchange)
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
         # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
@@ -101,8 +112,28 @@ class VirtualHostPolicies:
         deduplicating = inner_of(exchange)
         if isinstance(deduplicating, DeduplicatingExchange):
             deduplicating.apply_policy({} if policy is None else policy.definition)
+            self._move_values(exchange)
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             exchange.waiting.limit = None if policy is None else policy.definition.get("max-delayed")
+
+    def definition_of(self, exchange: Exchange) -> Mapping[str, Any]:
+        """Return the definition of the policy of an exchange, which need not be in force yet; empty without one."""
+        policy = self._policy_of(exchange)
+        return {} if policy is None else policy.definition
+
+    def _policy_of(self, exchange: Exchange) -> Policy | None:
+        return find_policy(self.policies.values(), exchange.name, "exchange")
+
+    def _move_values(self, exchange: Exchange) -> None:
+        """Keep what an exchange remembers where its policy says."""
+        try:
+            has_moved = self._keep_values(exchange)
+        except ConnectionFault as fault:
+            # The policy is in force nevertheless; the next start tries again.
+            log.error("%s", fault.explanation)
+            return
+        if has_moved:
+            self._recorder.exchange_declared(exchange)
 
     def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
         """Reapply policies to all queues and exchanges that the changed policies match."""
