@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from leveret.policies.ages import age_seconds
 from leveret.policies.retry_values import parse_steps
+from leveret.policies.stream_offset import stream_offset_error
 from leveret.policies.values import Values, integer, one_of
 
 #: Names of AMQP's integer types in error texts.
@@ -100,6 +102,14 @@ def _one_of(values: frozenset[Any], refusal: str, wanted: str = "longstr") -> Ch
     return check
 
 
+def _max_age(type_name: str, value: Any) -> str | None:
+    refusal = _of_type("longstr")(type_name, value)
+    if refusal is None and age_seconds(value.decode("latin-1")) is None:
+        # RabbitMQ closes the connection if there is no digit in front.
+        refusal = "invalid_max_age"
+    return refusal
+
+
 def _queue_version(type_name: str, value: Any) -> str | None:
     refusal = _non_negative(type_name, value)
     if refusal is None and value not in (1, 2):
@@ -164,9 +174,15 @@ _ROWS: Final = (
         "Only one consumer at a time gets messages; when it is cancelled, the next one takes over.",
     ),
     Argument("x-delivery-limit", _accept, _QUORUM),
-    Argument("x-max-age", _accept, _STREAM),
-    Argument("x-stream-max-segment-size-bytes", _accept, _STREAM),
-    Argument("x-initial-cluster-size", _accept, _STREAM),
+    Argument("x-max-age", _max_age, _STREAM),
+    Argument("x-stream-max-segment-size-bytes", _non_negative, _STREAM),
+    Argument(
+        "x-initial-cluster-size",
+        _positive,
+        _STREAM,
+        integer(1, unit="nodes"),
+        "Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
+    ),
     Argument(
         "x-quorum-initial-group-size",
         _positive,
@@ -183,7 +199,7 @@ _ROWS: Final = (
         "x-queue-type",
         _accept,
         _QUEUES | _STREAM,
-        one_of("classic", "quorum"),
+        one_of("classic", "quorum", "stream"),
         "Type of the queue; classic by default.",
     ),
     Argument(
@@ -215,18 +231,29 @@ _ROWS: Final = (
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}
 
+#: What is compared first when a stream is declared again.
+_STREAM_FIRST: Final = ("x-max-length-bytes", "x-queue-type")
+#: The largest x-stream-max-segment-size-bytes, and its default.
+MAX_STREAM_SEGMENT_BYTES: Final = 3_000_000_000
+DEFAULT_STREAM_SEGMENT_BYTES: Final = 500_000_000
+
 QUEUE_TYPES: Final = frozenset(("classic", "quorum", "stream"))
 _queue_type: Final = _one_of(frozenset(name.encode() for name in QUEUE_TYPES), "\"unsupported queue type '%s'\"")
 
 
 def known_arguments(queue_type: str) -> tuple[str, ...]:
     """Return the names of the arguments that a queue type supports, in the order in which RabbitMQ compares them."""
-    return tuple(row.name for row in _ROWS if queue_type in row.queue_types)
+    names = tuple(row.name for row in _ROWS if queue_type in row.queue_types)
+    if queue_type == "stream":
+        # The only type with another order.
+        rest = [name for name in names if name not in _STREAM_FIRST]
+        return (*_STREAM_FIRST, *rest)
+    return names
 
 
 def compared_arguments(queue_type: str) -> tuple[str, ...]:
     """Return those of known_arguments() that are compared when a queue is declared again."""
-    return tuple(row.name for row in _ROWS if queue_type in row.queue_types and row.compared)
+    return tuple(name for name in known_arguments(queue_type) if ARGUMENTS[name].compared)
 
 
 def queue_type_error(type_name: str, value: Any) -> str | None:
@@ -262,7 +289,7 @@ _CONSUMER_ROWS: Final = (
     Argument("x-priority", _integer, _QUEUES),
     Argument("x-cancel-on-ha-failover", _of_type("bool"), _CLASSIC),
     Argument("x-consumer-timeout", _expires, _QUEUES),
-    Argument("x-stream-offset", _accept, _STREAM),
+    Argument("x-stream-offset", stream_offset_error, _STREAM),
 )
 
 

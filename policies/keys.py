@@ -36,6 +36,7 @@ class PolicyKey:
         queue_types: Queue types that support it; empty for a key of exchanges.
         merge: Rule for the key and the argument of a classic queue.
         quorum_merge: The same for a quorum queue; None if it is the same rule.
+        stream_merge: The same for a stream.
         operator: Whether an operator policy may contain it.
         unfit: Queue types for which a policy with this key is skipped as a whole.
         summary: Its purpose in one sentence.
@@ -50,6 +51,7 @@ class PolicyKey:
     operator: bool = False
     unfit: frozenset[str] = frozenset()
     summary: str = ""
+    stream_merge: Merge | None = None
 
     @property
     def argument(self) -> str:
@@ -71,6 +73,8 @@ class PolicyKey:
         """Return the rule for the key and the argument of a queue of this type."""
         if queue_type == "quorum" and self.quorum_merge is not None:
             return self.quorum_merge
+        if queue_type == "stream" and self.stream_merge is not None:
+            return self.stream_merge
         return self.merge
 
 
@@ -188,7 +192,9 @@ _ROWS: Final = (
         _C | _Q | _S,
         Merge.MIN,
         operator=True,
-        summary="Maximum size of the bodies of ready messages; overflow sets what happens beyond it.",
+        summary="Maximum size of the bodies of ready messages; overflow sets what happens beyond it."
+        " Streams: of the files; the oldest segments are removed.",
+        stream_merge=Merge.POLICY,
     ),
     PolicyKey(
         "max-in-memory-length",
@@ -320,7 +326,7 @@ _ROWS: Final = (
         _S,
         Merge.POLICY,
         unfit=_C | _Q,
-        summary="Streams: maximum age of data, for example 7D.",
+        summary="Streams: age after which whole segments are removed, for example 7D.",
     ),
     PolicyKey(
         "stream-max-segment-size-bytes",
@@ -329,7 +335,7 @@ _ROWS: Final = (
         _S,
         Merge.POLICY,
         unfit=_C | _Q,
-        summary="Streams: size of a segment file.",
+        summary="Streams: size of the segments in which messages are removed, for new streams.",
     ),
     PolicyKey(
         "queue-leader-locator",

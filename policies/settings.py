@@ -34,6 +34,7 @@ class QueueSettings:
         delayed_retry_steps: Delays by the number of returns, for example ``1s,10s,1m``; comes before min and max.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
         x_message_deduplication: See drops_duplicates. As in RabbitMQ, an argument may be of any type.
+        max_age: Age after which a stream removes segments, such as ``7D``.
     """
 
     expires: int | None = None
@@ -54,6 +55,7 @@ class QueueSettings:
     delayed_retry_steps: Any = None
     dead_letter_strategy: str = "at-most-once"
     x_message_deduplication: Any = None
+    max_age: str | None = None
 
     @property
     def drops_duplicates(self) -> bool:

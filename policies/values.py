@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from leveret.policies.ages import age_seconds
 from leveret.policies.retry_values import parse_steps
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
@@ -44,7 +45,7 @@ class Values:
             return isinstance(value, bool)
         if self.type_name == "delays":
             return parse_steps(value) is not None
-        return isinstance(value, str) and (self.type_name == "string" or _is_age(value))
+        return isinstance(value, str) and (self.type_name == "string" or age_seconds(value) is not None)
 
     def _is_in_range(self, value: int) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
@@ -58,13 +59,6 @@ def integer(least: int, most: int | None = None, unit: str | None = None) -> Val
 def one_of(*choices: str | int) -> Values:
     """Return the description of some enumerated values, all of one type."""
     return Values("string" if isinstance(choices[0], str) else "integer", choices=choices)
-
-
-def _is_age(value: str) -> bool:
-    if value[-1:] not in tuple("YMDhms"):
-        return False
-    number = value[:-1]
-    return number.isascii() and number.isdigit() and number.strip("0") != ""
 
 
 def limits_error(limits: Mapping[str, Any], known: Collection[str], name: str) -> str | None:

@@ -42,7 +42,7 @@ _ARRAY: Final = ord("A")
 _FLOAT: Final = ord("f")
 _DOUBLE: Final = ord("d")
 #: Width in bytes of values of a fixed size, by type letter.
-_WIDTHS: Final = {
+VALUE_WIDTHS: Final = {
     ord(letter): width
     for letter, width in {
         "t": 1, "b": 1, "B": 1, "s": 2, "u": 2, "I": 4, "i": 4, "l": 8, "L": 8, "f": 4, "d": 8, "D": 5, "T": 8, "V": 0,
@@ -115,7 +115,7 @@ def locate_header(payload: bytes, name: bytes) -> int:
         key_end = offset + 1 + payload[offset]
         if payload.startswith(name, offset):
             return key_end
-        width = _WIDTHS.get(payload[key_end], -1)
+        width = VALUE_WIDTHS.get(payload[key_end], -1)
         offset = key_end + 1 + (4 + _U32.unpack_from(payload, key_end + 1)[0] if width < 0 else width)
     return -1
 
@@ -169,7 +169,7 @@ def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> 
         end: Offset of the end of the enclosing table or array.
         depth: Nesting depth that is scanned from here.
     """
-    width = _WIDTHS.get(kind)
+    width = VALUE_WIDTHS.get(kind)
     if width is not None:
         # The decoder refuses infinities and NaN: their exponent has all bits set.
         if kind == _DOUBLE and octets[offset] & 0x7F == 0x7F and octets[offset + 1] & 0xF0 == 0xF0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -14,7 +14,7 @@ from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, remove_redo
 from leveret.storage.commits import Commits
 from leveret.storage.compaction.compactor import Compactor
-from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.directory.data_directory import DataDirectory, QueueRecord
 from leveret.storage.disk.descriptors import Descriptors, is_shortage
 from leveret.storage.disk.files import DiskFiles, Files, sync_files
 from leveret.storage.disk.space import DiskSpace
@@ -29,13 +29,16 @@ from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.snapshots.lease import remove_dead_snapshots
-from leveret.storage.stores.segment_store import SegmentStore, StoreState
+from leveret.storage.stores.retention import file_bytes
+from leveret.storage.stores.segment_store import SegmentStore, StoreState, persist_transient
 
-__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "events_since"]
+__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "describe_queue", "events_since"]
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Unsynced bytes of a store that start a commit at once: a larger sync would stall later writes for too long.
 _DIRTY_BYTES: Final = 4 << 20
+#: Bytes that a write may add to a segment of a stream that is not full.
+_STREAM_WRITE_BYTES: Final = 64 << 10
 _SECOND: Final = 1_000_000
 _END_OF_TIME: Final = 1 << 62
 
@@ -62,6 +65,12 @@ class StoredQueue:
     def persists_transient(self) -> bool:
         """Whether transient messages survive a restart too; stored as an attribute."""
         return bool(self.attributes.get("persists_transient"))
+
+    @property
+    def stream_segment_bytes(self) -> int | None:
+        """Size of the segments of a stream in bytes, stored as an attribute; None for a queue."""
+        size = self.attributes.get("stream_segment_bytes")
+        return size if isinstance(size, int) else None
 
 
 class StorageEngine:
@@ -376,6 +385,10 @@ class StorageEngine:
     def _open_store(
         self, queue: StoredQueue, place: StorePlace, manifest: Manifest | None, state: StoreState
     ) -> SegmentStore:
+        unit_bytes = queue.stream_segment_bytes
+        if unit_bytes is not None:
+            size = file_bytes(unit_bytes, self._options.segment_bytes)
+            place = replace(place, segment_bytes=size, write_bytes=_STREAM_WRITE_BYTES)
         store = SegmentStore(
             place, self._events, queue.durable, self._note_dirty, manifest, state, queue.persists_transient
         )
@@ -388,7 +401,8 @@ class StorageEngine:
         if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
             # Restoring segments from the redo log needs space.
             self.disk.release_ballast()
-        restart = Restart(files, directory, self._events, self._place, report)
+        keeps_numbers = self._options.sync is SyncMode.ALWAYS
+        restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
         self._clock.advance_past(restart.latest)
         for record, stores in restored:
@@ -489,6 +503,24 @@ class StorageEngine:
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._commits.submit(group)
+
+
+def describe_queue(engine: StorageEngine, queue: StoredQueue, attributes: Mapping[str, object]) -> None:
+    """Set the attributes of a queue again, which damage has destroyed.
+
+    Args:
+        engine: The engine.
+        queue: The queue; its directory was recovered without attributes.
+        attributes: See StorageEngine.create_queue(). The size of the segments of a stream takes effect at the next
+            start.
+    Raises:
+        OSError: They could not be written.
+    """
+    queue.attributes = attributes
+    for store in queue.stores.values():
+        if queue.persists_transient:
+            persist_transient(store)
+    engine._directory.write_queue(QueueRecord(queue.qid, queue.salt, queue.durable, attributes))
 
 
 def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:

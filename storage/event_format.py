@@ -59,6 +59,8 @@ class EventKind(IntEnum):
     CANCELLED = 16
     #: Of a store of remembered values: a record that is not needed any more. It was no message.
     FORGOTTEN = 17
+    #: Of a stream: removed with a whole segment, because of its limits.
+    RETENTION = 18
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22
@@ -69,7 +71,7 @@ class EventKind(IntEnum):
 
 #: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
 #: Rejected messages are included. Purged and cancelled messages, and those of deleted queues, are not: they were
-#: removed on request.
+#: removed on request. Nor is what the retention of a stream removes: it has been there for consumers to read.
 #: DEAD_LETTERED messages are lost only if a later DEAD_LETTER_LOST event says so.
 LOSSES: Final = frozenset(
     {

@@ -27,9 +27,12 @@ from leveret.broker.core.queues.declaration import (
     check_arguments,
     check_equivalent,
     check_not_locked,
+    stream_segment_bytes,
 )
 from leveret.broker.core.queues.outbox import DeadLetterBatch
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.queues.stream_upkeep import StreamUpkeep
 from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
@@ -39,6 +42,7 @@ from leveret.broker.core.stats.totals import VirtualHostStatistics
 from leveret.broker.core.topology import Topology
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
+from leveret.policies.policy import find_policy
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
 from leveret.storage.definitions_database import NoJournal
@@ -69,6 +73,7 @@ class VirtualHost:
         dead_letters: Republishes messages that queues drop.
         due_work: Works on messages that are due, of exchanges and queues.
         due_messages: Routes delayed messages that are due.
+        streams: Applies the limits of streams now and then.
         unrestored: Definitions that could not be restored at start.
         replies: Channels that consume direct replies, by reply-to name.
         max_connections: Limit of open connections; None or a negative number for no limit.
@@ -111,6 +116,7 @@ class VirtualHost:
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
         self.due_work = DueWork(turn, timers)
         self.due_messages = DueMessages(self.topology, self.due_work)
+        self.streams = StreamUpkeep(timers)
         self.unrestored = Unrestored(name, self.recorder, self._stores)
         self._owned: dict[int, dict[Queue, None]] = {}
 
@@ -243,6 +249,8 @@ class VirtualHost:
         if queue.owner is not None:
             self._owned.get(id(queue.owner), {}).pop(queue, None)
         self.topology.remove_queue(queue)
+        if isinstance(queue, StreamQueue):
+            self.streams.remove(queue)
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
         self.dead_letters.clear_cache()
@@ -276,6 +284,8 @@ class VirtualHost:
 
     def _create_queue(self, declaration: QueueDeclaration, qid: int | None = None) -> Queue:
         # RabbitMQ makes exclusive queues transient, because they are deleted with their connection.
+        if declaration.queue_type == "stream":
+            return self._create_stream(declaration, qid)
         durable = declaration.durable and declaration.owner is None
         is_quorum = declaration.queue_type == "quorum"
         priorities = find(declaration.arguments, "x-max-priority")
@@ -291,12 +301,28 @@ class VirtualHost:
             self._stores.open(request, qid),
             QUORUM if is_quorum else PRIORITY if max_priority else CLASSIC,
         )
-        self.topology.add_queue(queue)
-        self.recorder.queue_declared(queue)
-        self.policies.apply_to_queue(queue)
+        self._add_queue(queue)
         if queue.owner is not None:
             self._owned.setdefault(id(queue.owner), {})[queue] = None
         return queue
+
+    def _create_stream(self, declaration: QueueDeclaration, qid: int | None) -> Queue:
+        size = stream_segment_bytes(declaration.arguments)
+        policy = find_policy(self.policies.policies.values(), declaration.name, "stream")
+        if policy is not None:
+            # As in RabbitMQ a policy comes before the argument, and counts for new streams only.
+            size = int(policy.definition.get("stream-max-segment-size-bytes", size))
+        request = StoreRequest(self.name, declaration.name, True, persists_transient=True, stream_segment_bytes=size)
+        backing = self._stores.open(request, qid)
+        stream = StreamQueue(self, declaration.name, declaration.arguments, backing, self._stores.await_sync)
+        self._add_queue(stream)
+        self.streams.add(stream)
+        return stream
+
+    def _add_queue(self, queue: Queue) -> None:
+        self.topology.add_queue(queue)
+        self.recorder.queue_declared(queue)
+        self.policies.apply_to_queue(queue)
 
     def delete_contents(self) -> None:
         """Delete all queues, policies, exchanges and bindings. Later changes are not recorded."""

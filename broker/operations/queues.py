@@ -108,6 +108,11 @@ def delete(
             f"cannot delete queue '{name}' in vhost '{vhost.name}'. queue.delete operations with"
             f" {'if-unused' if if_unused else 'if-empty'} flag set are not supported by {queue.queue_type} queues"
         )
+    if queue.traits.keeps_messages:
+        # As in RabbitMQ, a stream is deleted whatever the conditions, and the answer counts no messages.
+        accepted(0)
+        vhost.delete_queue(queue)
+        return
     ready = queue.ready_count()
     if if_empty and ready:
         raise _not_deleted(principal, name, "not empty")
@@ -151,8 +156,10 @@ def open_for_get(principal: Principal, name: str, owner: object | None = None) -
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405) for an exclusive queue, and for a
             type of queue that keeps its messages for the single active consumer.
+        ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
     queue = open_for_reading(principal, name, owner)
+    _refuse_stream(queue, "basic.get")
     _refuse_single_active(queue)
     return queue
 
@@ -169,6 +176,13 @@ def open_for_move(principal: Principal, source_name: str, target_name: str) -> t
     target = principal.vhost.queue(target_name, None)
     _refuse_single_active(target)
     return source, target
+
+
+def _refuse_stream(queue: Queue, method: str) -> None:
+    """Refuse a method that takes messages out of a queue."""
+    if queue.traits.keeps_messages:
+        where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
+        raise not_implemented(f"{method} not supported by stream queues {where}")
 
 
 def _refuse_single_active(queue: Queue) -> None:
@@ -206,5 +220,8 @@ def purge(principal: Principal, name: str, owner: object | None = None) -> int:
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+        ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
-    return open_for_reading(principal, name, owner).purge()
+    queue = open_for_reading(principal, name, owner)
+    _refuse_stream(queue, "queue.purge")
+    return queue.purge()

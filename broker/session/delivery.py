@@ -120,6 +120,21 @@ class DeliveryFrames:
         del out[-1]
 
 
+def append_body_frames(out: list[bytes], number: int, body: bytes, largest: int) -> None:
+    """Append a long body, without the head of its first frame and the end octet of its last one.
+
+    Args:
+        out: The output.
+        number: Channel number.
+        body: The body.
+        largest: Maximum number of its bytes in a frame.
+    """
+    out.append(body[:largest])
+    for start in range(largest, len(body), largest):
+        chunk = body[start : start + largest]
+        out += (_NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, len(chunk)), chunk)
+
+
 def send_message(
     host: ChannelHost,
     number: int,

@@ -291,6 +291,10 @@ class Unacked:
             queue.deliver()
         self.remove_get_holder(holder)
 
+    def has_kept(self) -> bool:
+        """Return whether some are messages of streams, which cannot be requeued."""
+        return any(holder.queue.traits.keeps_messages for holder, _ in self.held.values())
+
     def requeue_all(self) -> list[Queue]:
         """Requeue all messages (basic.recover); see settle()."""
         return self.settle(self.take_all(), "requeue")

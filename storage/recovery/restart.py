@@ -20,7 +20,8 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.stores.segment_store import StoreState
 
-#: Sequence numbers skipped after a crash, because unsynced messages may have used them.
+#: Sequence numbers skipped after a crash, because unsynced messages may have used them. Streams skip none if no
+#: message is lost: what is not synced has not been delivered.
 _SKIPPED: Final = 1 << 20
 
 
@@ -59,6 +60,7 @@ class Restart:
         events: Receives events of lost messages.
         make_place: Returns the place of a store, given queue number, priority and salt.
         report: Receives what was found and repaired.
+        keeps_numbers: Whether nobody has seen the numbers of messages of streams that were not synced.
 
     Attributes:
         latest: The latest time found, in microseconds since 1970.
@@ -71,8 +73,10 @@ class Restart:
         events: EventLog,
         make_place: Callable[[int, int, int], StorePlace],
         report: RecoveryReport,
+        keeps_numbers: bool = False,
     ) -> None:
         self._files = files
+        self._keeps_numbers = keeps_numbers
         self._directory = directory
         self._events = events
         self._make_place = make_place
@@ -151,12 +155,20 @@ class Restart:
         place = self._make_place(record.qid, priority, record.salt or 0)
         manifest = Manifest(self._files, place.directory)
         redo = records_of(self._redo.pop((record.qid, priority), ()), place.salt)
+        lost_before = self._report.lost_messages
         recover_store(place, manifest, state, self._events, self._report, redo)
+        keeps_numbers = (
+            self._keeps_numbers
+            and "stream_segment_bytes" in record.attributes
+            and not state.lacks_files
+            and self._report.lost_messages == lost_before
+        )
         self.latest = max([self.latest, *(segment.max_arrived for segment in state.segments)])
         if not clean:
             state.redelivered_below = state.next_seq
-            state.dead.add(state.next_seq, _SKIPPED)
-            state.next_seq += _SKIPPED
+            if not keeps_numbers:
+                state.dead.add(state.next_seq, _SKIPPED)
+                state.next_seq += _SKIPPED
         return RestoredStore(place, manifest, state)
 
     def _attempt(self, path: str, action: Callable[[], None]) -> None:

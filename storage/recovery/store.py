@@ -96,6 +96,8 @@ class _Recovery:
         found: list[Segment] = []
         directory = self._place.directory
         names = self._files.list_directory(directory)
+        known = [segment_of_edit(edit).name for edit in contents.segments.values()]
+        self._state.lacks_files = not set(known).issubset(names)
         unfinished = self._unfinished_copies(contents, names)
         named = [segment_of_name(name) for name in names if name not in unfinished]
         firsts = sorted([each.first_seq for each in named if each is not None and each.stream is Stream.DURABLE])

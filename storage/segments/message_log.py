@@ -56,13 +56,13 @@ class MessageLog:
         freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
         drops_active: Whether the active segments have no live messages and may be dropped too.
+        persists_transient: See Args.
     """
 
     __slots__ = (
         "_appended_to",
         "_durable",
         "_manifest",
-        "_persists_transient",
         "chains",
         "dead",
         "disk_reads",
@@ -70,6 +70,7 @@ class MessageLog:
         "drops_active",
         "freed",
         "look_at",
+        "persists_transient",
         "place",
     )
 
@@ -86,7 +87,7 @@ class MessageLog:
         self.disk_reads = self.disk_writes = 0
         self.freed = self.look_at = 0
         self.drops_active = False
-        self._persists_transient = persists_transient
+        self.persists_transient = persists_transient
         self.place = place
         self._durable = durable
         self._manifest = manifest
@@ -96,7 +97,7 @@ class MessageLog:
 
     def stream_of(self, persistent: bool) -> Stream:
         """Return the stream of a message."""
-        return Stream.DURABLE if self._durable and (persistent or self._persists_transient) else Stream.SPILL
+        return Stream.DURABLE if self._durable and (persistent or self.persists_transient) else Stream.SPILL
 
     def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
         """Write messages.

@@ -164,6 +164,35 @@ class SegmentReader:
                 return header.seq
         return None
 
+    def number_at(self, segment: Segment, time: int) -> int:
+        """Return the number of the first message that arrived at a time or later; the one after the last if none did.
+
+        Args:
+            segment: Segment to read; its messages have ascending arrivals.
+            time: Microseconds since 1970.
+        """
+        self._open(segment)
+        index = self._index_of(segment)
+        low, high = 0, len(index) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            header = peek_record(self._pread(RECORD_BYTES, index[middle]), 0)
+            # After a damaged header, search from an earlier record, which is slower but works.
+            if header is not None and header.arrived < time:
+                low = middle
+            else:
+                high = middle - 1
+        at = index[low] if index else SEGMENT_HEADER_BYTES
+        while at < segment.data_len:
+            header = self._record(at, RECORD_BYTES)
+            if header is None:
+                at = self._resync(at + 8)
+            elif header.arrived < time:
+                at += header.rec_len
+            else:
+                return header.seq
+        return segment.last_seq + 1
+
     def count_live(self, segment: Segment, dead: DeadSet) -> int:
         """Count the live messages of a segment; records are read only if numbers are missing in it."""
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
@@ -254,9 +283,7 @@ class SegmentReader:
 
     def _indexed(self, segment: Segment, seq: int) -> int:
         """Return the offset of an indexed record whose number is at most `seq`."""
-        if segment.index is None:
-            segment.index = self._load_index(segment)
-        index = segment.index
+        index = self._index_of(segment)
         if not index:
             return SEGMENT_HEADER_BYTES
         if segment.gapless:
@@ -271,6 +298,12 @@ class SegmentReader:
             else:
                 high = middle - 1
         return index[low]
+
+    def _index_of(self, segment: Segment) -> array[int]:
+        index = segment.index
+        if index is None:
+            index = segment.index = self._load_index(segment)
+        return index
 
     def _load_index(self, segment: Segment) -> array[int]:
         entries = (segment.count + INDEX_STEP - 1) // INDEX_STEP

@@ -46,6 +46,8 @@ class StorePlace:
         trash: Receives dropped segments.
         segment_bytes: Size in bytes at which a segment is full.
         descriptors: Limits open files.
+        write_bytes: Bytes that one write may add to a segment that is not full, even if it is longer then. So very
+            small segments of a stream do not need a file for each message of a turn.
     """
 
     files: Files
@@ -58,6 +60,7 @@ class StorePlace:
     trash: Trash
     segment_bytes: int = 16 << 20
     descriptors: Descriptors = field(default_factory=Descriptors)
+    write_bytes: int = 0
 
 
 class Segment:

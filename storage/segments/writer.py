@@ -83,7 +83,8 @@ class SegmentWriter:
         parts: list[bytes] = []
         lengths: list[int] = []
         segment, salt = self.segment, self._place.salt
-        room = min(_WRITE_BYTES, self._place.segment_bytes - segment.data_len)
+        place = self._place
+        room = min(_WRITE_BYTES, max(place.segment_bytes - segment.data_len, place.write_bytes))
         stop = min(len(batch), start + RECORDS_MAX - segment.count)
         image = self._image
         at = start

@@ -10,7 +10,7 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.looking import Look, Seen, look
-from leveret.storage.stores.segment_store import SegmentStore, purge_numbers
+from leveret.storage.stores.segment_store import SegmentStore, lose, purge_numbers
 
 _EXPIRES_ANY: Final = 0
 _ALL_BYTES: Final = 1 << 62
@@ -268,12 +268,12 @@ class NumberedSegments:
         while seq < end:
             readable = self._store.log.next_seq(seq, end, again)
             if readable > seq:
-                self._store.lose(seq, readable)
+                lose(self._store, seq, readable)
             # The reader is now positioned at it.
             entries = self._read(readable, end - readable, body_bytes, again) if readable < end else []
             if entries or readable == end:
                 return entries
-            self._store.lose(readable, readable + 1)
+            lose(self._store, readable, readable + 1)
             seq = readable + 1
         return []
 

@@ -43,6 +43,7 @@ class StoreState:
         count: Number of live messages, all of them ready.
         body_bytes: Sum of their body lengths.
         told: Count and body bytes from a clean checkpoint; None if unknown.
+        lacks_files: Whether a segment of the manifest has no file.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -52,6 +53,7 @@ class StoreState:
     count: int = 0
     body_bytes: int = 0
     told: tuple[int, int] | None = None
+    lacks_files: bool = False
 
 
 class SegmentStore:
@@ -417,21 +419,21 @@ class SegmentStore:
         self._note_dirty()
         return found.length, found.body_bytes, min(_SEGMENT_STEPS, found.length) if found.whole else found.length
 
-    def lose(self, first: int, end: int) -> None:
-        """Record ready messages that cannot be read as lost.
+    def discard(self, first: int, end: int, kind: EventKind, body_bytes: int, wait: int = 0) -> None:
+        """Remove ready messages that are on disk without reading them.
 
         Args:
             first: Number of the first one.
-            end: Number after the last one.
+            end: Number after the last one; all between are ready.
+            kind: The reason.
+            body_bytes: Sum of their body lengths, about.
+            wait: How long the oldest has waited, in microseconds.
         """
         count = end - first
         self.ready_count -= count
-        body_bytes = min(self.ready_bytes, count * self.log.mean_body(first)) if self.ready_count else self.ready_bytes
+        body_bytes = min(self.ready_bytes, body_bytes) if self.ready_count else self.ready_bytes
         self.ready_bytes -= body_bytes
-        self.lost_count += count
-        where = self.place.directory
-        _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
-        self._add_event(first, count, EventKind.LOST, 0, 0, body_bytes)
+        self._add_event(first, count, kind, wait // 1000, 0, body_bytes)
         self._bury_unread([(first, end)])
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -515,6 +517,26 @@ def _note_purged(store: SegmentStore, ranges: Iterable[tuple[int, int]]) -> None
         left, body_bytes = left - (end - first), body_bytes - part
 
 
+def persist_transient(store: SegmentStore) -> None:
+    """Let transient messages of a durable queue survive a restart from now on."""
+    store._persists_transient = store.log.persists_transient = True
+
+
+def lose(store: SegmentStore, first: int, end: int) -> None:
+    """Record ready messages that cannot be read as lost.
+
+    Args:
+        store: Their store.
+        first: Number of the first one.
+        end: Number after the last one.
+    """
+    count = end - first
+    store.lost_count += count
+    where = store.place.directory
+    _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
+    store.discard(first, end, EventKind.LOST, count * store.log.mean_body(first))
+
+
 def _lose_head(store: SegmentStore, first: int, end: int) -> None:
     """Record unreadable messages at the head of a store as lost.
 
@@ -525,7 +547,7 @@ def _lose_head(store: SegmentStore, first: int, end: int) -> None:
     """
     end = store.cursor.lost_end(first, end)
     if end > first:
-        store.lose(first, end)
+        lose(store, first, end)
         store.cursor.leave(end)
     # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
 

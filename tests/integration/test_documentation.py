@@ -109,6 +109,25 @@ def test_deduplication(tmp_path: Path) -> None:
     assert (queue["policy"], queue["messages"]) == ("unique", 2)
 
 
+def test_streams(tmp_path: Path) -> None:
+    """The program prints what it is said to, and the commands work on the stream that it has declared."""
+    page, script = "docs/streams.md", tmp_path / "streams.py"
+    (first, second) = re.findall(r"prints `([^`]+)` and then `([^`]+)`", PAGES[page])[0]
+    with running(tmp_path) as program:
+        (source,) = blocks("python", page)
+        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
+        ran = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{first}\n{second}\n", "")
+        for line in "".join(blocks("sh", page)).splitlines():
+            words = shlex.split(line)
+            assert words[0] == "leveretctl"
+            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+            assert (ran.returncode, ran.stderr) == (0, ""), line
+
+
 # --- configuration ------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ class StoreRequest(NamedTuple):
         max_priority: The highest priority, 0..255.
         persists_transient: Whether transient messages survive a restart too, as in quorum queues.
         kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers.
+        stream_segment_bytes: Size of the segments of a stream in bytes; None for a queue.
     """
 
     vhost_name: str
@@ -36,6 +37,7 @@ class StoreRequest(NamedTuple):
     max_priority: int = 0
     persists_transient: bool = False
     kind: str = "queue"
+    stream_segment_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,11 @@ class QueueBacking(Backing):
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
         return self.store.ready_bytes
+
+    @property
+    def stream_segment_bytes(self) -> int | None:
+        """Size in bytes of the segments of a stream on disk, which is that of its declaration; None for a queue."""
+        return None
 
     def delete(self) -> None:
         """Delete the messages of a deleted queue."""

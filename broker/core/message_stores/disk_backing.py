@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures, StoreRequest, memory_store
-from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.numbered_store import NumberedSegments, NumberedStore
@@ -58,9 +58,12 @@ class DiskBacking(QueueBacking):
         self._stored = found
         if found is None and request.durable:
             self._stored = self._create()
+        elif found is not None and not found.attributes:
+            describe_queue(engine, found, self._attributes())
         store = memory_store(request) if self._stored is None else self._open()
         super().__init__(store, request.durable, request.persists_transient)
-        self._set_lazy(False)
+        # Nothing takes the messages of a stream, so it keeps none in memory.
+        self._set_lazy(request.stream_segment_bytes is not None)
 
     @property
     def qid(self) -> int | None:
@@ -145,6 +148,11 @@ class DiskBacking(QueueBacking):
             return super().held_bytes
         return sum(store.ram.held_bytes for store in self.stores())
 
+    @property
+    def stream_segment_bytes(self) -> int | None:
+        """Size in bytes of the segments of a stream on disk, which is that of its declaration; None for a queue."""
+        return None if self._stored is None else self._stored.stream_segment_bytes
+
     def delete(self) -> None:
         """Delete the messages of a deleted queue.
 
@@ -186,15 +194,22 @@ class DiskBacking(QueueBacking):
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _create(self) -> StoredQueue:
+        return self._engine.create_queue(self._request.durable, self._attributes())
+
+    def _attributes(self) -> dict[str, object]:
         request = self._request
         attributes: dict[str, object] = {"vhost": request.vhost_name, "name": request.name}
         if request.persists_transient:
             attributes["persists_transient"] = True
-        return self._engine.create_queue(request.durable, attributes)
+        if request.stream_segment_bytes is not None:
+            attributes["stream_segment_bytes"] = request.stream_segment_bytes
+        return attributes
 
     def _open(self) -> MessageStore:
         """Return the store of a queue on disk, including recovered messages."""
         assert self._stored is not None
+        if self._request.stream_segment_bytes is not None:
+            return self._engine.store(self._stored)
         levels, max_priority = dict(self._stored.stores), self._request.max_priority
         levels.pop(self._waiting_level, None)
         has_returns = max_priority <= RETURNS_PRIORITY_MAX and any(

@@ -17,8 +17,14 @@ _SECOND: Final = 1_000_000
 
 
 def oldest_ready_age(queue: Queue) -> float | None:
-    """Return the age of the oldest ready message in seconds; None if none is ready, or if it is not known yet."""
+    """Return the age of the oldest ready message in seconds.
+
+    Returns:
+        None if none is ready, or if it is not known yet; also for a stream, whose messages wait for nobody.
+    """
     store = queue.store
+    if queue.traits.keeps_messages:
+        return None
     return _age(queue, ages.oldest_ready(store)) if store.ready_count else None
 
 

@@ -39,6 +39,7 @@ class QueueCounters(LossCounters):
         dead_letters_confirmed: Those sent with the at-least-once strategy and accepted by all queues.
         deduplicated: Duplicates that were dropped on arrival, which are not lost.
         deleted: Messages that were ready when the queue was deleted.
+        outlived: Messages that the retention of a stream removed. They are no losses.
         capacity: Share of recent time in which consumers could accept more messages immediately, 0.0 to 1.0.
         disk_reads: Messages read from disk, at the last sample.
         disk_writes: Messages written to disk, at the last sample.
@@ -96,6 +97,7 @@ class QueueCounters(LossCounters):
         "got",
         "got_empty",
         "got_no_ack",
+        "outlived",
         "published",
         "redelivered",
         "refused",
@@ -121,6 +123,7 @@ class QueueCounters(LossCounters):
         self.dead_letters_confirmed = 0
         self.deduplicated = 0
         self.deleted = 0
+        self.outlived = 0
         self.capacity = 1.0
         self.disk_reads = 0
         self.disk_writes = 0
@@ -207,4 +210,5 @@ class QueueCounters(LossCounters):
         self.dead_letters_confirmed += other.dead_letters_confirmed
         self.deduplicated += other.deduplicated
         self.deleted += other.deleted
+        self.outlived += other.outlived
         self.add_earlier(other.earlier)

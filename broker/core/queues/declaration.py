@@ -9,20 +9,21 @@ from typing import Final
 from leveret.broker.core.equivalence import check_equal, check_flag
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.arguments import (
+    DEFAULT_STREAM_SEGMENT_BYTES,
+    MAX_STREAM_SEGMENT_BYTES,
     argument_error,
     compared_arguments,
     known_arguments,
     queue_type_error,
     unsupported_argument,
 )
-from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
+from leveret.protocol.faults import access_refused, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
 
-#: Default of x-queue-type: omitting it is equivalent to classic.
-_CLASSIC: Final = FieldValue("S", b"classic")
 #: Arguments for which returned messages are kept apart.
 _OF_RETURNS: Final = frozenset(("x-redelivery-limit", "x-delayed-retry-min", "x-delayed-retry-steps"))
+_SEGMENT_SIZE: Final = "x-stream-max-segment-size-bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,20 @@ def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
     check_flag("queue", queue.name, queue.vhost_name, "auto_delete", declaration.auto_delete, queue.auto_delete)
     for key in compared_arguments(queue.queue_type):
         received, current = find(declaration.arguments, key), find(queue.arguments, key)
-        if key == "x-queue-type":
-            received, current = received or _CLASSIC, current or _CLASSIC
+        if key == "x-queue-type" and _is_classic(received) and _is_classic(current):
+            continue
         check_equal("queue", queue.name, queue.vhost_name, key, received, current)
+
+
+def _is_classic(queue_type: FieldValue | None) -> bool:
+    """Return whether a value of x-queue-type means classic, which is the default."""
+    return queue_type is None or queue_type.value == b"classic"
+
+
+def stream_segment_bytes(arguments: FieldTable) -> int:
+    """Return the size of the segments of a stream in bytes, given its arguments."""
+    size = find(arguments, _SEGMENT_SIZE)
+    return DEFAULT_STREAM_SEGMENT_BYTES if size is None else int(size.value)
 
 
 def check_arguments(
@@ -117,7 +129,6 @@ def check_arguments(
         check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange with this name.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
-        ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
     """
     where = f"for queue '{declaration.name}' in vhost '{vhost_name}'"
     _check_dead_letter_argument(declaration, vhost_name, check_dead_letter_exchange)
@@ -136,6 +147,9 @@ def check_arguments(
     if unsupported is not None:
         raise precondition_failed(f"invalid arg '{unsupported}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)
+    size = values.get(_SEGMENT_SIZE)
+    if queue_type == "stream" and size is not None and int(str(size[1])) > MAX_STREAM_SEGMENT_BYTES:
+        raise precondition_failed(f"Exceeded max value for {_SEGMENT_SIZE}")
 
 
 def _refuse_many_priorities(declaration: QueueDeclaration) -> str | None:
@@ -147,9 +161,7 @@ def _refuse_many_priorities(declaration: QueueDeclaration) -> str | None:
 
 
 def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str) -> None:
-    """Refuse unsupported queue types, and properties that the queue type does not support."""
-    if queue_type == "stream":
-        raise not_implemented("queue type 'stream' is not supported; declare a classic or quorum queue")
+    """Refuse properties that the queue type does not support."""
     if queue_type == "classic":
         return
     if declaration.server_named:

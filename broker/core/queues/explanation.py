@@ -19,6 +19,7 @@ _AT_LIMIT: Final = {
     "reject-publish": "new messages are refused",
     "reject-publish-dlx": "new messages are refused and dead-lettered",
 }
+_STREAM_AT_LIMIT: Final = "the oldest segments are removed"
 
 
 def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]:
@@ -61,12 +62,13 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
     """Return the fill level of a queue with its limits and their sources; None where there is no limit.
 
     Ready messages count, those that wait for their retry, and unacked ones if ``length_counts`` is ``all``; of their
-    bytes only the bodies.
+    bytes only the bodies. Of a stream the files count.
     """
     settings = queue.settings
     counted, counted_bytes = _counted(queue)
     by_count, by_bytes = _percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)
     full = _larger(by_count, by_bytes)
+    at_limit = _STREAM_AT_LIMIT if queue.traits.keeps_messages else _AT_LIMIT[queue.traits.overflow(settings)]
     return {
         "length_counts": settings.length_counts,
         "messages_counted": counted,
@@ -81,13 +83,19 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
         "bytes_percent": by_bytes,
         "percent": full,
         "overflow": settings.overflow,
-        "at_limit": None if full is None else _AT_LIMIT[queue.traits.overflow(settings)],
+        "at_limit": None if full is None else at_limit,
     }
 
 
 def fill_percent(queue: Queue) -> float | None:
-    """Return the fill level in percent of the limit that is closest to being reached; None without limits."""
+    """Return the fill level in percent of the limit that is closest to being reached.
+
+    Returns:
+        None without limits; also for a stream, as removing the oldest messages is what its limits are for.
+    """
     settings = queue.settings
+    if queue.traits.keeps_messages:
+        return None
     counted, counted_bytes = _counted(queue)
     return _larger(_percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes))
 
@@ -95,6 +103,8 @@ def fill_percent(queue: Queue) -> float | None:
 def _counted(queue: Queue) -> tuple[int, int]:
     """Return the number of messages that count for the limits, and the bytes of their bodies."""
     store, contents = queue.store, queue.contents
+    if queue.traits.keeps_messages:
+        return store.ready_count, queue.figures().disk_bytes
     count, body_bytes = store.ready_count + contents.delayed_count, store.ready_bytes + contents.delayed_bytes
     if queue.settings.length_counts != "all":
         return count, body_bytes

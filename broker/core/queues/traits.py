@@ -1,4 +1,4 @@
-"""The traits of queue types: what distinguishes classic, priority and quorum queues."""
+"""The traits of queue types: what distinguishes classic, priority and quorum queues, and streams."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class QueueTraits:
         counts_deliveries: Whether requeued messages always have a delivery count, and are appended instead of put back.
         refuses_dead_letters: Whether dead letters are refused at the limit, too.
         delivers_each_run: Whether messages are delivered with each run, not at the end of the turn.
+        keeps_messages: Whether messages stay when they are consumed. Then there is no get, no purge and no requeue,
+            and queue.delete ignores its conditions.
     """
 
-    queue_type: Literal["classic", "quorum"]
+    queue_type: Literal["classic", "quorum", "stream"]
     supports_global_prefetch: bool = True
     supports_conditional_delete: bool = True
     supports_exclusive_consumers: bool = True
@@ -40,6 +42,7 @@ class QueueTraits:
     counts_deliveries: bool = False
     refuses_dead_letters: bool = True
     delivers_each_run: bool = False
+    keeps_messages: bool = False
 
     def limits(self, settings: QueueSettings, unacked: UnackedTotal, waiting: Schedule | None) -> Limits | None:
         """Return the length limits of a queue of this type; None if there are none.
@@ -82,4 +85,10 @@ QUORUM: Final = QueueTraits(
     counts_waiting_consumers=False,
     counts_deliveries=True,
     refuses_dead_letters=False,
+)
+
+#: Streams.
+#: Source: https://www.rabbitmq.com/docs/streams
+STREAM: Final = QueueTraits(
+    "stream", supports_global_prefetch=False, supports_exclusive_consumers=False, keeps_messages=True
 )

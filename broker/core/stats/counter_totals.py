@@ -10,7 +10,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.totals import VirtualHostStatistics
 
 #: Queue types, named as in the HTTP API.
-QUEUE_TYPES: Final = ("classic", "quorum")
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
 class CounterTotals:

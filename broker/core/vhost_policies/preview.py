@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue, retention_limits
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.policies.policy import Policy, find_policy
@@ -93,6 +94,9 @@ def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any
 
 def _drop(queue: Queue, new: QueueSettings) -> Drop:
     """Predict drops. As in RabbitMQ, new limits apply with the current overflow behaviour, or else with the new one."""
+    if isinstance(queue, StreamQueue):
+        removed = queue.stream.excess(*retention_limits(new, queue.host.timers.now()))
+        return Drop(removed.messages, removed.body_bytes, False)
     settings = replace(new, overflow=queue.settings.overflow)
     both = [queue.traits.limits(each, queue.contents.unacked, queue.contents.waiting) for each in (settings, new)]
     limits = next((made for made in both if made is not None and not made.refuses), None)

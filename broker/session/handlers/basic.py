@@ -7,14 +7,17 @@ from typing import Any, Final
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations import queues
 from leveret.broker.session.ack_deadline import AckDeadline
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
+from leveret.broker.session.stream_delivery import ChannelStreamConsumer
 from leveret.broker.session.unacked import Outcome
 from leveret.policies.arguments import refuse_consumer
+from leveret.policies.stream_offset import Begin, StreamOffset, read_stream_offset
 from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,
@@ -79,18 +82,25 @@ def consume(
         tag = _consume_replies(channel, tag, no_ack)
     else:
         queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
-        priority, timeout_ms = _read_arguments(queue, arguments)
+        priority, timeout_ms, offset = _read_arguments(queue, arguments)
+        if queue.traits.keeps_messages:
+            _check_stream_consumer(channel, queue, no_ack)
         check_exclusive_use(queue, exclusive)
         if channel.shared_prefetch.limit and not queue.traits.supports_global_prefetch:
             raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
         prefetch = channel.default_prefetch
-        consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, prefetch, arguments)
-        channel.consumers[tag] = consumer
-        if timeout_ms is not None and not no_ack:
-            channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, timeout_ms)
-        queue.add_consumer(consumer)
+        if isinstance(queue, StreamQueue):
+            reader = ChannelStreamConsumer(channel, queue, tag, exclusive, prefetch, arguments)
+            channel.consumers[tag] = reader
+            queue.add_consumer(reader, offset)
+        else:
+            consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, prefetch, arguments)
+            channel.consumers[tag] = consumer
+            if timeout_ms is not None and not no_ack:
+                channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, timeout_ms)
+            queue.add_consumer(consumer)
     if not nowait:
         channel.send(_CONSUME_OK, tag)
 
@@ -106,10 +116,22 @@ def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
     return channel.reply_consumer.tag
 
 
-def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | None]:
-    """Check the arguments of a consumer; return its priority, and its acknowledgement timeout in milliseconds.
+def _check_stream_consumer(channel: Channel, queue: Queue, no_ack: bool) -> None:
+    """Refuse a consumer of a stream without a prefetch limit, or without acknowledgements."""
+    where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
+    if not channel.default_prefetch:
+        # The quotes are RabbitMQ's.
+        raise precondition_failed(f"consumer prefetch count is not set for '{where}'")
+    if no_ack:
+        raise not_implemented(f"automatic acknowledgement not supported by stream queues {where}")
 
-    The timeout is that of the queue if the consumer has none, and None if neither has one.
+
+def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | None, StreamOffset]:
+    """Check the arguments of a consumer.
+
+    Returns:
+        Its priority; its acknowledgement timeout in milliseconds, that of the queue if it has none of its own, and None
+        if neither has one; where it begins in a stream.
     """
     values: dict[str, tuple[str, Any]] = {}
     for key, field in arguments:
@@ -121,7 +143,9 @@ def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | Non
         raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
     _, priority = values.get("x-priority", ("", 0))
     _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
-    return int(priority), None if timeout_ms is None else int(timeout_ms)
+    offset = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
+    timeout_ms = None if timeout_ms is None else int(timeout_ms)
+    return int(priority), timeout_ms, offset or StreamOffset(Begin.NEXT)
 
 
 def _check_consumer_limit(channel: Channel) -> None:
@@ -265,10 +289,9 @@ def recover(channel: Channel, requeue: bool) -> None:
     """Requeue all unacknowledged messages; recover-ok is sent before they are delivered again.
 
     Raises:
-        ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
+        ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false; INTERNAL_ERROR (541) with messages of a stream.
     """
-    if not requeue:
-        raise not_implemented("requeue=false")
+    _check_recover(channel, requeue)
     channel.send(_RECOVER_OK)
     _await_returns(channel, channel.unacked.requeue_all())
 
@@ -279,9 +302,16 @@ def recover_async(channel: Channel, requeue: bool) -> None:
     Raises:
         ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
     """
+    _check_recover(channel, requeue)
+    _await_returns(channel, channel.unacked.requeue_all())
+
+
+def _check_recover(channel: Channel, requeue: bool) -> None:
     if not requeue:
         raise not_implemented("requeue=false")
-    _await_returns(channel, channel.unacked.requeue_all())
+    if channel.unacked.has_kept():
+        # As in RabbitMQ: messages of streams cannot be requeued.
+        raise ConnectionFault(ReplyCode.INTERNAL_ERROR)
 
 
 METHODS: Final = {

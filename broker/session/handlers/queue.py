@@ -56,6 +56,9 @@ def declare(
 
 
 def _consumer_count(queue: Queue) -> int:
+    if queue.traits.keeps_messages:
+        # As in RabbitMQ.
+        return 0
     count = len(queue.consumers)
     return min(count, 1) if queue.consumers.single_active and not queue.traits.counts_waiting_consumers else count
 

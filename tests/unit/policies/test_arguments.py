@@ -49,6 +49,8 @@ INTEGERS: Final = {
     "x-quorum-initial-group-size",
     "x-consumer-timeout",
     "x-redelivery-limit",
+    "x-stream-max-segment-size-bytes",
+    "x-initial-cluster-size",
 }
 STRINGS: Final = {
     "x-queue-leader-locator",
@@ -61,16 +63,19 @@ STRINGS: Final = {
     "x-queue-mode",
 }
 #: Integers that cannot be 0.
-POSITIVE: Final = ("x-consumer-timeout", "x-expires", "x-queue-version", "x-quorum-initial-group-size")
-#: Arguments of queue types that Leveret does not have, or that mean nothing to it: any value will do.
+POSITIVE: Final = (
+    "x-consumer-timeout",
+    "x-expires",
+    "x-initial-cluster-size",
+    "x-queue-version",
+    "x-quorum-initial-group-size",
+)
+#: Arguments that mean nothing to Leveret, or are checked elsewhere: any value will do.
 UNCHECKED: Final = {
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
     "x-delivery-limit",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-initial-cluster-size",
     "x-queue-type",
     "x-queue-master-locator",
     "x-message-deduplication",
@@ -82,7 +87,7 @@ def refusal(name: str, type_name: str, value: object, **others: tuple[str, objec
 
 
 def test_every_row_is_under_test() -> None:
-    assert set(ARGUMENTS) == INTEGERS | STRINGS | UNCHECKED | {"x-single-active-consumer"}
+    assert set(ARGUMENTS) == INTEGERS | STRINGS | UNCHECKED | {"x-single-active-consumer", "x-max-age"}
     assert set(VALUES) == set(TYPE_NAMES.values())
 
 
@@ -135,7 +140,7 @@ class TestRanges:
         assert refusal(name, "long", MAX_TTL_MS) is None
         assert refusal(name, "long", MAX_TTL_MS + 1) == f"{{value_too_large,{MAX_TTL_MS + 1}}}"
 
-    @pytest.mark.parametrize("name", ["x-expires", "x-quorum-initial-group-size"])
+    @pytest.mark.parametrize("name", ["x-expires", "x-initial-cluster-size", "x-quorum-initial-group-size"])
     def test_what_cannot_be_zero(self, name: str) -> None:
         assert refusal(name, "signedint", 0) == "{value_zero,0}"
         assert refusal(name, "signedint", 1) is None
@@ -202,7 +207,28 @@ class TestWords:
         assert refusal("x-dead-letter-routing-key", "signedint", 1) == "{unacceptable_type,signedint}"
 
 
+class TestAges:
+    def test_an_age(self) -> None:
+        assert refusal("x-max-age", "longstr", b"7D") is None
+        assert refusal("x-max-age", "longstr", b"7d") == "invalid_max_age"
+        assert refusal("x-max-age", "longstr", b"\xff") == "invalid_max_age"
+
+    @pytest.mark.parametrize("type_name", sorted(set(VALUES) - {"longstr"}))
+    def test_of_another_type(self, type_name: str) -> None:
+        assert refusal("x-max-age", type_name, VALUES[type_name]) == f"{{unacceptable_type,{type_name}}}"
+
+
 class TestQueueTypes:
+    def test_streams_compare_these_in_this_order(self) -> None:
+        assert known_arguments("stream") == (
+            "x-max-length-bytes",
+            "x-queue-type",
+            "x-max-age",
+            "x-stream-max-segment-size-bytes",
+            "x-initial-cluster-size",
+            "x-queue-leader-locator",
+        )
+
     def test_classic_queues_know_these_in_this_order(self) -> None:
         assert known_arguments("classic") == (
             "x-expires",

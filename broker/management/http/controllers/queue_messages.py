@@ -106,6 +106,8 @@ def _get_error(fault: AmqpFault) -> web.HTTPException:
     """Return the error of a refused get. RabbitMQ uses a connection for it, so its texts differ from others."""
     if fault.code is ReplyCode.ACCESS_REFUSED:
         return not_authorised(fault.text)
+    if fault.code is ReplyCode.NOT_IMPLEMENTED:
+        return bad_request(f"{fault.code:d} {fault.explanation}")
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 

@@ -6,7 +6,9 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, ClientTls
 from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.management.http.documents.fields import PROCESS, iso_time
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
@@ -143,7 +145,7 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
     channel, queue = consumer.channel, consumer.queue
     client = channel.client
     active, status = _activity(consumer, queue)
-    return {
+    document = {
         "consumer_tag": consumer.tag,
         "queue": {"name": queue.name, "vhost": queue.vhost_name},
         "channel_details": {
@@ -164,9 +166,15 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         # Newer clients fail if it is missing; 0 means no timeout.
         "consumer_timeout": consumer.timeout_ms or consumer_timeout or 0,
     }
+    if isinstance(queue, StreamQueue):
+        document["next_offset"], document["lag"] = queue.readers.place_of(cast("QueueConsumer", consumer))
+    return document
 
 
 def _activity(consumer: ClientConsumer, queue: Queue) -> tuple[bool, str]:
+    if queue.traits.keeps_messages:
+        # As in RabbitMQ before 4.1.
+        return False, "up"
     if not queue.consumers.single_active:
         return True, "up"
     is_active = cast("object", queue.consumers.active) is consumer

@@ -12,6 +12,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.queued_values import VALUE_BYTES
+from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
 from leveret.broker.management.http.documents.fields import PROCESS, iso_time
@@ -56,7 +57,7 @@ def short_queue(queue: Queue, node: str) -> dict[str, Any]:
         "arguments": table_to_json(queue.arguments),
         "node": node,
     }
-    if queue.queue_type == "quorum":
+    if queue.queue_type != "classic":
         document |= {"leader": node, "members": [node], "online": [node]}
     return document
 
@@ -76,6 +77,8 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
 
 def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
     """Return a queue with all fields except its consumers."""
+    if isinstance(queue, StreamQueue):
+        return stream_document(queue, node, rates)
     counters, figures = queue.counters, queue.figures()
     row = counters.row(queue.store.ready_count, queue.unacked_count)
     document = {
@@ -115,6 +118,48 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         if counters.idle_since:
             document["idle_since"] = iso_time(counters.idle_since)
     return document
+
+
+def stream_document(queue: StreamQueue, node: str, rates: Rates) -> dict[str, Any]:
+    """Return a stream with all fields except its consumers.
+
+    The fields are those of RabbitMQ, and ``stream``, ``storage`` and ``effective_arguments``.
+    """
+    counters, figures = queue.counters, queue.figures()
+    row = counters.row(queue.store.ready_count, 0)
+    count = len(queue.consumers)
+    document = {
+        **short_queue(queue, node),
+        "state": "running",
+        **_policies(queue),
+        "consumers": count,
+        "readers": {node: count},
+        **PROCESS,
+        "memory": figures.memory,
+        "storage": _storage(queue, figures),
+        "stream": _stream(queue, figures),
+    }
+    rates.add_to(document, _LENGTHS, row, counters, "lengths")
+    stats = message_stats(rates, _MESSAGES, row, counters)
+    if stats:
+        document["message_stats"] = stats
+    return document
+
+
+def _stream(queue: StreamQueue, figures: StoreFigures) -> dict[str, Any]:
+    """Return what only streams have: offsets, limits, and what these have removed since the start of the broker."""
+    first, end = queue.stream.offsets
+    settings = queue.settings
+    return {
+        "first_offset": first if end > first else None,
+        "last_offset": end - 1 if end > first else None,
+        "next_offset": end,
+        "oldest": figures.oldest // 1000 or None,
+        "segment_bytes": queue.backing.stream_segment_bytes,
+        "max_length_bytes": settings.max_length_bytes,
+        "max_age": settings.max_age,
+        "removed_by_retention": queue.counters.outlived,
+    }
 
 
 def single_queue_document(queue: Queue, node: str, rates: Rates, consumer_timeout: int | None) -> dict[str, Any]:

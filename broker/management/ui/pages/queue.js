@@ -91,13 +91,14 @@ async function load({ api, params }, parts) {
 function show({ root, user }, parts, { queue, explanation, history }) {
   const { forms } = parts;
   const mayUse = !queue.exclusive;
+  const mayTake = mayUse && queue.type !== "stream";
   parts.charts.update(queue);
   parts.losses.update(queue, history, explanation.in_force);
   showRemovalConditions(parts.removal, queue);
   patch(
     root,
     heading([`Queue ${queue.name} `, h("small", null, `in virtual host ${queue.vhost}`)], parts.range.element),
-    contents(root, mayUse),
+    contents(root, mayUse, mayTake),
     queueTiles(queue),
     parts.charts.element,
     h(
@@ -113,7 +114,8 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     forms.bind,
     forms.publish,
     forms.browse,
-    mayUse ? [forms.get, forms.move, forms.return, forms.purge, forms.delete] : exclusiveNote(),
+    mayTake ? [forms.get, forms.move, forms.return, forms.purge] : null,
+    mayUse ? forms.delete : exclusiveNote(),
   );
 }
 
@@ -122,17 +124,17 @@ function exclusiveNote() {
   return section("Messages", h("p", null, text));
 }
 
-/** Hide the conditions, which quorum queues do not support. */
+/** Hide the conditions, which only classic queues support. */
 function showRemovalConditions(form, { type }) {
-  for (const { row } of form.fields) row.hidden = type === "quorum";
+  for (const { row } of form.fields) row.hidden = type !== "classic";
 }
 
 const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message", "Browse messages"];
-const ACTIONS = ["Get messages", "Move messages", "Return dead letters", "Purge", "Delete"];
+const TAKING = ["Get messages", "Move messages", "Return dead letters", "Purge"];
 
 /** Make the buttons that scroll to the parts of the page and open closed sections. */
-function contents(root, mayUse) {
-  const names = mayUse ? [...PLACES, ...ACTIONS] : PLACES;
+function contents(root, mayUse, mayTake) {
+  const names = [...PLACES, ...(mayTake ? TAKING : []), ...(mayUse ? ["Delete"] : [])];
   const buttons = names.map((name) =>
     h("button", { type: "button", class: "quiet", key: name, on: { click: () => scrollToSection(root, name) } }, name),
   );

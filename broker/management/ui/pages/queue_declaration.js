@@ -19,7 +19,7 @@ export class DeclarationForm {
     this.form = new Form({
       fields: [
         this.vhost.description,
-        { name: "type", label: "Type", kind: "select", options: ["classic", "quorum"], value: "classic" },
+        { name: "type", label: "Type", kind: "select", options: ["classic", "quorum", "stream"], value: "classic" },
         { name: "name", label: "Name", required: true },
         { name: "transient", label: "Transient", kind: "checkbox", hint: "Deleted on a restart, with all its messages." },
         { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when its last consumer is cancelled." },
@@ -51,10 +51,10 @@ export class DeclarationForm {
     this.showTypeOptions();
   }
 
-  /** Show the options of the type: quorum queues are always durable and not auto-delete. */
+  /** Show the options of the type: queues of other types than classic are always durable and not auto-delete. */
   showTypeOptions() {
     const type = this.fields.type.control.value;
-    for (const name of ["transient", "auto_delete"]) this.fields[name].row.hidden = type === "quorum";
+    for (const name of ["transient", "auto_delete"]) this.fields[name].row.hidden = type !== "classic";
     const known = this.known ?? [];
     const fitting = known.filter(({ argument, queue_types: types }) => argument !== TYPE_ARGUMENT && types.includes(type));
     this.fields.arguments.editor.offer(fitting.map(suggestion));

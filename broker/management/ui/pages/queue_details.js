@@ -19,7 +19,7 @@ export const DETAIL_FIELDS = [
   ["oldest_ready_age", "oldest_unacked_age"],
   ["delayed_retry", "messages_delayed", "message_bytes_delayed", "next_delayed_at"],
   ["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
-  ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
+  ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram", "stream"],
 ].flat();
 
 /** Make the most important numbers of a queue. @param {Object} queue queue object of the API @returns {HTMLElement} */
@@ -43,7 +43,7 @@ export function queueTiles(queue) {
 export function queueProperties(queue) {
   const { vhost, owner_pid_details: owner } = queue;
   const active = queue.single_active_consumer_tag ?? queue.single_active_consumer_ctag;
-  const capacity = queue.consumers > 0 ? `${Math.round(queue.consumer_capacity * 100)}%` : null;
+  const capacity = queue.consumers > 0 && isNumber(queue.consumer_capacity) ? `${Math.round(queue.consumer_capacity * 100)}%` : null;
   const marks = features(queue).filter((each) => each !== null);
   return properties([
     ["State", clientState(queue)],
@@ -66,6 +66,7 @@ function connectionLink({ name }) {
 /** Make the list about fill and storage. @param {Object} queue queue object of the API @returns {HTMLElement} */
 export function fillAndStorage(queue) {
   const { fill, storage = {}, messages_dlx: letters, head_message_timestamp: head } = queue;
+  if (queue.stream) return streamStorage(queue);
   return properties([
     ["Messages", limited(queue, messagesFill(fill), fill?.max_length_source)],
     ["Bytes", limited(queue, bytesFill(fill), fill?.max_length_bytes_source)],
@@ -84,6 +85,21 @@ export function fillAndStorage(queue) {
     ["Oldest ready message", age(queue.oldest_ready_age), "Since its arrival in the queue"],
     ["Oldest unacked message", age(queue.oldest_unacked_age), "Since its arrival in the queue, not its delivery"],
     ["Head of the queue", head ? ago(head * 1000) : null, "Timestamp property of the first message"],
+  ]);
+}
+
+/** Make the list about offsets, limits and files of a stream. */
+function streamStorage(queue) {
+  const { fill, storage = {}, stream } = queue;
+  return properties([
+    ["Offsets", isNumber(stream.first_offset) ? [number(stream.first_offset), " to ", number(stream.last_offset)] : NONE],
+    ["Oldest message", stream.oldest ? ["arrived ", ago(stream.oldest)] : null],
+    ["Files", segments(storage), "Files that hold its messages"],
+    ["Size", limited(queue, bytesFill(fill), fill?.max_length_bytes_source), "Whole segments are removed; the newest always stays"],
+    ["Age", stream.max_age ?? "no limit", "Whole segments are removed when their last message is older"],
+    ["Segments", bytes(stream.segment_bytes), "What is removed together; the size was set when the stream was declared"],
+    ["Removed by limits", number(stream.removed_by_retention), "Messages since the start of the broker; they are no losses"],
+    ["Memory of the stream", bytes(queue.memory), "Memory that the broker uses for the stream"],
   ]);
 }
 

@@ -86,5 +86,5 @@ class TestDefaultQueueType:
         vhost.metadata = VirtualHostMetadata()
         declare(vhost)
         vhost.metadata = VirtualHostMetadata(default_queue_type="quorum")
-        with pytest.raises(ChannelFault, match="received 'quorum' but current is 'classic'"):
+        with pytest.raises(ChannelFault, match="received the value 'quorum' of type 'longstr' but current is none"):
             declare(vhost)

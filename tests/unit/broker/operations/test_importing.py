@@ -172,7 +172,7 @@ class TestTopology:
             ({"queues": [queue(name=None)]}, "'name' must be a string"),
             ({"queues": [queue(arguments=[1])]}, "'arguments' must be an object"),
             ({"queues": [queue(arguments={"x-max-length": -1})]}, "{value_negative,-1}"),
-            ({"queues": [queue(arguments={"x-queue-type": "stream"})]}, "queue type 'stream' is not supported"),
+            ({"queues": [queue(arguments={"x-queue-type": "stream"})]}, "streams need a data directory"),
             ({"exchanges": [exchange(type="zzz")]}, "zzz"),
             ({"exchanges": [exchange(name="amq.zzz")]}, "reserved prefix"),
             ({"exchanges": [exchange(type=None)]}, "'type' must be a string"),

@@ -15,7 +15,7 @@ from leveret.broker.core.queues.declaration import (
 )
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.arguments import known_arguments
-from leveret.protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
+from leveret.protocol.faults import AmqpFault, ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
@@ -172,7 +172,7 @@ class TestEquivalence:
         check_equivalent(queue(arguments=classic), declaration())
         check_equivalent(queue(), declaration(arguments=classic))
         text = inequivalent(queue(), declaration(arguments=(("x-queue-type", longstr("quorum")),)))
-        assert "received 'quorum' but current is 'classic'" in text
+        assert "received the value 'quorum' of type 'longstr' but current is none" in text
 
     def test_an_explicit_default_differs_from_none(self) -> None:
         overflow: FieldTable = (("x-overflow", longstr("drop-head")),)
@@ -227,11 +227,12 @@ class TestArguments:
             f"PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 'q' in vhost 'v': {reason}"
         )
 
-    def test_streams_are_refused(self) -> None:
-        with pytest.raises(ConnectionFault) as caught:
-            check_arguments(declaration(arguments=(("x-queue-type", longstr("stream")),)), "v", lambda _: None)
-        assert caught.value.code is ReplyCode.NOT_IMPLEMENTED
-        assert "stream" in caught.value.text
+    def test_segments_of_streams_have_a_maximum_size(self) -> None:
+        stream = ("x-queue-type", longstr("stream"))
+        key = "x-stream-max-segment-size-bytes"
+        assert refusal((stream, (key, FieldValue("l", 3_000_000_000)))) == ""
+        text = f"PRECONDITION_FAILED - Exceeded max value for {key}"
+        assert refusal((stream, (key, FieldValue("l", 3_000_000_001)))) == text
 
     @pytest.mark.parametrize(
         ("declared", "name"),

@@ -1,0 +1,212 @@
+"""Streams: queues whose messages stay when they are consumed.
+
+Source: https://www.rabbitmq.com/docs/streams
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.queues.consumers import QueueConsumer, UnackedHolder
+from leveret.broker.core.queues.queue import Queue, QueueHost
+from leveret.broker.core.queues.stream_readers import StreamReaders
+from leveret.broker.core.queues.traits import STREAM
+from leveret.policies.ages import age_seconds
+from leveret.policies.policy import Policy
+from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.protocol.faults import not_implemented
+from leveret.protocol.field_table import FieldTable, plain_values
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+from leveret.storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.stream_store import StreamStore
+
+#: Seconds until messages that could not be written are looked at again.
+_RETRY_SECONDS: Final = 1.0
+_SECOND: Final = 1_000_000
+_NEXT: Final = StreamOffset(Begin.NEXT)
+
+
+class StreamQueue(Queue):
+    """A stream.
+
+    Messages are delivered when they are synced, so that a consumer never sees one that a crash could take back. Of the
+    parts of a queue, a stream uses the consumers, the counters and the backing.
+
+    Args:
+        host: The virtual host.
+        name: Name of the stream.
+        arguments: Arguments of the declaration.
+        backing: Where its messages are kept: in a data directory.
+        await_sync: Notifies a waiter when everything of this turn is synced; see MessageStores.await_sync().
+
+    Attributes:
+        stream: Its messages.
+        readers: Delivers them to its consumers.
+    """
+
+    __slots__ = ("_await_sync", "_is_awaiting", "readers", "stream")
+
+    def __init__(
+        self,
+        host: QueueHost,
+        name: str,
+        arguments: FieldTable,
+        backing: QueueBacking,
+        await_sync: Callable[[Any], None],
+    ) -> None:
+        super().__init__(host, name, True, False, None, arguments, backing, STREAM)
+        store, size = backing.store, backing.stream_segment_bytes
+        if not isinstance(store, SegmentStore) or size is None:
+            raise not_implemented("streams need a data directory")
+        self.stream = StreamStore(store, size)
+        self.readers = StreamReaders(self.stream, self.consumers, self.counters)
+        self._await_sync = await_sync
+        self._is_awaiting = False
+
+    def ready_count(self) -> int:
+        """Return the number of messages."""
+        return self.stream.count
+
+    # -- publishing ---------------------------------------------------------------------------------------
+
+    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+        """Append messages; all are accepted."""
+        self.publish_varied(messages, body_bytes, len(messages[0].body))
+        return len(messages)
+
+    def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
+        """Append messages with different headers and sizes."""
+        self.stream.append(messages, body_bytes, longest)
+        self.counters.published += len(messages)
+        self._await()
+
+    def _await(self) -> None:
+        if not self._is_awaiting:
+            self._is_awaiting = True
+            self._await_sync(self)
+
+    def written(self, has_failed: Callable[[Any], bool]) -> Callable[[], None] | None:
+        """Apply the limits if a file is full; return what is called when the messages of this turn are synced."""
+        self._is_awaiting = False
+        if self.deleted:
+            return None
+        if has_failed([self]):
+            self.host.timers.call_later(_RETRY_SECONDS, self._await_again)
+        if self.stream.has_rolled():
+            self.retain()
+        return partial(self._synced, self.stream.written_end)
+
+    def _await_again(self) -> None:
+        if not self.deleted:
+            self._await()
+
+    def _synced(self, end: int) -> None:
+        if self.readers.extend(end) and not self.deleted:
+            self.host.turn.deliver_later(self)
+
+    # -- delivering ---------------------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Deliver until no consumer has credit and messages to read; continue in the next turn if it takes too long."""
+        if not self.deleted and not self.readers.serve(self.host.turn.slice()):
+            self.host.turn.deliver_later(self)
+
+    def get(self, holder: UnackedHolder | None) -> Entry | None:
+        """Return None: messages of a stream cannot be taken."""
+        return None
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    def release(self, holder: UnackedHolder, entries: Sequence[Entry]) -> None:
+        """Give a consumer its credit back."""
+        holder.unacked -= len(entries)
+
+    def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
+        """Count acknowledged messages, which stay."""
+        self.counters.acknowledged += len(entries)
+
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """Count rejected messages as acknowledged, as RabbitMQ does from 3.13 on: they stay."""
+        self.counters.acknowledged += len(entries)
+
+    def requeue(self, entries: Sequence[Entry], abandoned: bool = False, failed: bool = False) -> None:
+        """Count requeued messages as acknowledged, unless they are abandoned: they stay."""
+        if not abandoned:
+            self.counters.acknowledged += len(entries)
+
+    # -- consumers ----------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: QueueConsumer, offset: StreamOffset = _NEXT) -> None:
+        """Add a consumer; it gets its first messages at the end of the turn.
+
+        Args:
+            consumer: The consumer.
+            offset: Where it begins.
+        """
+        self.readers.add(consumer, offset, self.host.timers.now())
+        self.consumers.add(consumer)
+        self.host.turn.deliver_later(self)
+
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
+        """Remove a consumer. Its unacked messages stay with the channel."""
+        if not self.deleted:
+            self.consumers.remove(consumer)
+            self.readers.remove(consumer)
+
+    def unblock(self, consumer: QueueConsumer) -> None:
+        """Serve a consumer again that was blocked without credit."""
+        if consumer.blocked and not self.deleted:
+            self.consumers.unblock(consumer)
+            self.readers.unblock(consumer)
+            self.host.turn.deliver_later(self)
+
+    # -- settings and limits ------------------------------------------------------------------------------
+
+    def apply_policies(self, policy: Policy | None, operator_policy: Policy | None, merged: dict[str, Any]) -> None:
+        """Apply policies, and limits immediately; for the arguments see Queue."""
+        self.policy, self.operator_policy = policy, operator_policy
+        new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
+        if new != self.settings:
+            self.contents.settings = new
+            self.retain()
+
+    def retain(self) -> None:
+        """Remove the oldest segments as far as they exceed the limits."""
+        most_bytes, oldest = retention_limits(self.settings, self.host.timers.now())
+        if most_bytes is not None or oldest is not None:
+            self.counters.outlived += self.stream.retain(most_bytes, oldest).messages
+
+    def tidy(self) -> None:
+        """Apply the limits, and free memory that is no longer used; called every few seconds."""
+        self.retain()
+        self.stream.idle()
+
+    # -- purging and deleting -----------------------------------------------------------------------------
+
+    def purge(self) -> int:
+        """Return 0: a stream cannot be purged."""
+        return 0
+
+    def delete(self) -> int:
+        """Delete the messages and cancel the consumers; return the number of messages."""
+        self.readers.clear()
+        return super().delete()
+
+
+def retention_limits(settings: QueueSettings, now: int) -> tuple[int | None, int | None]:
+    """Return the limits of a stream with these settings: bytes, and the time before which messages may be removed.
+
+    Args:
+        settings: The settings.
+        now: Microseconds since 1970.
+    Returns:
+        None for a limit that is not set.
+    """
+    age = None if settings.max_age is None else age_seconds(settings.max_age)
+    return settings.max_length_bytes, None if age is None else now - age * _SECOND

@@ -1,0 +1,139 @@
+"""The consumers of a stream: each reads from a place of its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamReader, StreamStore
+
+#: Messages and bytes that a consumer gets before the next one has its turn.
+_RUN_MESSAGES: Final = 256
+_RUN_BYTES: Final = 262_144
+_SECOND: Final = 1_000_000
+
+
+class StreamReaders:
+    """Delivers the messages of a stream to its consumers.
+
+    Args:
+        stream: The messages.
+        consumers: The consumers; those in its ring are not blocked.
+        counters: Counters of the stream.
+
+    Attributes:
+        readable_end: Number after the last message that may be delivered.
+    """
+
+    __slots__ = ("_consumers", "_counters", "_places", "_ready", "_stream", "_waiting", "readable_end")
+
+    def __init__(self, stream: StreamStore, consumers: ConsumerGroup, counters: QueueCounters) -> None:
+        self._stream = stream
+        self._consumers = consumers
+        self._counters = counters
+        self._places: dict[QueueConsumer, StreamReader] = {}
+        #: Consumers that may have credit and messages to read.
+        self._ready: OrderedDict[QueueConsumer, None] = OrderedDict()
+        #: Consumers that may have credit and have read everything.
+        self._waiting: dict[QueueConsumer, None] = {}
+        self.readable_end = stream.next_number
+
+    def add(self, consumer: QueueConsumer, offset: StreamOffset, now: int) -> None:
+        """Add a consumer.
+
+        Args:
+            consumer: The consumer.
+            offset: Where it begins.
+            now: Microseconds since 1970.
+        """
+        self._places[consumer] = self._stream.reader_at(self._number_at(offset, now))
+        self._ready[consumer] = None
+        self._stream.keeps_tail = True
+
+    def _number_at(self, offset: StreamOffset, now: int) -> int:
+        """Return the number of the message that a consumer begins with; 0 for the first one."""
+        begin, value = offset
+        stream = self._stream
+        if begin is Begin.FIRST:
+            return 0
+        if begin is Begin.LAST:
+            return stream.last_batch()
+        if begin is Begin.NEXT:
+            return stream.next_number
+        if begin is Begin.OFFSET:
+            return max(0, value + FIRST_NUMBER)
+        return stream.number_at(value * _SECOND if begin is Begin.TIME else now - value * _SECOND)
+
+    def remove(self, consumer: QueueConsumer) -> None:
+        """Remove a consumer."""
+        self._ready.pop(consumer, None)
+        self._waiting.pop(consumer, None)
+        place = self._places.pop(consumer, None)
+        if place is not None:
+            place.release()
+        if not self._places:
+            self._stream.end_reading()
+
+    def clear(self) -> None:
+        """Remove all consumers."""
+        for place in self._places.values():
+            place.release()
+        self._places.clear()
+        self._ready.clear()
+        self._waiting.clear()
+        self._stream.end_reading()
+
+    def unblock(self, consumer: QueueConsumer) -> None:
+        """Serve a consumer again that was blocked without credit."""
+        self._ready[consumer] = None
+
+    def extend(self, end: int) -> bool:
+        """Allow more messages to be delivered; return whether a consumer waits for them.
+
+        Args:
+            end: Number after the last one.
+        """
+        if end <= self.readable_end:
+            return False
+        self.readable_end = end
+        self._ready.update(self._waiting)
+        self._waiting.clear()
+        return bool(self._ready)
+
+    def serve(self, time_slice: TimeSlice) -> bool:
+        """Deliver while time is left; return whether no consumer has both credit and messages to read."""
+        ready = self._ready
+        while ready:
+            consumer = next(iter(ready))
+            if self._serve_one(consumer):
+                ready.move_to_end(consumer)
+            else:
+                ready.pop(consumer, None)
+            if ready and time_slice.is_over():
+                return False
+        return True
+
+    def _serve_one(self, consumer: QueueConsumer) -> bool:
+        """Deliver some messages to a consumer; return whether it may get more."""
+        credit = consumer.credit()
+        if credit <= 0:
+            self._consumers.ring.block(consumer)
+            return False
+        entries = self._places[consumer].read(min(credit, _RUN_MESSAGES), _RUN_BYTES, self.readable_end)
+        if not entries:
+            self._waiting[consumer] = None
+            return False
+        self._counters.delivered += len(entries)
+        consumer.deliver(entries, sum([len(message.body) for _, message, _ in entries]))
+        return True
+
+    def place_of(self, consumer: QueueConsumer) -> tuple[int, int]:
+        """Return the offset that a consumer reads next, and how many offsets there are from there on."""
+        first, end = self._stream.offsets
+        place = self._places.get(consumer)
+        offset = end if place is None else max(first, place.number - FIRST_NUMBER)
+        return offset, max(0, end - offset)

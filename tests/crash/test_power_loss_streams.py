@@ -1,0 +1,78 @@
+"""Power that goes while a stream is written to: what was confirmed or delivered is there, under its offset."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import pytest
+
+from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.storage.engine import EngineOptions
+from leveret.storage.message import Message
+from tests.crash.power_cuts import check_power_cuts
+from tests.support.fake_consumer import FakeConsumer
+from tests.support.messages import ENVELOPE
+from tests.support.simulated_files import SimulatedFiles
+from tests.support.streams import StreamBroker, number
+
+_ARGUMENTS: Final = (number("x-stream-max-segment-size-bytes", 4000), number("x-max-length-bytes", 30_000))
+
+
+def _attach(broker: StreamBroker) -> FakeConsumer:
+    consumer = FakeConsumer(broker.stream, "c", 1 << 40)
+    broker.stream.add_consumer(consumer, StreamOffset(Begin.FIRST))
+    return consumer
+
+
+class StreamLoad:
+    """Publishes, consumes, and knows what has been promised."""
+
+    def __init__(self, files: SimulatedFiles, options: EngineOptions) -> None:
+        self._options = options
+        self.broker = StreamBroker(files, _ARGUMENTS, options, commits_later=True)
+        self.engine = self.broker.engine
+        self.confirmed: set[bytes] = set()
+        self._published = 0
+        self._consumer = _attach(self.broker)
+
+    def turn(self, rng: random.Random) -> None:
+        """Publish something, and end the turn."""
+        broker = self.broker
+        for _ in range(rng.choice((0, 1, 5))):
+            count, size = rng.choice((1, 2, 10)), rng.randrange(300)
+            messages = [Message(ENVELOPE, b"%d:".ljust(size, b"x") % (self._published + each)) for each in range(count)]
+            self._published += count
+            sizes = [len(message.body) for message in messages]
+            broker.stream.publish_varied(messages, sum(sizes), max(sizes))
+        published = self._published
+        broker.stores.when_synced(lambda: self.confirmed.update(b"%d:" % each for each in range(published)))
+        broker.advance(0.01)
+        if rng.random() < 0.1:
+            broker.engine.housekeeping()
+        if rng.random() < 0.05:
+            broker.engine.checkpoint()
+
+    def missing(self, files: SimulatedFiles) -> set[bytes]:
+        """Start a broker with what is left of the disk; return what was promised and is not there."""
+        broker = StreamBroker(files, _ARGUMENTS, self._options, self.broker.loop.now + 0.02)
+        assert broker.engine.report.failures == []
+        consumer = _attach(broker)
+        broker.advance(0)
+        found = {seq - 1: message.body.partition(b":")[0] + b":" for seq, message, _ in consumer.held}
+        # Every message has the offset of its number, so no offset was used twice.
+        assert all(body == b"%d:" % offset for offset, body in found.items())
+        before = {seq - 1 for seq, _, _ in self._consumer.held}
+        first, end = broker.stream.stream.offsets
+        assert end >= max(before, default=-1) + 1
+        kept = {offset for offset in before if offset >= first}
+        assert kept <= found.keys()
+        removed = {b"%d:" % offset for offset in range(first)}
+        broker.publish("new")
+        assert consumer.held[-1][0] - 1 == end
+        return self.confirmed - set(found.values()) - removed
+
+
+@pytest.mark.parametrize("redo_segments", [0, 3])
+def test_power_goes_while_a_stream_is_written(power_cuts: int, redo_segments: int) -> None:
+    check_power_cuts(power_cuts, redo_segments, StreamLoad)

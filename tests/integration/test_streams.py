@@ -1,0 +1,136 @@
+"""Streams with pika, over restarts, and how the HTTP API shows them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pika
+
+from tests.conformance.http_api import Belongings, HttpApi, path
+from tests.integration.fixtures import Names
+from tests.integration.restarts import Restarts, process, restart
+from tests.integration.waiting import wait_until
+from tests.support.tables import Triple
+from tests.support.wire import Channel
+
+__all__ = ["process", "restart"]
+
+STREAM: Triple = ("x-queue-type", "S", "stream")
+FIRST: Triple = ("x-stream-offset", "S", "first")
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def publish(channel: Channel, stream: str, *bodies: bytes) -> None:
+    """Publish messages and wait for their confirms."""
+    channel = channel.connection.channel()
+    channel.confirm_select()
+    for body in bodies:
+        channel.publish("", stream, body)
+    channel.wait_for_confirms(len(bodies))
+    channel.close()
+
+
+def read(channel: Channel, stream: str, count: int, begin: Triple = FIRST) -> dict[int, bytes]:
+    """Return messages by offset."""
+    channel = channel.connection.channel()
+    channel.qos(1000)
+    channel.consume(stream, arguments=[begin])
+    found: dict[int, bytes] = {}
+    for delivery in channel.deliveries(count):
+        assert not delivery.redelivered
+        found[next(value for name, _, value in delivery.headers if name == "x-stream-offset")] = delivery.body
+    channel.close()
+    return found
+
+
+def test_messages_and_offsets_stay_over_a_restart(restart: Restarts) -> None:
+    channel = restart.channel()
+    stream = restart.queue(channel, STREAM, ("x-stream-max-segment-size-bytes", "l", 20_000))
+    publish(channel, stream, *numbered(100))
+    assert len(read(channel, stream, 100)) == 100
+    last = read(channel, stream, 1, ("x-stream-offset", "S", "last"))
+    channel = restart()
+    assert channel.queue_declare(stream, passive=True).message_count == 100
+    assert read(channel, stream, 1, ("x-stream-offset", "S", "last")).keys() == last.keys()
+    publish(channel, stream, *numbered(100, 100))
+    assert read(channel, stream, 200) == dict(enumerate(numbered(200)))
+    assert read(channel, stream, 1, ("x-stream-offset", "T", 5)) == {0: b"0"}
+
+
+def test_limits_stay_over_a_restart(restart: Restarts) -> None:
+    channel = restart.channel()
+    limits: list[Triple] = [("x-stream-max-segment-size-bytes", "l", 2000), ("x-max-length-bytes", "l", 6000)]
+    stream = restart.queue(channel, STREAM, *limits)
+    for body in numbered(50):
+        publish(channel, stream, body.ljust(150))
+    (first,) = read(channel, stream, 1)
+    assert 0 < first < 45
+    channel = restart()
+    assert [*read(channel, stream, 1)] == [first]
+    for body in numbered(50, 50):
+        publish(channel, stream, body.ljust(150))
+    (later,) = read(channel, stream, 1)
+    assert first < later < 95
+
+
+# -- pika -------------------------------------------------------------------------------------------------
+
+
+def test_pika_reads_a_stream_twice(blocking_connection: Any, name: Names) -> None:
+    pika_channel, stream = blocking_connection.channel(), name("stream")
+    pika_channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+    pika_channel.confirm_delivery()
+    for body in numbered(200):
+        pika_channel.basic_publish("", stream, body, pika.BasicProperties(headers={"n": int(body)}))
+    pika_channel.basic_qos(prefetch_count=7)
+    for begin in (0, 150):
+        found: list[bytes] = []
+        for method, properties, body in pika_channel.consume(stream, arguments={"x-stream-offset": begin}):
+            assert properties.headers == {"n": int(body), "x-stream-offset": int(body)}
+            pika_channel.basic_ack(method.delivery_tag)
+            found.append(body)
+            if body == b"199":
+                break
+        assert found == numbered(200 - begin, begin)
+        pika_channel.cancel()
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------
+
+
+def test_how_a_stream_is_shown(api: HttpApi, belongings: Belongings) -> None:
+    vhost = belongings.vhost()
+    arguments = {"x-queue-type": "stream", "x-max-age": "1D", "x-stream-max-segment-size-bytes": 1_000_000}
+    api.check("PUT", path("queues", vhost, "s"), {"durable": True, "arguments": arguments}, 201)
+    below = path("queues", vhost, "s")
+    shown = api.get(below)
+    assert (shown["type"], shown["state"], shown["messages"]) == ("stream", "running", 0)
+    assert shown["stream"] == {
+        "first_offset": None,
+        "last_offset": None,
+        "next_offset": 0,
+        "oldest": None,
+        "segment_bytes": 1_000_000,
+        "max_length_bytes": None,
+        "max_age": "1D",
+        "removed_by_retention": 0,
+    }
+    before = time.time() * 1000
+    body = {"routing_key": "s", "payload": "p", "payload_encoding": "string", "properties": {}}
+    for _ in range(3):
+        assert api.ask("POST", path("exchanges", vhost, "amq.default", "publish"), body).document == {"routed": True}
+    stream = api.get(below)["stream"]
+    assert (stream["first_offset"], stream["last_offset"], stream["next_offset"]) == (0, 2, 3)
+    assert abs(stream["oldest"] - before) < 120_000
+    wait_until(lambda: api.get(below)["messages"] == 3, "a count of 3")
+    listed = api.get(path("queues", vhost))
+    assert [each["stream"]["next_offset"] for each in listed] == [3]
+    policy = {"pattern": ".*", "definition": {"max-length-bytes": 5}, "apply-to": "streams"}
+    api.check("PUT", path("policies", vhost, "p"), policy, 201)
+    assert api.get(below)["stream"]["max_length_bytes"] == 5
+    assert api.get(below)["messages"] == 3
+    api.check("DELETE", below, None, 204)
