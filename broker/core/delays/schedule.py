@@ -84,6 +84,11 @@ class Schedule:
             timers.call_later(0, partial(self._load_slice, steps))
 
     @property
+    def next_number(self) -> int:
+        """Number of the next message."""
+        return self._store.next_seq
+
+    @property
     def count(self) -> int:
         """Number of waiting messages."""
         return self._store.ready_count

@@ -29,7 +29,7 @@ _STEP_BYTES: Final = 1 << 20
 #: Unacked messages that are collected in one step.
 _COLLECT_STEP: Final = 4096
 #: The level of messages that wait for their retry, above all levels of stores.
-_WAITING: Final = 256
+WAITING: Final = 256
 
 
 class Place(NamedTuple):
@@ -151,11 +151,11 @@ class Browser:
         if waiting is None or self._ready_only:
             self.place = None
             return []
-        self._level = _WAITING
-        found = waiting.look(place.seq if place.level == _WAITING else 0, self._most, _STEP_BYTES)
-        self.place = None if found.is_over else Place(_WAITING, found.end)
+        self._level = WAITING
+        found = waiting.look(place.seq if place.level == WAITING else 0, self._most, _STEP_BYTES)
+        self.place = None if found.is_over else Place(WAITING, found.end)
         return [
-            Browsed(Place(_WAITING, each.seq), each.message, False, True, each.arrived, each.message.expires_at)
+            Browsed(Place(WAITING, each.seq), each.message, False, True, each.arrived, each.message.expires_at)
             for each in found.seen
         ]
 
@@ -167,7 +167,7 @@ class Browser:
     def _level_at(self, place: Place) -> tuple[int, MessageStore] | None:
         """Return the level of a place, or the next one; None after the last one."""
         store = self._queue.store
-        if place.level >= _WAITING:
+        if place.level >= WAITING:
             return None
         upwards = not isinstance(store, PriorityStore) or isinstance(store, ReturnsStore)
         for number, level in levels(store):
@@ -190,13 +190,13 @@ class Browser:
         ]
 
     def _next_level(self, level: int) -> Place | None:
-        if level == _WAITING:
+        if level == WAITING:
             return None
         numbers = [number for number, _ in levels(self._queue.store)]
         later = numbers[numbers.index(level) + 1 :]
         if later:
             return Place(later[0], 0)
-        return None if self._ready_only or self._queue.contents.waiting is None else Place(_WAITING, 0)
+        return None if self._ready_only or self._queue.contents.waiting is None else Place(WAITING, 0)
 
 
 class _Held:

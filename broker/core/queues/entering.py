@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from leveret.broker.core.queues.browsing import Browser
+from leveret.broker.core.queues.browsing import WAITING, Browser
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.stores.looking import levels
 from leveret.storage.stores.picking import next_number
@@ -19,6 +19,8 @@ def enter_values(queue: Queue) -> None:
     values = queue.outbox.values
     # Later messages are noted when they are published.
     ends = {level: next_number(store) for level, store in levels(queue.store)}
+    if queue.contents.waiting is not None:
+        ends[WAITING] = queue.contents.waiting.next_number
     steps = _enter(queue, Browser(queue), ends, values.entering)
     queue.host.timers.call_later(0, partial(_run, queue, steps))
 

@@ -462,7 +462,7 @@ class Queue(Target):
         )
         values = self.outbox.values
         if is_unique and not values.is_active:
-            values.activate(self.store.ready_count + self.unacked_count > 0)
+            values.activate(self.store.ready_count + self.unacked_count + self.contents.delayed_count > 0)
         elif values.is_active and not is_unique:
             values.deactivate()
         drops_ready = limits is None or not (limits.refuses or limits.counts_unacked)

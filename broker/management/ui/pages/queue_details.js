@@ -72,6 +72,7 @@ export function fillAndStorage(queue) {
     ["Bytes", limited(queue, bytesFill(fill), fill?.max_length_bytes_source)],
     ["What counts", fill?.length_counts === "all" ? "ready and unacked messages" : null, "For both limits; length-counts is all"],
     ["When it is full", fill?.at_limit],
+    ["Duplicates dropped", queue.deduplicated > 0 ? number(queue.deduplicated) : null, "Messages whose x-deduplication-header was in the queue already; they are not lost"],
     ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Ready or unacked; may also be on disk"],
     ["On disk only", amount(storage.messages_disk, storage.message_bytes_disk), "Ready messages that are not in memory"],
     ["Segments", segments(storage), "Files that hold its messages"],

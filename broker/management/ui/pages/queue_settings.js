@@ -17,6 +17,7 @@ const DEFAULTS = {
   "delivery-limit": "no limit",
   "redelivery-limit": "no limit",
   "delayed-retry-type": "disabled",
+  "x-message-deduplication": "no",
   "consumer-timeout": "that of the broker",
   "message-ttl": "never",
   expires: "never",
@@ -57,7 +58,7 @@ export function skippedPolicies({ vhost, passed_over: others }) {
 /** Make rows for settings that only arguments can have, such as x-max-priority. */
 function onlyArguments({ arguments: args }, known) {
   return Object.entries(args)
-    .filter(([argument]) => argument !== "x-queue-type" && !known.has(argument.replace(/^x-/, "")))
+    .filter(([argument]) => argument !== "x-queue-type" && !known.has(argument.replace(/^x-/, "")) && !known.has(argument))
     .map(([name, value]) => {
       const said = { argument: value, in_force: value, source: "argument", reason: "only an argument can set it" };
       return { key: name.replace(/^x-/, ""), ...said };

@@ -1,0 +1,231 @@
+"""Queues that drop duplicates, compared with a list of the values that are in the queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import read_policy
+from leveret.protocol.field_table import FieldValue
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+from tests.support.fake_consumer import FakeConsumer
+from tests.support.manual_loop import ManualLoop
+from tests.support.queue_content import arguments, contents, envelope, publish
+from tests.support.queues import declare, new_vhost
+from tests.support.stepping_clock import SteppingClock
+
+HEADER = "x-deduplication-header"
+UNIQUE = ("x-message-deduplication", FieldValue("t", True))
+_VALUES = st.integers(0, 4)
+
+
+def send(queue: Queue, value: int, *texts: str, expiration: int | None = None, priority: int = 0) -> int:
+    headers = ((HEADER, FieldValue("I", value)),)
+    return publish(queue, *texts, headers=headers, expiration=expiration, priority=priority)
+
+
+class UniqueQueue(RuleBasedStateMachine):
+    """Everything that lets messages in and out, in any order. The body of a message is its value."""
+
+    @initialize(
+        limit=st.sampled_from([None, 1, 3]),
+        overflow=st.sampled_from(["drop-head", "reject-publish"]),
+        letters=st.booleans(),
+        priorities=st.booleans(),
+    )
+    def make(self, limit: int | None, overflow: str, letters: bool, priorities: bool) -> None:
+        self.loop = ManualLoop()
+        self.vhost = new_vhost(self.loop)
+        given = [UNIQUE, ("x-overflow", FieldValue("S", overflow.encode()))]
+        if limit is not None:
+            given.append(("x-max-length", FieldValue("I", limit)))
+        if letters:
+            declare(self.vhost, "letters")
+            given += [
+                ("x-dead-letter-exchange", FieldValue("S", b"")),
+                ("x-dead-letter-routing-key", FieldValue("S", b"letters")),
+            ]
+        if priorities:
+            given.append(("x-max-priority", FieldValue("I", 2)))
+        self.queue = declare(self.vhost, arguments=tuple(given))
+        self.holder = Holder(self.queue)
+        self.held: list[Entry] = []
+        #: Messages that were unacked when the queue was purged: their values are free.
+        self.purged: list[Entry] = []
+        self.may_expire = False
+
+    def _in_queue(self) -> Counter[int]:
+        """Return the values of ready and unacked messages, by looking at all of them."""
+        ready: list[Entry] = []
+        store = self.queue.store
+        while store.ready_count:
+            ready += store.take(100, 1 << 60)[0]
+        store.requeue(ready)
+        live = [*ready, *[entry for entry in self.held if entry not in self.purged]]
+        return Counter(int(entry[1].body) for entry in live)
+
+    @rule(
+        value=_VALUES,
+        count=st.integers(1, 3),
+        expiration=st.sampled_from([None, None, 1000]),
+        priority=st.integers(0, 2),
+    )
+    def publish(self, value: int, count: int, expiration: int | None, priority: int) -> None:
+        known = self._in_queue()[value]
+        before = self.queue.counters.deduplicated
+        self.may_expire = self.may_expire or expiration is not None
+        taken = send(self.queue, value, *[str(value)] * count, expiration=expiration, priority=priority)
+        if known and not self.may_expire:
+            assert taken == count
+            assert self.queue.counters.deduplicated == before + count
+
+    @rule(values=st.lists(_VALUES, min_size=1, max_size=6))
+    def publish_varied(self, values: list[int]) -> None:
+        if self.queue.takes_varied():
+            messages = [
+                Message(envelope("q", headers=((HEADER, FieldValue("I", value)),)), b"%d" % value) for value in values
+            ]
+            self.queue.publish_varied(messages, len(messages), 1)
+
+    @precondition(lambda self: self.queue.store.ready_count > 0)
+    @rule()
+    def get(self) -> None:
+        entry = self.queue.get(self.holder)
+        if entry is not None:
+            self.held.append(entry)
+
+    @rule()
+    def get_without_ack(self) -> None:
+        self.queue.get(None)
+
+    @precondition(lambda self: len(self.held) > 0)
+    @rule(way=st.sampled_from(["ack", "reject", "requeue"]), data=st.data())
+    def settle(self, way: str, data: st.DataObject) -> None:
+        entry = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        self.queue.release(self.holder, [entry])
+        if way == "ack":
+            self.queue.acknowledge([entry])
+        elif way == "reject":
+            self.queue.reject([entry])
+        elif entry not in self.purged:
+            self.queue.requeue([entry])
+        else:
+            self.queue.acknowledge([entry])
+        self.loop.run()
+
+    @rule()
+    def deliver_without_ack(self) -> None:
+        consumer = FakeConsumer(self.queue, room=1, no_ack=True)
+        self.queue.add_consumer(consumer)
+        self.loop.run()
+        self.queue.remove_consumer(consumer)
+
+    @rule(seconds=st.sampled_from([0.5, 2.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.loop.advance(seconds)
+
+    @rule()
+    def purge(self) -> None:
+        self.queue.purge()
+        self.purged = [*self.held]
+
+    @invariant()
+    def each_value_is_there_once(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        found = self._in_queue()
+        assert all(count == 1 for count in found.values()), found
+        assert len(self.queue.outbox.values) == len(found)
+
+
+TestUniqueQueue = UniqueQueue.TestCase
+TestUniqueQueue.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def switch_on(vhost: VirtualHost) -> None:
+    definition = {"x-message-deduplication": True}
+    vhost.policies.set(read_policy("p", {"pattern": "^q$", "definition": definition, "priority": 0}, False), False)
+
+
+def test_messages_that_are_there_are_entered_in_slices() -> None:
+    loop = ManualLoop()
+    vhost = new_vhost(loop, clock=SteppingClock())
+    queue = declare(vhost)
+    for number in range(3000):
+        send(queue, number, str(number))
+    holder = Holder(queue)
+    holder.taken = [entry for _ in range(5) if (entry := queue.get(holder)) is not None]
+    switch_on(vhost)
+    values = queue.outbox.values
+    assert values.is_incomplete
+    # What arrives and leaves meanwhile is right at once.
+    assert send(queue, 5000, "new", "again") == 2
+    queue.release(holder, holder.taken[:1])
+    queue.acknowledge(holder.taken[:1])
+    holder.taken = holder.taken[1:]
+    while values.is_incomplete:
+        loop.advance(0.01)
+    assert len(values) == 3000
+    assert send(queue, 1, "unacked") == send(queue, 2999, "ready") == 1
+    assert queue.counters.deduplicated == 3
+    assert send(queue, 0, "free") == 1
+    assert len(values) == 3001
+
+
+def test_a_purge_ends_the_entering() -> None:
+    loop = ManualLoop()
+    vhost = new_vhost(loop, clock=SteppingClock())
+    queue = declare(vhost)
+    for number in range(3000):
+        send(queue, number, str(number))
+    switch_on(vhost)
+    loop.run()
+    queue.purge()
+    loop.advance(1)
+    assert (len(queue.outbox.values), queue.outbox.values.is_incomplete) == (0, False)
+    vhost.policies.clear("p", False)
+    assert send(queue, 1, "1", "2") == 2
+    assert contents(queue) == ["1", "2"]
+
+
+def test_a_value_that_was_there_twice_is_free_when_both_are_gone() -> None:
+    loop = ManualLoop()
+    vhost = new_vhost(loop)
+    queue = declare(vhost)
+    send(queue, 7, "1", "2")
+    switch_on(vhost)
+    loop.advance(1)
+    queue.get(None)
+    send(queue, 7, "3")
+    assert contents(queue) == ["2"]
+    send(queue, 7, "4")
+    assert contents(queue) == ["4"]
+
+
+def test_messages_that_wait_for_their_retry_have_their_values() -> None:
+    loop = ManualLoop()
+    vhost = new_vhost(loop)
+    queue = declare(vhost, arguments=arguments(delayed_retry_type="all", delayed_retry_min=1000))
+    send(queue, 7, "1")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.release(holder, [entry])
+    queue.requeue([entry])
+    assert queue.store.ready_count == 0
+    switch_on(vhost)
+    loop.advance(0.5)
+    send(queue, 7, "2")
+    assert queue.store.ready_count == 0
+    loop.advance(1)
+    send(queue, 7, "3")
+    assert contents(queue) == ["1"]
+    send(queue, 7, "4")
+    assert contents(queue) == ["4"]
