@@ -7,7 +7,6 @@ one. Values are synced with what is written next, within about a second.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
@@ -21,8 +20,6 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, StoredMessage, TimedMessage
 from leveret.storage.stores.numbered_store import NumberedSegments
-
-log = logging.getLogger("leveret.exchange")
 
 #: What all records have in common; their bodies are the keys.
 _ENVELOPE: Final = Envelope(b"\x00\x00", encode_content_header(0), persistent=True)
