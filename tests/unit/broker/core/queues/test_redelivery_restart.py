@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from leveret.protocol.field_table import FieldTable, longstr
 from tests.support.queue_content import publish
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.stored_queue import Start
@@ -234,3 +235,25 @@ def test_a_queue_in_memory_moves_to_disk_with_what_is_held(files: SimulatedFiles
     start.queue.requeue([held[2]])
     start.loop.advance(10)
     assert [body for body, *_ in start.drain()] == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("wait", [1.0, 11.0])
+def test_a_duplicate_of_what_waits_is_dropped(files: SimulatedFiles, wait: float) -> None:
+    """Before a restart and after it."""
+    headers: FieldTable = (("x-deduplication-header", longstr("a")),)
+    given: dict[str, Any] = {**RETRY, "message_deduplication": "true"}
+    before = Start(files, **given)
+    for _ in range(2):
+        publish(before.queue, "a", headers=headers, persistent=True)
+    before.returned()
+    publish(before.queue, "a", headers=headers, persistent=True)
+    assert (before.queue.store.ready_count, before.queue.counters.deduplicated) == (0, 2)
+    before.stop()
+    after = Start(files, **given)
+    after.loop.advance(wait)
+    publish(after.queue, "a", headers=headers, persistent=True)
+    assert after.queue.counters.deduplicated == 1
+    after.loop.advance(11)
+    assert len(after.drain()) == 1
+    publish(after.queue, "a", headers=headers, persistent=True)
+    assert len(after.drain()) == 1
