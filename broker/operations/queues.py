@@ -86,9 +86,10 @@ def delete(
         principal: Who asks.
         name: Name of the queue.
         if_unused: Refuse a queue with consumers.
-        if_empty: Refuse a queue with ready messages, and one that could not be restored.
+        if_empty: Refuse a queue with messages that are ready or wait for their retry, and one that could not be
+            restored.
         owner: The connection; None over HTTP.
-        accepted: Called before the deletion, which cancels consumers, with the number of ready messages.
+        accepted: Called before the deletion, which cancels consumers, with the number of these messages.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406) for a condition.
         ConnectionFault: NOT_IMPLEMENTED (540) for a condition that the queue type does not support.
@@ -113,7 +114,7 @@ def delete(
         accepted(0)
         vhost.delete_queue(queue)
         return
-    ready = queue.ready_count()
+    ready = queue.ready_count() + queue.contents.delayed_count
     if if_empty and ready:
         raise _not_deleted(principal, name, "not empty")
     if if_unused and len(queue.consumers):

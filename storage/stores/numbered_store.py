@@ -295,7 +295,8 @@ class NumberedSegments:
     def look(self, seq: int, count: int, body_bytes: int) -> Look:
         """Look at ready messages."""
         found = look(self._store, seq, count, body_bytes)
-        return found._replace(seen=[each for each in found.seen if each.seq not in self._taken])
+        seen = [each for each in found.seen if each.seq not in self._taken]
+        return Look(seen, found.end, found.is_over, found.is_complete)
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Remove taken messages permanently."""

@@ -11,6 +11,7 @@ from typing import Any
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+from pika.exceptions import ChannelClosedByBroker
 
 from tests.integration.pika_messages import publish
 from tests.integration.threaded_broker import ThreadedBroker
@@ -158,6 +159,17 @@ def test_what_is_shown(broker: ThreadedBroker, channel: BlockingChannel, ctl: Le
     assert f'leveret_detailed_queue_messages_delayed{{queue="{queue}",vhost="/"}} 2.0' in lines
     assert channel.queue_purge(queue).method.message_count == 2
     assert figures(broker, queue) == (0, 0, 0)
+
+
+def test_a_queue_in_which_messages_wait_is_not_empty(broker: ThreadedBroker, channel: BlockingChannel) -> None:
+    queue = declare(channel, "not.empty", delayed_retry_steps="1h")
+    publish(channel, queue, "a")
+    channel.basic_nack(got(channel, queue)[0])
+    wait_until(lambda: figures(broker, queue) == (1, 0, 1), "it waits")
+    other = channel.connection.channel()
+    with pytest.raises(ChannelClosedByBroker, match=f"queue '{queue}' in vhost '/' not empty"):
+        other.queue_delete(queue, if_empty=True)
+    assert channel.queue_delete(queue).method.message_count == 1
 
 
 def test_policies(broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveretctl) -> None:

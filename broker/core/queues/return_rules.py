@@ -64,6 +64,6 @@ class ReturnRules:
     def _counts(self, message: Message, failed: bool) -> tuple[int, int]:
         """Return the delivery count and the number of returns after this return."""
         if self._failures_only:
-            return delivery_count(message) + failed, returns_of(message) + 1
+            return delivery_count(message) + (1 if failed else 0), returns_of(message) + 1
         count = delivery_count(message) + 1
         return count, count
