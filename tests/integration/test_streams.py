@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -9,8 +10,10 @@ import pika
 
 from tests.conformance.http_api import Belongings, HttpApi, path
 from tests.integration.fixtures import Names
+from tests.integration.management.scrapes import scrape
 from tests.integration.restarts import Restarts, process, restart
 from tests.integration.waiting import wait_until
+from tests.support.leveret_process import LeveretProcess
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
@@ -134,3 +137,29 @@ def test_how_a_stream_is_shown(api: HttpApi, belongings: Belongings) -> None:
     assert api.get(below)["stream"]["max_length_bytes"] == 5
     assert api.get(below)["messages"] == 3
     api.check("DELETE", below, None, 204)
+
+
+def test_metrics(process: LeveretProcess, restart: Restarts) -> None:
+    channel = restart.channel()
+    stream = restart.queue(channel, STREAM, ("x-stream-max-segment-size-bytes", "l", 1000))
+    publish(channel, stream, *numbered(10))
+    channel.qos(3)
+    channel.consume(stream, "tag", arguments=[FIRST])
+    channel.deliveries(3)
+    families = "family=stream_metrics&family=stream_consumer_metrics"
+    text = scrape(process, f"metrics/detailed?{families}")
+    found = {
+        name: float(shown)
+        for name, labels, shown in re.findall(r"^leveret_detailed_(\w+)\{([^}]*)\} (\S+)$", text, re.MULTILINE)
+        if f'queue="{stream}"' in labels
+    }
+    assert found.pop("stream_bytes") > 500
+    assert found == {
+        "stream_first_offset": 0,
+        "stream_next_offset": 10,
+        "stream_files": 1,
+        "stream_retention_removed_total": 0,
+        "stream_consumer_lag": 7,
+    }
+    text = scrape(process, "metrics/per-object")
+    assert f'leveret_stream_next_offset{{queue="{stream}",vhost="/"}} 10' in text

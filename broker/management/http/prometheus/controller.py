@@ -20,6 +20,7 @@ from leveret.broker.management.http.prometheus.node import (
     object_families,
 )
 from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT, OWN_FAMILIES
+from leveret.broker.management.http.prometheus.streams import STREAM_FAMILIES
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 from leveret.broker.management.http.responses import accepts_gzip
 
@@ -82,7 +83,7 @@ class Metrics:
         counted = await self._totals.count()
         for common in self._common(exposition, counted):
             yield common
-        for family in (*OBJECT_FAMILIES, *OWN_FAMILIES):
+        for family in (*OBJECT_FAMILIES, *OWN_FAMILIES, *STREAM_FAMILIES):
             async for piece in exposition.objects(family, self._context.broker, None, family.prefix):
                 yield piece
         for single in self._totals.of_messages(counted):
@@ -93,7 +94,7 @@ class Metrics:
         for group, single in node_families(self._context, f"{_PREFIX}detailed_"):
             if group in wanted:
                 yield exposition.text([single])
-        families = [family for family in (*OBJECT_FAMILIES, *OWN_FAMILIES) if family.name in wanted]
+        families = [family for family in (*OBJECT_FAMILIES, *OWN_FAMILIES, *STREAM_FAMILIES) if family.name in wanted]
         if CONSUMER_COUNT.name in wanted and "queue_metrics" not in wanted:
             families.append(CONSUMER_COUNT)
         for family in families:
