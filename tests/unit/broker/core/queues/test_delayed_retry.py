@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.queues.browsing import Browser, Place
+from leveret.broker.core.queues.contents import Contents
+from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
@@ -417,6 +422,30 @@ def test_nothing_returns_to_a_deleted_queue(vhost: VirtualHost, loop: ManualLoop
     again = made(vhost)
     assert again.ready_count() == 0
     assert loop.pending_timers == 0
+
+
+def alive() -> Counter[type]:
+    """Count the objects that make up queues."""
+    kinds = (Queue, Contents, DelayedReturns, Schedule)
+    return Counter(type(each) for each in gc.get_objects() if isinstance(each, kinds))
+
+
+def test_a_deleted_queue_is_freed_at_once(vhost: VirtualHost, loop: ManualLoop) -> None:
+    gc.collect()
+    before = alive()
+    queue = made(vhost, type="all", min=1000)
+    publish(queue, *"ab")
+    returned(queue, 2)
+    assert len(alive() - before) == 4
+    gc.disable()
+    try:
+        vhost.delete_queue(queue)
+        del queue
+        # The loop keeps cancelled timers until then.
+        loop.advance(2)
+        assert not alive() - before
+    finally:
+        gc.enable()
 
 
 def test_an_unused_queue_expires_with_them(vhost: VirtualHost, loop: ManualLoop) -> None:
