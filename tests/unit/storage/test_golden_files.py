@@ -24,6 +24,7 @@ from leveret.storage.format import (
     NEVER,
     PERSISTENT,
     EditOp,
+    EnvelopeImage,
     Footer,
     SegmentHeader,
     Stream,
@@ -161,3 +162,9 @@ def test_a_format_file_can_be_read() -> None:
     found = unpack_format((GOLDEN / "FORMAT").read_bytes())
     assert found is not None
     assert (found.format, found.min_reader, found.store_id, found.created) == (1, 1, STORE_ID, START)
+
+
+def test_what_waits_has_its_expiry_in_the_extension() -> None:
+    envelope = Envelope(PLAIN.route, PLAIN.header, True, delivery_count=2, deferred_expiry=START)
+    count, expiry = (b"\x03\x08\0\0\0" + (2).to_bytes(8, "little")), b"\x04\x08\0\0\0" + START.to_bytes(8, "little")
+    assert EnvelopeImage(envelope).extension == (26).to_bytes(4, "little") + count + expiry
