@@ -255,7 +255,7 @@ def test_1_11_different_headers(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique, "fanout")
     queue = bound_queue(channel, unique, exchange, "")
     for number in range(40):
-        delay = 1000 - 10 * number if number % 4 else 0
+        delay = 3000 - 60 * number if number % 4 else 0
         properties = {"message_id": str(number), "delivery_mode": 1 + number % 2}
         publish(channel, exchange, b"%d" % number, delay, headers=[("n", "I", number)], properties=properties)
     found = [int(body) for body in bodies(received(channel, queue, 40))]
