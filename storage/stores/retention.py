@@ -16,15 +16,16 @@ class _Unit:
 
     Attributes:
         first_seq: Number of the first message.
-        size: Size of the files in bytes.
+        files: Number of the files.
+        size: Their size in bytes.
         latest: Arrival of the last message in microseconds since 1970.
     """
 
-    __slots__ = ("first_seq", "latest", "size")
+    __slots__ = ("files", "first_seq", "latest", "size")
 
     def __init__(self, first_seq: int) -> None:
         self.first_seq = first_seq
-        self.size = self.latest = 0
+        self.files = self.size = self.latest = 0
 
 
 class RetentionUnits:
@@ -50,7 +51,9 @@ class RetentionUnits:
     def __len__(self) -> int:
         return len(self._units)
 
-    def end_of_excess(self, chain: SegmentChain, most_bytes: int | None, oldest: int | None) -> int:
+    def end_of_excess(
+        self, chain: SegmentChain, most_bytes: int | None, oldest: int | None, most_files: int = _NO_SEQ
+    ) -> int:
         """Return the number before which messages are to be removed; 0 if none are.
 
         The newest unit stays, and so does what is being written.
@@ -60,18 +63,21 @@ class RetentionUnits:
             most_bytes: Size in bytes that may be kept; None for no limit.
             oldest: Units whose last message arrived before this time, in microseconds since 1970, are removed; None
                 for no limit.
+            most_files: Stop after about this many files.
         """
         self._update(chain)
         units, active = self._units, chain.active
         size = self._size + (0 if active is None else active.size)
         # The file that is being written continues the last unit, unless that is full.
         is_new = active is not None and (not units or units[-1].size >= self._unit_bytes)
-        at, end = 0, len(units) if is_new else len(units) - 1
+        at = files = 0
+        end = len(units) if is_new else len(units) - 1
         for unit in units:
             is_old = oldest is not None and unit.latest < oldest
-            if at >= end or not (is_old or (most_bytes is not None and size > most_bytes)):
+            if at >= end or files >= most_files or not (is_old or (most_bytes is not None and size > most_bytes)):
                 break
             size -= unit.size
+            files += unit.files
             at += 1
         if not at:
             return 0
@@ -92,6 +98,7 @@ class RetentionUnits:
                 break
             if not units or units[-1].size >= self._unit_bytes:
                 units.append(_Unit(segment.first_seq))
+            units[-1].files += 1
             units[-1].size += segment.size
             units[-1].latest = segment.max_arrived
             self._size += segment.size

@@ -26,6 +26,8 @@ _PAGES_SHARED: Final = 8
 _TAIL_BYTES: Final = 1 << 20
 _TAIL_MESSAGES: Final = 8192
 _ANY_EXPIRY: Final = 0
+#: Files that retention removes at once, about: some milliseconds of work.
+_FILES_REMOVED: Final = 1024
 #: The number of the message with offset 0.
 FIRST_NUMBER: Final = 1
 
@@ -298,7 +300,7 @@ class StreamStore:
     def retain(self, most_bytes: int | None, oldest: int | None) -> Removed:
         """Remove the oldest segments as far as they exceed limits; see RetentionUnits.
 
-        The files are deleted after the next flush.
+        If very many do, others are left for the next call. The files are deleted after the next flush.
 
         Args:
             most_bytes: Size in bytes that may be kept; None for no limit.
@@ -306,7 +308,7 @@ class StreamStore:
                 limit.
         """
         store = self._store
-        end = self._units.end_of_excess(store.log.chains[0], most_bytes, oldest)
+        end = self._units.end_of_excess(store.log.chains[0], most_bytes, oldest, _FILES_REMOVED)
         if not end:
             return Removed(0, 0)
         removed = self._below(end)

@@ -28,6 +28,8 @@ from leveret.storage.stores.stream_store import StreamStore
 
 #: Seconds until messages that could not be written are looked at again.
 _RETRY_SECONDS: Final = 1.0
+#: Seconds between two parts of a long removal.
+_PAUSE_SECONDS: Final = 0.02
 _SECOND: Final = 1_000_000
 _NEXT: Final = StreamOffset(Begin.NEXT)
 
@@ -177,10 +179,15 @@ class StreamQueue(Queue):
             self.retain()
 
     def retain(self) -> None:
-        """Remove the oldest segments as far as they exceed the limits."""
+        """Remove the oldest segments as far as they exceed the limits; very many in parts."""
         most_bytes, oldest = retention_limits(self.settings, self.host.timers.now())
-        if most_bytes is not None or oldest is not None:
-            self.counters.outlived += self.stream.retain(most_bytes, oldest).messages
+        if self.deleted or (most_bytes is None and oldest is None):
+            return
+        removed = self.stream.retain(most_bytes, oldest).messages
+        if removed:
+            self.counters.outlived += removed
+            # The rest, if any, once other clients have been served.
+            self.host.timers.call_later(_PAUSE_SECONDS, self.retain)
 
     def tidy(self) -> None:
         """Apply the limits, and free memory that is no longer used; called every few seconds."""

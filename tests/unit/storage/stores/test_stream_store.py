@@ -297,6 +297,19 @@ def test_tiny_segments_have_a_file_for_each_turn(unit_bytes: int) -> None:
     assert disk.texts()[-1] == "0100"
 
 
+def test_very_many_files_are_removed_in_parts() -> None:
+    disk = Disk(1)
+    for _ in range(1500):
+        disk.stream.append([Message(ENVELOPE, b"x")], 1)
+        disk.engine.flush()
+    assert disk.stream.excess(0, None).messages == 1499
+    assert disk.stream.retain(0, None).messages == 1024
+    assert disk.stream.retain(0, None).messages == 475
+    assert disk.stream.retain(0, None).messages == 0
+    disk.end_turn()
+    assert disk.stream.file_count == 1
+
+
 def test_a_new_file_is_noted(disk: Disk) -> None:
     disk.add("a")
     assert disk.stream.has_rolled()
