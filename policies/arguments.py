@@ -222,7 +222,7 @@ _ROWS: Final = (
     Argument(
         "x-message-deduplication",
         _accept,
-        _QUEUES,
+        _QUEUES | _STREAM,
         Values("boolean"),
         "Drops a message if the value of its header x-deduplication-header is in the queue; classic queues only.",
         compared=False,

@@ -227,6 +227,7 @@ class TestQueueTypes:
             "x-stream-max-segment-size-bytes",
             "x-initial-cluster-size",
             "x-queue-leader-locator",
+            "x-message-deduplication",
         )
 
     def test_classic_queues_know_these_in_this_order(self) -> None:
