@@ -204,7 +204,7 @@ class TestUpload:
         reply = api.ask("POST", "definitions", self.body("{}", ("redirect", "../#/done")), headers=self.form)
         assert (reply.status, reply.headers["location"]) == (303, "../#/done")
 
-    @pytest.mark.skipif("config.getoption('--broker-url')", reason="RabbitMQ goes anywhere")
+    @pytest.mark.departs("management 11", "none")
     @pytest.mark.parametrize(
         "redirect",
         ["//evil.example", "https:evil.example", "https://evil.example/", "/\\\\evil.example", "javascript:x"],
