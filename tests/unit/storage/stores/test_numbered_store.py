@@ -11,7 +11,7 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, TimedMessage
 from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.support.messages import ENVELOPE, bodies
+from tests.support.messages import ENVELOPE, ENVELOPE_FIELDS, bodies
 from tests.support.segment_stores import commit, files_of, new_flushed_store
 from tests.support.simulated_files import flip
 
@@ -179,5 +179,6 @@ def test_envelopes_are_read_as_they_were_written() -> None:
     commit(segments)
     found = store.read(1)
     assert found is not None
-    names = Envelope.__slots__
-    assert [getattr(found.envelope, name) for name in names] == [getattr(shown, name) for name in names]
+    assert ENVELOPE_FIELDS
+    for name in ENVELOPE_FIELDS:
+        assert getattr(found.envelope, name) == getattr(shown, name), name
