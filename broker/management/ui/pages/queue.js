@@ -104,7 +104,8 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     h(
       "div",
       { class: "charts blocks" },
-      section("Fill and storage", fillAndStorage(queue), limitAdvice(user, explanation)),
+      // A policy of a stream comes before its arguments, so there is no advice.
+      section("Fill and storage", fillAndStorage(queue), queue.stream ? null : limitAdvice(user, explanation)),
       section("About", queueProperties(queue)),
     ),
     section("Settings", settingsTable(explanation, parts.keys), skippedPolicies(explanation)),
