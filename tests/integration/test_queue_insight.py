@@ -145,7 +145,8 @@ class TestMove:
             ({"to": 5}, ["not_string", "to"]),
             ({"to": "dead"}, "queue 'dead' is source and target"),
             ({"to": "work", "limit": 0}, "limit must be 1 or more, is 0"),
-            ({"to": "work", "limit": "x"}, ["not_integer", "x"]),
+            ({"to": "work", "limit": "x"}, "limit must be 1 or more, is x"),
+            ({"to": "work", "rate": 5}, "rate needs job to be true"),
             ({"to": "work", "filter": {"reason": "bored"}}, None),
         ],
     )
