@@ -111,7 +111,7 @@ def test_adding_a_quorum_queue(new_ui: NewUi, api: Management, vhost: str) -> No
     ui = open_list(new_ui)
     ui.main.get_by_text("Add a queue").click()
     form = ui.main.locator("form")
-    offered = form.get_by_role("button", name="delivery-limit")
+    offered = form.get_by_role("button", name="delivery-limit", exact=True)
     expect(form.get_by_role("button", name="queue-mode")).to_be_visible()
     expect(offered).to_have_count(0)
     form.get_by_label("Type").first.select_option("quorum")

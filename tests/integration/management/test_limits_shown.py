@@ -216,9 +216,11 @@ def test_every_policy_key_that_is_offered_is_taken(place: Place) -> None:
     keys = {each["key"]: each for each in place.api.get("policy-keys")}
     assert len(keys) > 15
     for name, key in keys.items():
-        samples = {"string": "x", "age": "7D", "integer": key["minimum"]}
+        samples = {"string": "x", "age": "7D", "delays": "1s,10s", "boolean": True, "integer": key["minimum"]}
         value = key["values"][0] if key["values"] else samples[key["type"]]
-        body = {"pattern": "^nothing$", "definition": {name: value}}
+        # A type of delays says nothing without a delay.
+        others = {"delayed-retry-min": 1} if name == "delayed-retry-type" else {}
+        body = {"pattern": "^nothing$", "definition": {name: value, **others}}
         assert place.api.ask("PUT", place.below("policies", name), body).status == 201, name
         status = place.api.ask("PUT", place.below("operator-policies", name), body).status
         assert status == (201 if key["operator"] else 400), name
@@ -255,7 +257,7 @@ def test_every_argument_that_is_offered_is_taken(place: Place) -> None:
     arguments = place.api.get("queue-arguments")
     assert len(arguments) > 15
     for argument in arguments:
-        samples = {"string": "x", "age": "7D", "integer": argument["minimum"], "boolean": True}
+        samples = {"string": "x", "age": "7D", "delays": "1s,10s", "integer": argument["minimum"], "boolean": True}
         value = argument["values"][0] if argument["values"] else samples[argument["type"]]
         for queue_type in argument["queue_types"]:
             name = argument["argument"]

@@ -42,6 +42,8 @@ ADDED: Final = {
     "added *loss_stats": "all of these, with rates and samples",
     "added *fill": "how full the queue is, against the limits in force, and who has set them",
     "added *storage": "what is on disk only, and the files",
+    "added *delayed*": "messages that wait for their redelivery, as newer releases show them, and their size",
+    "added *deduplicated": "duplicates that the queue did not take",
     "added *oldest_*_age": "how long messages have been in the queue",
     "added *user_provided_name": "what the client calls the channel's connection",
     "added *consumer_timeout": "newer clients read it",
