@@ -9,19 +9,9 @@ from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message
-from tests.support.queues import declare, new_vhost
+from tests.support.queues import declare
 
 ME, OTHER = object(), object()
-
-
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
 
 
 def fault_of(code: ReplyCode) -> pytest.RaisesExc[ChannelFault]:

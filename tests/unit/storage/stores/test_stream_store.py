@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, events_since
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventPosition
-from leveret.storage.message import Envelope, Message
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message, StoredMessage
 from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore
 from leveret.storage.stores.stream_store import StreamStore
@@ -73,8 +74,9 @@ class Disk:
         """Return the bodies of all messages from a number on."""
         return bodies(self.entries(number))
 
-    def entries(self, number: int = 0, count: int = 1 << 20) -> list:  # type: ignore[type-arg]
-        reader, found = self.stream.reader_at(number), []
+    def entries(self, number: int = 0, count: int = 1 << 20) -> list[Entry]:
+        reader = self.stream.reader_at(number)
+        found: list[Entry] = []
         while entries := reader.read(count, _ALL, self.stream.next_number):
             found += entries
         return found
@@ -175,7 +177,7 @@ def test_finds_the_first_message_of_a_time(disk: Disk) -> None:
     for at in range(40):
         disk.add(*numbered(1 + at % 3))
         arrivals += [disk.clock.time] * (1 + at % 3)
-    known = {entry[0]: entry[1].arrived_at for entry in disk.entries()}
+    known = {entry[0]: arrived_at(entry) for entry in disk.entries()}
     for time in sorted({*known.values(), *(each + 1 for each in known.values()), 0}):
         expected = min((number for number, arrived in known.items() if arrived >= time), default=len(known) + 1)
         assert disk.stream.number_at(time) == expected
@@ -251,7 +253,7 @@ def test_old_segments_are_removed(disk: Disk) -> None:
     for text in numbered(100):
         disk.add(text)
     entries = disk.entries()
-    middle = entries[49][1].arrived_at
+    middle = arrived_at(entries[49])
     removed = disk.stream.retain(None, middle)
     disk.end_turn()
     assert 20 < removed.messages < 50
@@ -376,6 +378,12 @@ def test_numbers_of_a_lost_end_are_not_used_again(disk: Disk) -> None:
 # -- model ------------------------------------------------------------------------------------------------
 
 
+def arrived_at(entry: Entry) -> int:
+    """Return the arrival of a message that was read from disk."""
+    assert isinstance(entry[1], StoredMessage)
+    return entry[1].arrived_at
+
+
 class StreamMachine(RuleBasedStateMachine):
     """A stream beside a list of what it has to have."""
 
@@ -419,7 +427,7 @@ class StreamMachine(RuleBasedStateMachine):
     def arrivals(self) -> list[int]:
         # Those in memory have no arrival.
         self.disk.stream.end_reading()
-        return [entry[1].arrived_at for entry in self.disk.entries()]
+        return [arrived_at(entry) for entry in self.disk.entries()]
 
     @rule(data=st.data())
     def damage(self, data: st.DataObject) -> None:
@@ -452,7 +460,7 @@ class StreamMachine(RuleBasedStateMachine):
         times = sorted({*self.arrivals(), 0})
         time = data.draw(st.sampled_from(times)) + data.draw(st.integers(0, 1))
         entries = self.disk.entries()
-        wanted = [entry[0] for entry in entries if entry[1].arrived_at >= time]
+        wanted = [entry[0] for entry in entries if arrived_at(entry) >= time]
         assert self.disk.stream.number_at(time) == (wanted[0] if wanted else self.disk.stream.next_number)
 
     @invariant()

@@ -18,16 +18,6 @@ from tests.support.queues import ManualTimers, declare, new_vhost
 from tests.support.stepping_clock import SteppingClock
 
 
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
 def declare_filter(vhost: VirtualHost, name: str = "d", size: int = 10_000, ttl: int | None = None) -> DuplicateFilter:
     """Declare an exchange that drops duplicates."""
     given = [("x-cache-size", FieldValue("l", size))]
@@ -153,7 +143,7 @@ def test_without_a_queue_values_are_only_remembered(vhost: VirtualHost) -> None:
 
 
 def test_a_cycle_of_dead_letters_ends(vhost: VirtualHost, loop: ManualLoop) -> None:
-    """A message without the header is no duplicate, so only the rule against cycles stops it."""
+    """A message without the header is not a duplicate, so only the rule against cycles stops it."""
     declare_filter(vhost)
     queue = declare(vhost, arguments=arguments(dead_letter_exchange="d", message_ttl=10))
     bind(vhost, "d", queue)

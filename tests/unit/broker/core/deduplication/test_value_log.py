@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -152,10 +153,10 @@ def test_a_deleted_log_writes_nothing(tmp_path: Path) -> None:
     st.booleans(),
 )
 def test_a_start_remembers_the_same(
-    tmp_path_factory: object, added: list[tuple[int, int]], size: int, clean: bool
+    tmp_path_factory: pytest.TempPathFactory, added: list[tuple[int, int]], size: int, clean: bool
 ) -> None:
     """What expires counts as forgotten from then on, on both sides of the start."""
-    path = tmp_path_factory.mktemp("values")  # type: ignore[attr-defined]
+    path = tmp_path_factory.mktemp("values")
     disk = Disk(path, size)
     for number, ttl in added:
         now = disk.engine._clock()

@@ -18,16 +18,6 @@ from tests.support.stepping_clock import SteppingClock
 
 
 @pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
-@pytest.fixture
 def queue(vhost: VirtualHost) -> Queue:
     declare_delayed(vhost)
     queue = declare(vhost)

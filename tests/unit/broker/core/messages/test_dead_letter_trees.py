@@ -17,11 +17,6 @@ _LAYERS, _WIDTH = 4, 3
 
 
 @pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
 def vhost(loop: ManualLoop) -> VirtualHost:
     return new_vhost(loop, clock=SteppingClock())
 

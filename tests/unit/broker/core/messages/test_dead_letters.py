@@ -16,17 +16,7 @@ from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from leveret.protocol.properties import Properties
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, route_of, texts
-from tests.support.queues import ManualTimers, declare, new_vhost
-
-
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
+from tests.support.queues import ManualTimers, declare
 
 
 def made(vhost: VirtualHost, name: str = "q", dlx: str | None = None, key: str | None = None, **given: Any) -> Queue:

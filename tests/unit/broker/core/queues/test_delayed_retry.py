@@ -34,16 +34,6 @@ CLOSED = {"failed": True, "abandoned": True}
 TIMEOUT = {"failed": False, "abandoned": True}
 
 
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
     """Declare a queue; retry=all, min=1000 stand for x-delayed-retry-type and -min."""
     for short in ("type", "min", "max", "steps"):

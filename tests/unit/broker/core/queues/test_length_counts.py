@@ -18,16 +18,6 @@ from tests.support.queue_content import arguments, contents, publish
 from tests.support.queues import declare, new_vhost
 
 
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
 def counting(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
     return declare(vhost, name, arguments=arguments(length_counts="all", **given))
 

@@ -17,17 +17,7 @@ from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message
 from tests.support.queue_content import arguments, contents, deaths, drain, publish
-from tests.support.queues import declare, new_vhost
-
-
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
+from tests.support.queues import declare
 
 
 def bounded(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:

@@ -19,16 +19,6 @@ SINGLE_ACTIVE: FieldTable = (("x-single-active-consumer", FieldValue("t", True))
 
 
 @pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
-@pytest.fixture
 def queue(vhost: VirtualHost) -> Queue:
     return declare(vhost)
 

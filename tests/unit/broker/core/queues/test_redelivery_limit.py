@@ -17,17 +17,7 @@ from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish
-from tests.support.queues import declare, new_vhost
-
-
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
+from tests.support.queues import declare
 
 
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:

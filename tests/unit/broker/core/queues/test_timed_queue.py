@@ -15,11 +15,6 @@ _PRIORITIES = (("x-max-priority", FieldValue("I", 9)),)
 _QUORUM = (("x-queue-type", FieldValue("S", b"quorum")),)
 
 
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
 @pytest.fixture(params=[(), _PRIORITIES, _QUORUM], ids=["classic", "priorities", "quorum"])
 def queue(request: pytest.FixtureRequest, loop: ManualLoop) -> Queue:
     return declare(new_vhost(loop), arguments=request.param)

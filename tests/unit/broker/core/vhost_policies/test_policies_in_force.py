@@ -19,16 +19,6 @@ from tests.support.queues import declare, new_vhost
 from tests.support.stepping_clock import SteppingClock
 
 
-@pytest.fixture
-def loop() -> ManualLoop:
-    return ManualLoop()
-
-
-@pytest.fixture
-def vhost(loop: ManualLoop) -> VirtualHost:
-    return new_vhost(loop)
-
-
 def put(vhost: VirtualHost, definition: dict[str, Any], name: str = "p", pattern: str = "^q", **given: Any) -> bool:
     return vhost.policies.set(Policy(name, pattern, definition, **given), operator=False)
 
