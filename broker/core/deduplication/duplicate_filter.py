@@ -130,7 +130,7 @@ class DuplicateFilter:
     # -- messages -----------------------------------------------------------------------------------------
 
     def select(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages that are no duplicates, and remember their value.
+        """Return the messages that are not duplicates, and remember their value.
 
         Args:
             messages: Messages with one envelope, so all have the same value, or none.
@@ -149,7 +149,7 @@ class DuplicateFilter:
         return messages[:1]
 
     def select_varied(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages that are no duplicates, and remember their values; see select().
+        """Return the messages that are not duplicates, and remember their values; see select().
 
         Args:
             messages: Messages with different envelopes.

@@ -16,7 +16,7 @@ from leveret.storage.stores.segment_store import SegmentStore
 
 
 class FilteredRoute(Target):
-    """Takes messages, and passes those that are no duplicates on. It is made with a route, and is as valid as that.
+    """Takes messages, and passes on those that are not duplicates. It is made with a route, and is as valid as that.
 
     Args:
         vhost_name: Name of the virtual host.
@@ -65,7 +65,7 @@ class FilteredRoute(Target):
         return FilteredRoute(self.vhost_name, self.name, self._duplicates, kept, self._histories, self._counters)
 
     def decided(self, messages: Sequence[Message]) -> Target:
-        """Return what takes those of the messages, when they are published, that are no duplicates now."""
+        """Return what takes those of the messages, when they are published, that are not duplicates now."""
         passed = self._duplicates.select(messages)
         if passed:
             for history in self._histories:
@@ -88,7 +88,7 @@ class FilteredRoute(Target):
         return self.pass_on(passed, self.targets, len(messages))
 
     def pass_on(self, passed: Sequence[Message], targets: tuple[Target, ...], count: int) -> int:
-        """Publish messages of one envelope and size that are no duplicates.
+        """Publish messages of one envelope and size that are not duplicates.
 
         Args:
             passed: The messages.
@@ -135,7 +135,7 @@ class _DecidedRoute(Target):
 
     Args:
         route: The route.
-        passed: The messages that are no duplicates.
+        passed: The messages that are not duplicates.
         targets: Where they are routed to.
     """
 
@@ -150,7 +150,7 @@ class _DecidedRoute(Target):
         self._targets = targets
 
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Pass the messages on that are no duplicates."""
+        """Pass on the messages that are not duplicates."""
         return self._route.pass_on(self._passed, self._targets, len(messages))
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 #: The expiry of a value that does not expire.
 NEVER: Final = (1 << 62) - 1
-#: Surplus entries beyond those of the values after which an index is made anew.
+#: Surplus entries beyond those of the values after which an index is rebuilt.
 _SURPLUS: Final = 1024
 
 

@@ -1,8 +1,8 @@
 """The values that an exchange remembers, on disk: so a restart does not forget them.
 
 A value is written when its message is on disk, and before that is confirmed. So a message that a publisher sends again,
-because the broker was killed before the confirm, is no duplicate unless the first one is there; after a confirm it is
-one. Values are synced with what is written next, within about a second.
+because the broker was killed before the confirm, is a duplicate only if the first one is there; after a confirm it
+always is. Values are synced with what is written next, within about a second.
 """
 
 from __future__ import annotations
