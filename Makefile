@@ -124,6 +124,10 @@ profile: $(VENV)/installed-test compiled ## leave a flame graph of the broker in
 bench-lazy: $(VENV)/installed-test ## measure what a backlog costs; needs 5 GB of disk for a while
 	$(BIN)/python -m tests.bench.lazy $(ARGS)
 
+.PHONY: bench-stream
+bench-stream: $(VENV)/installed-test compiled ## measure what streams cost; needs 5 GB of disk for a while
+	$(BIN)/python -m tests.bench.stream $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/installed-test ## check style, types and import directions
 	$(BIN)/ruff check

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
@@ -37,11 +39,14 @@ from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.operations.jobs.runner import KIND, Jobs
+from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Server
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.engine import is_moving
 
 if TYPE_CHECKING:
     from leveret.broker.management.http.controller import RequestContext
@@ -49,9 +54,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret")
 
+#: Name of the database of definitions in the data directory.
+DEFINITIONS: Final = "definitions.sqlite"
+
 
 class StartError(Exception):
     """The broker cannot start; the text says in one line why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """What a broker inside another program has of its own.
+
+    Attributes:
+        files: The file system interface.
+        is_temporary: Whether the data directory is removed with the broker.
+        bind: Returns the listening sockets of a planned listener; its arguments are the listener, a port and a backlog.
+        interceptor: Gets the events of all AMQP connections; None for none.
+        clock_offset: Microseconds by which its clock is ahead of the system's.
+    """
+
+    files: DiskFiles
+    is_temporary: bool
+    bind: Callable[[PlannedListener, int, int], list[socket]]
+    interceptor: Interceptor | None = None
+    clock_offset: int = 0
 
 
 class App:
@@ -59,19 +86,23 @@ class App:
 
     Args:
         settings: Configuration of the broker.
-        eager_http: Create the HTTP servers at start; otherwise at the first request.
+        embedding: What it has of its own inside another program, where the HTTP servers are created at the first
+            request; None for a program of its own.
     Raises:
         StartError: The data directory cannot be used.
     """
 
-    def __init__(self, settings: Settings, eager_http: bool = True) -> None:
+    def __init__(self, settings: Settings, embedding: Embedding | None = None) -> None:
         self.settings = settings
+        self._embedding = embedding
+        files = DiskFiles() if embedding is None else embedding.files
         loop = asyncio.get_running_loop()
-        timers, alarms = Timers(loop.call_later), Alarms()
+        timers = Timers(loop.call_later, 0 if embedding is None else embedding.clock_offset)
+        alarms = Alarms()
         turn = Turn(loop.call_soon, self._make_durable, timers.monotonic)
         gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
         try:
-            self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe)
+            self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe, files)
         except DataDirectoryUnusableError as error:
             raise StartError(str(error)) from error
         self.broker = Broker(
@@ -95,12 +126,14 @@ class App:
             Pager(self.broker, _paging_threshold(settings, limit)),
             loop,
         )
-        self.server = Server(settings, self.broker, self.accounts, self._memory_checks, loop)
+        interceptor = None if embedding is None else embedding.interceptor
+        self.server = Server(settings, self.broker, self.accounts, self._memory_checks, loop, interceptor)
         self._listener = Listener(self.server)
         self.addresses = self.node.addresses
-        self._management = HttpListener(self._make_management, eager_http)
+        self._management = HttpListener(self._make_management, embedding is None)
         self._sampler = Sampler(self.broker, self.node)
-        self._prometheus = HttpListener(self._make_prometheus, eager_http)
+        self._prometheus = HttpListener(self._make_prometheus, embedding is None)
+        self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
         self._loss_log = LossLog(self.broker)
@@ -115,7 +148,7 @@ class App:
             DefinitionsError: A definition is invalid.
         """
         self._definitions = DefinitionsKeeper(
-            _open_database(self.settings.data_dir),
+            _open_database(self.settings.data_dir, self._embedding is not None and self._embedding.is_temporary),
             self.broker,
             self.accounts,
             self.server.loop.call_soon_threadsafe,
@@ -130,7 +163,8 @@ class App:
             keeper.save_now()
         except sqlite3.Error as error:
             raise StartError(unusable_text(self.settings.data_dir, str(error))) from error
-        self._losses = LossRecord(self.broker, self._stores.engine, self._stores.write, self.settings.data_dir)
+        engine, write = self._stores.engine, self._stores.write
+        self._losses = LossRecord(self.broker, engine, write, self.settings.data_dir, self._files)
         self._losses.restore()
         self._losses.start()
         self._loss_log.start()
@@ -170,7 +204,8 @@ class App:
             self._tls = _make_tls(self.settings)
         for each in listeners:
             addresses = self.addresses.setdefault(each.name, [])
-            for sock in _bind(each, self._choose_port(each), self.settings.tcp_listen_options.backlog):
+            bind_to = bind_planned if self._embedding is None else self._embedding.bind
+            for sock in bind_to(each, self._choose_port(each), self.settings.tcp_listen_options.backlog):
                 await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
                 addresses.append(address_of(sock))
 
@@ -183,12 +218,13 @@ class App:
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
-        self.jobs.stop()
         self._loss_log.stop()
         self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
-        await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
+        await asyncio.gather(
+            self.jobs.stop(seconds), self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds)
+        )
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
             # Before the stores are closed: saving definitions may delete files of queues.
@@ -202,6 +238,38 @@ class App:
                 self._losses.close()
             if not self._stores.close():
                 log.error("not all messages could be written to %s", self.settings.data_dir)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that has begun is left to do; what waits for a disk that refuses writes does not count."""
+        broker, engine = self.broker, self._stores.engine
+        waits_for_disk = broker.gate.is_open or broker.gate.is_retrying
+        if broker.turn.is_pending or not (waits_for_disk and (engine.disk.refused or not is_moving(engine))):
+            return False
+        return all(vhost.due_work.is_idle for vhost in broker.vhosts.values())
+
+    async def abandon(self, close_politely: bool = False) -> None:
+        """Stop at once and leave the data directory as it is, as the death of the process does.
+
+        What is not written yet is lost; so are confirms and other replies that have not been sent.
+
+        Args:
+            close_politely: Tell AMQP clients with connection.close that the broker shuts down; otherwise their
+                sockets are reset.
+        """
+        self._is_closed = True
+        await self._listener.abandon(close_politely)
+        self._sampler.stop()
+        self._loss_log.stop()
+        self._memory_checks.stop()
+        self.broker.timers.cancel_all()
+        await asyncio.gather(self._prometheus.abandon(), self._management.abandon())
+        definitions, self._definitions = self._definitions, None
+        if definitions is not None:
+            definitions.abandon()
+        if self._losses is not None:
+            self._losses.abandon()
+        self._stores.abandon()
 
     def reload(self, settings: Settings) -> None:
         """Apply the options that can change without a restart: log level, memory and disk limits, certificates.
@@ -247,10 +315,10 @@ class App:
             self._definitions.save()
 
 
-def _open_database(data_dir: Path) -> DefinitionsDatabase:
+def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        return DefinitionsDatabase(data_dir / "definitions.sqlite")
+        return DefinitionsDatabase(data_dir / DEFINITIONS, is_temporary)
     except (DefinitionsDamagedError, DefinitionsVersionError) as error:
         raise StartError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
@@ -265,7 +333,12 @@ def _make_tls(settings: Settings) -> Tls:
         raise StartError(str(error)) from error
 
 
-def _bind(wanted: PlannedListener, port: int, backlog: int) -> list[socket]:
+def bind_planned(wanted: PlannedListener, port: int, backlog: int) -> list[socket]:
+    """Return the listening sockets of a listener.
+
+    Raises:
+        StartError: The address cannot be used; the text says what to change.
+    """
     host = wanted.endpoint.host
     try:
         return bind(host, port, backlog)

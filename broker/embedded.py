@@ -14,28 +14,34 @@ Elsewhere, in a separate thread::
 from __future__ import annotations
 
 import asyncio
-import atexit
-import shutil
-import tempfile
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
-from uuid import uuid4
-
-import uvloop
 
 from leveret.broker.addresses import format_address
-from leveret.broker.app import App, StartError
+from leveret.broker.app import App, Embedding
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings
+from leveret.broker.testing.clock import BrokerClock
+from leveret.broker.testing.data_folder import DataFolder
+from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, read_queue
+from leveret.broker.testing.ports import Ports
+from leveret.broker.testing.published import PublishedMessages
+from leveret.storage.disk.files import DiskFiles, UnsyncedFiles
 
-#: Seconds that starting and stopping in a thread may take.
-_DEADLINE: Final = 30.0
+T = TypeVar("T")
+
+#: Seconds between two looks at a condition.
+POLL_SECONDS: Final = 0.005
+#: Options by their names in a configuration file.
+Options: TypeAlias = Mapping[str, object]
+#: A document as RabbitMQ exports it, or the path of one.
+Definitions: TypeAlias = Mapping[str, Any] | str | Path
 
 
 class Leveret:
@@ -45,49 +51,126 @@ class Leveret:
         data_dir: Data directory; by default a temporary one, which is removed by stop().
         options: Options by their names in a configuration file, for example ``{"heartbeat": 0}``; see
             ``leveret --help``. Configuration files and environment variables are not read.
+        definitions: What exists at first: virtual hosts, users, queues and so on, as RabbitMQ exports them; a document
+            or the path of one.
     Raises:
         ConfigError: An option does not exist, or its value is invalid.
 
     Attributes:
         url: AMQP URL of the default user and virtual host.
         http_url: URL of the HTTP API, with the default user.
+        clock: Its clock; ``await broker.clock.advance(3600)`` lets an hour pass.
     """
 
-    def __init__(self, data_dir: Path | str | None = None, options: Mapping[str, object] | None = None) -> None:
-        self._settings = _settings(data_dir, options or {})
-        self._temporary = self._settings.data_dir if data_dir is None else None
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        options: Options | None = None,
+        definitions: Definitions | None = None,
+    ) -> None:
+        self._folder = DataFolder(None if data_dir is None else Path(data_dir))
+        self._first = dict(options or {}), definitions
+        #: The options and definitions in use, and their settings, with any data directory.
+        self._used = self._first
+        self._settings = self._read(*self._first)
+        self._ports = Ports()
+        self._files: DiskFiles = UnsyncedFiles() if data_dir is None else DiskFiles()
         self._app: App | None = None
+        #: Whether start() continues on the same data: it was killed.
+        self._is_dead = False
+        self._clock_offset = 0
+        self._published = PublishedMessages()
+        self.clock = BrokerClock(self.running)
         self.url = self.http_url = ""
 
+    @property
+    def data_dir(self) -> Path:
+        """The data directory; that of a temporary broker changes with a reset."""
+        return self._folder.path
+
+    def running(self) -> App:
+        """Return the running broker.
+
+        Raises:
+            NotRunningError: It is not running.
+        """
+        if self._app is None:
+            raise NotRunningError
+        return self._app
+
+    # -- start and end ------------------------------------------------------------------------------------
+
     async def start(self) -> None:
-        """Start it.
+        """Start it; after kill() on the same data, with the same URLs.
 
         Raises:
             StartError: It cannot start; the text says why.
+            DefinitionsError: A definition is invalid.
         """
-        if self._temporary is not None:
-            self._temporary.mkdir(mode=0o700)
+        if self._app is not None:
+            return
         try:
-            self._app = app = App(self._settings, eager_http=False)
-            await app.start()
+            if not self._is_dead:
+                self._folder.create()
+            await self._begin()
         except BaseException:
             await self.stop()
             raise
-        settings = self._settings
-        user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
-        self.http_url = f"http://{user}@{format_address(*app.addresses['management'][0])}"
-        vhost = quote(settings.default_vhost, safe="")
-        # With listeners.tcp: none only the encrypted port exists.
-        scheme = "amqp" if "amqp" in app.addresses else "amqps"
-        self.url = f"{scheme}://{user}@{format_address(*app.addresses[scheme][0])}/{vhost}"
 
     async def stop(self) -> None:
         """Stop the broker, and remove a temporary data directory. May be called twice."""
         app, self._app = self._app, None
+        self._is_dead = False
+        self._ports.close()
         if app is not None:
             await app.stop()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        await self._folder.remove()
+
+    async def reset(self, options: Options | None = None, definitions: Definitions | None = None) -> None:
+        """Begin anew with the same URLs: no connections, no data, the first definitions, the system's time.
+
+        Clients get connection.close; those that connect meanwhile are served afterwards.
+
+        Args:
+            options: Options that count until the next reset, besides those that it was made with.
+            definitions: Definitions until the next reset, instead of those that it was made with.
+        Raises:
+            ConfigError: An option does not exist, or its value is invalid; nothing has changed.
+            NotRunningError: It has not been started, or was stopped.
+            StartError: It cannot start with these options; reset() may be called again.
+            DefinitionsError: A definition is invalid; reset() may be called again.
+        """
+        if self._app is None and not self._is_dead:
+            raise NotRunningError
+        wanted = {**self._first[0], **(options or {})}, self._first[1] if definitions is None else definitions
+        if wanted != self._used:
+            self._settings, self._used = self._read(*wanted), wanted
+        await self._abandon(close_politely=True)
+        self._clock_offset = 0
+        self._published.clear()
+        await self._folder.clear()
+        await self._begin()
+        self._folder.prepare()
+
+    async def kill(self) -> None:
+        """End as ``kill -9`` would: nothing more is written or sent. Clients are refused until start() is called.
+
+        Raises:
+            NotRunningError: It is not running.
+        """
+        self._clock_offset = self.running().broker.timers.offset
+        await self._abandon(close_politely=False)
+        await self._ports.shut()
+
+    async def restart(self) -> None:
+        """Kill it, and start it again on the same data.
+
+        Raises:
+            NotRunningError: It is not running.
+            StartError: It cannot start; the text says why.
+        """
+        await self.kill()
+        await self.start()
 
     async def __aenter__(self) -> Leveret:
         await self.start()
@@ -98,90 +181,112 @@ class Leveret:
     ) -> None:
         await self.stop()
 
+    # -- looking ------------------------------------------------------------------------------------------
 
-class LeveretThread:
-    """A broker in a separate thread: a context manager. For arguments and attributes see Leveret."""
+    def messages(self, queue: str, vhost: str | None = None) -> list[QueuedMessage]:
+        """Return the messages of a queue in their order, ready and unacked, without taking them.
 
-    def __init__(self, data_dir: Path | str | None = None, options: Mapping[str, object] | None = None) -> None:
-        self._broker = Leveret(data_dir, options)
-        self._thread = threading.Thread(target=self._run, name="leveret", daemon=True)
-        self._started = threading.Event()
-        self._failure: Exception | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-
-    @property
-    def url(self) -> str:
-        """AMQP URL of the default user and virtual host."""
-        return self._broker.url
-
-    @property
-    def http_url(self) -> str:
-        """URL of the HTTP API, with the default user."""
-        return self._broker.http_url
-
-    def start(self) -> None:
-        """Start it.
-
+        Args:
+            queue: Name of the queue.
+            vhost: Name of its virtual host; by default the default one.
         Raises:
-            StartError: It cannot start; the text says why.
-            TimeoutError: It did not start within 30 s.
+            LookupError: There is no such queue; the text names those that there are.
+            NotRunningError: It is not running.
         """
-        self._thread.start()
-        # Removes the temporary data directory if the program ends without calling stop().
-        atexit.register(self.stop)
-        if not self._started.wait(_DEADLINE):
-            raise TimeoutError(f"the broker did not start within {_DEADLINE:.0f} s")
-        if self._failure is not None:
-            raise self._failure
-        if not self.url:
-            raise StartError("the broker did not start")
+        app = self.running()
+        name = app.settings.default_vhost if vhost is None else vhost
+        found = app.broker.vhosts.get(name)
+        if found is None:
+            raise LookupError(f"no virtual host '{name}'; there are {sorted(app.broker.vhosts)}")
+        if queue not in found.queues:
+            raise LookupError(f"no queue '{queue}' in virtual host '{name}'; there are {sorted(found.queues)}")
+        return read_queue(found.queues[queue])
 
-    def stop(self) -> None:
-        """Stop the broker, and wait until it has stopped. Does nothing if it is not running."""
-        atexit.unregister(self.stop)
-        if self._thread.ident is None:
-            return
-        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(_DEADLINE)
+    def published(self, exchange: str | None = None, vhost: str | None = None) -> list[PublishedMessage]:
+        """Return what clients have published over AMQP since the start or the last reset, routed or not.
 
-    def __enter__(self) -> LeveretThread:
-        self.start()
-        return self
+        Args:
+            exchange: Name of the exchange, "" for the default one; None for all.
+            vhost: Name of the virtual host; by default the default one.
+        """
+        return self._published.find(self._settings.default_vhost if vhost is None else vhost, exchange)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    async def wait_until(self, condition: Callable[[], T], timeout: float = 10.0) -> T:  # noqa: ASYNC109 - real time
+        """Wait until a condition holds, and return its value.
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve())
+        Args:
+            condition: Asked again and again, about every 5 ms.
+            timeout: Seconds of real time.
+        Raises:
+            TimeoutError: It did not come to hold in time; the text has its last value.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not (value := condition()):
+            if loop.time() > deadline:
+                raise not_in_time(timeout, value)
+            await asyncio.sleep(POLL_SECONDS)
+        return value
 
-    async def _serve(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+    # -- internal -----------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Start on the data directory as it is."""
+        self._ports.rewind()
+        embedding = Embedding(
+            self._files, self._folder.is_temporary, self._ports.bind, self._published, self._clock_offset
+        )
+        # Until it has started, another attempt is possible.
+        self._is_dead = True
+        app = App(replace(self._settings, data_dir=self._folder.path), embedding)
         try:
-            await self._broker.start()
-        except (StartError, DefinitionsError) as failure:
-            self._failure = failure
-            return
-        finally:
-            self._started.set()
-        await self._stopping.wait()
-        await self._broker.stop()
+            await app.start()
+        except BaseException:
+            await app.abandon()
+            raise
+        self._app, self._is_dead = app, False
+        self._note_addresses(app)
+
+    async def _abandon(self, close_politely: bool) -> None:
+        app, self._app = self._app, None
+        self._is_dead = True
+        if app is not None:
+            await app.abandon(close_politely)
+
+    def _note_addresses(self, app: App) -> None:
+        settings = self._settings
+        user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
+        # Without management_port there is no HTTP API.
+        management = app.addresses.get("management")
+        self.http_url = f"http://{user}@{format_address(*management[0])}" if management else ""
+        vhost = quote(settings.default_vhost, safe="")
+        # With listeners.tcp: none only the encrypted port exists.
+        scheme = "amqp" if "amqp" in app.addresses else "amqps"
+        self.url = f"{scheme}://{user}@{format_address(*app.addresses[scheme][0])}/{vhost}"
+
+    def _read(self, options: Options, definitions: Definitions | None) -> Settings:
+        own: dict[str, object] = {
+            "host": "127.0.0.1",
+            "port": 0,
+            "management_port": 0,
+            "prometheus_port": 0,
+            "data_dir": str(self._folder.path),
+            # Data of tests need not survive a power failure.
+            "storage.sync": "off",
+        }
+        if isinstance(definitions, Mapping):
+            own["definitions"] = definitions
+        elif definitions is not None:
+            own["load_definitions"] = str(definitions)
+        named = {**own, **options}.items()
+        return load(None, {}, [RawSetting(name, value, "an option of the embedded broker") for name, value in named])
 
 
-def _settings(data_dir: Path | str | None, options: Mapping[str, object]) -> Settings:
-    directory = Path(tempfile.gettempdir(), f"leveret-{uuid4().hex}") if data_dir is None else data_dir
-    own = {
-        "host": "127.0.0.1",
-        "port": 0,
-        "management_port": 0,
-        "prometheus_port": 0,
-        "data_dir": str(directory),
-        # Data of tests need not survive a power failure.
-        "storage.sync": "off",
-    }
-    raw = [RawSetting(name, value, "an option of the embedded broker") for name, value in {**own, **options}.items()]
-    return load(None, {}, raw)
+def not_in_time(seconds: float, value: object) -> TimeoutError:
+    """Return the error of a condition that did not come to hold.
+
+    Args:
+        seconds: How long it was waited for.
+        value: Its last value.
+    """
+    return TimeoutError(f"not within {seconds:g} s; the condition was {value!r} at last")

@@ -1,31 +1,87 @@
 """pytest fixtures with a broker, available wherever Leveret is installed.
 
-All tests of a run share one broker. A test that needs a separate one uses ``leveret.Leveret`` or
-``leveret.LeveretThread``.
+The tests of a process share one broker, which is as good as new for each test that asks for ``leveret`` or
+``leveret_url``. ``leveret_session`` is another one, which keeps what tests leave in it. For a broker of its own a test
+uses ``leveret.Leveret`` or ``leveret.LeveretThread``.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from leveret.broker.embedded import LeveretThread
+    from leveret.broker.embedded_thread import LeveretThread
+
+_MARKER = (
+    "leveret(options=None, definitions=None): the broker of the fixture `leveret` has these options, by their names in"
+    " a configuration file, and definitions: a document as RabbitMQ exports it, or its path from the test's folder"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+def pytest_sessionfinish() -> None:
+    """Stop the brokers."""
+    # Imported by the fixtures, if they were used.
+    module = sys.modules.get("leveret.broker.clean_broker")
+    if module is not None:
+        module.stop_clean_brokers()
+
+
+@pytest.fixture
+def leveret(request: pytest.FixtureRequest) -> Iterator[LeveretThread]:
+    """A broker on free loopback ports without connections and data; see its ``url`` and ``http_url``.
+
+    It is clean for each test; the marker ``leveret`` gives it options and definitions.
+    """
+    # Imported on first use, as pytest loads this module in every run.
+    from leveret.broker.clean_broker import clean_broker
+
+    options, definitions = _wishes(request)
+    with clean_broker(options, definitions) as broker:
+        yield broker
+
+
+@pytest.fixture
+def leveret_url(leveret: LeveretThread) -> str:
+    """AMQP URL of a broker without connections and data."""
+    return leveret.url
 
 
 @pytest.fixture(scope="session")
-def leveret() -> Iterator[LeveretThread]:
-    """A broker on free loopback ports with a temporary data directory; see its ``url`` and ``http_url``."""
-    # Imported on first use, as pytest loads this module in every run.
-    from leveret.broker.embedded import LeveretThread
+def leveret_session() -> Iterator[LeveretThread]:
+    """A broker that all tests of a process share, with all that they leave in it."""
+    from leveret.broker.clean_broker import clean_broker
 
-    with LeveretThread() as broker:
+    with clean_broker() as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
-def leveret_url(leveret: LeveretThread) -> str:
-    """AMQP URL of the broker."""
-    return leveret.url
+def leveret_session_url(leveret_session: LeveretThread) -> str:
+    """AMQP URL of the broker that all tests of a process share."""
+    return leveret_session.url
+
+
+def _wishes(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Any]:
+    """Return the options and definitions of all markers of a test; the closest one counts first."""
+    options: dict[str, Any] = {}
+    definitions: Any = None
+    for marker in request.node.iter_markers("leveret"):
+        unknown = set(marker.kwargs) - {"options", "definitions"}
+        if marker.args or unknown:
+            what = ", ".join(sorted(unknown)) or "positional arguments"
+            raise pytest.UsageError(f"the marker leveret takes options= and definitions=, not {what}")
+        options = {**(marker.kwargs.get("options") or {}), **options}
+        definitions = marker.kwargs.get("definitions") if definitions is None else definitions
+    if isinstance(definitions, str | Path):
+        definitions = request.path.parent / definitions
+    return options, definitions

@@ -3,6 +3,8 @@
 The stable interface; what is in other modules may change with any release:
 
 - ``leveret.Leveret``, ``leveret.LeveretThread``: a broker inside another program.
+- ``leveret.scan``: a data directory as Arrow record batches.
+- ``leveret.clean_broker``: a broker that tests take in turn.
 - ``leveret.testing``: fixtures of pytest, which pytest finds by itself.
 - ``leveret.analytics.register``: Spark over a data directory.
 - ``python -m leveret``: the broker as a program.
@@ -21,23 +23,34 @@ from leveret import compilation as compilation
 if TYPE_CHECKING:
     from leveret import analytics as analytics
     from leveret import testing as testing
+    from leveret.broker.clean_broker import clean_broker as clean_broker
     from leveret.broker.embedded import Leveret as Leveret
-    from leveret.broker.embedded import LeveretThread as LeveretThread
+    from leveret.broker.embedded_thread import LeveretThread as LeveretThread
+    from leveret.storage.analytics.arrow_scan import scan as scan
 
     __version__: str
 else:
 
     def __getattr__(name: str) -> object:
-        if name in ("Leveret", "LeveretThread"):
-            return getattr(importlib.import_module("leveret.broker.embedded"), name)
+        places = {"Leveret": "embedded", "LeveretThread": "embedded_thread", "clean_broker": "clean_broker"}
+        if name in places:
+            return getattr(importlib.import_module(f"leveret.broker.{places[name]}"), name)
         if name == "__version__":
             return importlib.import_module("leveret.broker.version").VERSION
         if name in ("analytics", "testing"):
             return importlib.import_module(f"leveret.{name}")
+        if name == "scan":
+            try:
+                return importlib.import_module("leveret.storage.analytics.arrow_scan").scan
+            except ModuleNotFoundError as error:
+                if error.name not in ("numpy", "pyarrow"):
+                    raise
+                text = f"leveret.scan needs the Python package {error.name}: pip install 'leveret[arrow]'"
+                raise ModuleNotFoundError(text, name=error.name) from error
         raise AttributeError(f"module 'leveret' has no attribute {name!r}")
 
 
-__all__ = ["Leveret", "LeveretThread", "__version__", "analytics", "testing"]
+__all__ = ["Leveret", "LeveretThread", "__version__", "analytics", "clean_broker", "scan", "testing"]
 
 
 def __dir__() -> list[str]:

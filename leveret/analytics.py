@@ -1,8 +1,9 @@
-"""Spark over a data directory: `register(spark)`, then `spark.read.format("leveret").load(directory)`."""
+"""Spark over a data directory: `register(spark)`, then `spark.read.format("leveret").load(directory)`; or `read()`."""
 
 from __future__ import annotations
 
-from leveret.storage.analytics import Session as Session
-from leveret.storage.analytics import register as register
+from leveret.storage.analytics.session import Session as Session
+from leveret.storage.analytics.session import register as register
+from leveret.storage.analytics.spark_reading import read as read
 
-__all__ = ["Session", "register"]
+__all__ = ["Session", "read", "register"]

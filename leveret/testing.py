@@ -1,8 +1,12 @@
-"""Fixtures of pytest for programs that talk to a broker: ``leveret`` and ``leveret_url``."""
+"""What pytest finds of Leveret: the fixtures ``leveret`` and ``leveret_url``, and both for a whole session."""
 
 from __future__ import annotations
 
 from leveret.broker.pytest_plugin import leveret as leveret
+from leveret.broker.pytest_plugin import leveret_session as leveret_session
+from leveret.broker.pytest_plugin import leveret_session_url as leveret_session_url
 from leveret.broker.pytest_plugin import leveret_url as leveret_url
+from leveret.broker.pytest_plugin import pytest_configure as pytest_configure
+from leveret.broker.pytest_plugin import pytest_sessionfinish as pytest_sessionfinish
 
-__all__ = ["leveret", "leveret_url"]
+__all__ = ["leveret", "leveret_session", "leveret_session_url", "leveret_url"]

@@ -7,6 +7,8 @@ from typing import Final
 _DAY: Final = 86_400
 #: Seconds by unit. As in RabbitMQ, a year has 365 days and a month 30.
 _SECONDS: Final = {"Y": 365 * _DAY, "M": 30 * _DAY, "D": _DAY, "h": 3600, "m": 60, "s": 1}
+#: Digits of a number that are read.
+_DIGITS_MAX: Final = 4000
 
 
 def age_seconds(text: str) -> int | None:
@@ -18,4 +20,5 @@ def age_seconds(text: str) -> int | None:
     number, unit = text[:-1], text[-1:]
     if unit not in _SECONDS or not (number.isascii() and number.isdigit()) or not number.strip("0"):
         return None
-    return int(number) * _SECONDS[unit]
+    # Python refuses to read very many digits; so many years are for ever anyway.
+    return int(number.lstrip("0")[:_DIGITS_MAX]) * _SECONDS[unit]

@@ -1,7 +1,7 @@
 """The header x-stream-offset, which is added to each message that is delivered from a stream.
 
 As in RabbitMQ, the headers of such a message are sorted by the bytes of their names, and what the publisher had sent
-under this name is replaced.
+under this name is replaced. Messages that are replayed get a header in the same way.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Final
 from leveret.protocol.header_scan import VALUE_WIDTHS
 from leveret.protocol.properties import HEADERS, Properties
 
-_KEY: Final = b"x-stream-offset"
-#: Name and type of the entry; its value, 8 bytes, follows.
-_ENTRY_HEAD: Final = bytes((len(_KEY),)) + _KEY + b"l"
+STREAM_OFFSET: Final = b"x-stream-offset"
 _VALUE: Final = bytes(8)
 _U32: Final = struct.Struct(">I")
 _PROPERTIES_AT: Final = 14
@@ -23,22 +21,24 @@ _CONTENT_TYPE: Final = 0x8000
 _CONTENT_ENCODING: Final = 0x4000
 
 
-def split_for_offset(header: bytes) -> tuple[bytes, bytes]:
-    """Return a content-header payload with the header x-stream-offset, as the bytes before its value and after it.
+def split_for_offset(header: bytes, key: bytes = STREAM_OFFSET) -> tuple[bytes, bytes]:
+    """Return a content-header payload with a header for an offset, as the bytes before its value and after it.
 
     Args:
         header: The payload as it was published, which has been checked then.
+        key: Name of the header; its value has 8 bytes.
     """
+    entry_head = bytes((len(key),)) + key + b"l"
     read = Properties(header)
     table = read.raw(HEADERS)
-    entries = [] if table is None else [each for each in _entries(table) if each[0] != _KEY]
-    entries.append((_KEY, _ENTRY_HEAD + _VALUE))
+    entries = [] if table is None else [each for each in _entries(table) if each[0] != key]
+    entries.append((key, entry_head + _VALUE))
     entries.sort(key=_name)
     parts = [octets for _, octets in entries]
     octets = b"".join(parts)
-    at = [name for name, _ in entries].index(_KEY)
+    at = [name for name, _ in entries].index(key)
     start = _PROPERTIES_AT + len(read.raw(_CONTENT_TYPE) or b"") + len(read.raw(_CONTENT_ENCODING) or b"")
-    start += _U32.size + sum([len(part) for part in parts[:at]]) + len(_ENTRY_HEAD)
+    start += _U32.size + sum([len(part) for part in parts[:at]]) + len(entry_head)
     whole = read.replaced({HEADERS: _U32.pack(len(octets)) + octets})
     return whole[:start], whole[start + len(_VALUE) :]
 

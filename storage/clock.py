@@ -10,12 +10,21 @@ from time import monotonic_ns, time_ns
 
 
 class Clock:
-    """The system's clock plus an offset. Only tests advance the offset, to let hours pass in no time."""
+    """The system's clock plus an offset. Only tests advance the offset, to let hours pass in no time.
+
+    Args:
+        offset: The offset in microseconds.
+    """
 
     __slots__ = ("_offset",)
 
-    def __init__(self) -> None:
-        self._offset = 0
+    def __init__(self, offset: int = 0) -> None:
+        self._offset = offset
+
+    @property
+    def offset(self) -> int:
+        """Microseconds by which it is ahead of the system's clock."""
+        return self._offset
 
     def now(self) -> int:
         """Return the microseconds since 1970. It goes back when the system clock is set back."""

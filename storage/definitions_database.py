@@ -131,14 +131,16 @@ class DefinitionsDatabase:
 
     Args:
         path: The database file; created if missing.
+        is_temporary: Whether it is removed before a loss of power could matter: nothing is synced or copied.
     Raises:
         DefinitionsDamagedError: It is damaged.
         DefinitionsVersionError: It was written by a newer version.
         sqlite3.Error: It cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_temporary: bool = False) -> None:
         self._path = path
+        self._is_temporary = is_temporary
         self._changes: Changes = {}
         #: A write has failed; see _reopen().
         self._needs_reopen = False
@@ -164,7 +166,8 @@ class DefinitionsDatabase:
             if _is_damage(error):
                 raise DefinitionsDamagedError(self._damage_message(error)) from error
             raise
-        self._copy()
+        if not is_temporary:
+            self._copy()
 
     def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
         """Write a definition with the next commit."""
@@ -253,8 +256,8 @@ class DefinitionsDatabase:
         # Text that cannot be decoded fails its checksum.
         database.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
-            database.execute("pragma journal_mode = wal")
-            database.execute("pragma synchronous = full")
+            database.execute(f"pragma journal_mode = {'memory' if self._is_temporary else 'wal'}")
+            database.execute(f"pragma synchronous = {'off' if self._is_temporary else 'full'}")
         except BaseException:
             database.close()
             raise
@@ -280,6 +283,10 @@ class DefinitionsDatabase:
     def close(self) -> None:
         """Commit changes and close the database."""
         self.commit()
+        self._database.close()
+
+    def abandon(self) -> None:
+        """Close the database without the changes that are not committed, as the death of the process does."""
         self._database.close()
 
     def _migrate(self) -> None:

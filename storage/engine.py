@@ -32,7 +32,7 @@ from leveret.storage.snapshots.lease import remove_dead_snapshots
 from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore, StoreState, persist_transient
 
-__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "describe_queue", "events_since"]
+__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "abandon", "describe_queue", "events_since", "is_moving"]
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Unsynced bytes of a store that start a commit at once: a larger sync would stall later writes for too long.
@@ -334,11 +334,7 @@ class StorageEngine:
             except OSError as error:
                 _LOG.error("The data directory could not be closed cleanly: %s", error)
                 succeeded = False
-        for store in stores:
-            store.log.close()
-        self._redo.close()
-        self._events.close()
-        self._directory.close()
+        _close_files(self)
         return succeeded
 
     def _finish(self, stores: Sequence[SegmentStore]) -> None:
@@ -503,6 +499,26 @@ class StorageEngine:
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._commits.submit(group)
+
+
+def abandon(engine: StorageEngine) -> None:
+    """Close all files of an engine, and leave them as the death of the process does. Nothing may be called after it."""
+    engine._compactor.abandon()
+    engine._commits.close()
+    _close_files(engine)
+
+
+def _close_files(engine: StorageEngine) -> None:
+    for store in engine._stores():
+        store.log.close()
+    engine._redo.close()
+    engine._events.close()
+    engine._directory.close()
+
+
+def is_moving(engine: StorageEngine) -> bool:
+    """Return whether messages are being moved whose copies may not be on disk yet."""
+    return bool(engine._commits.departures)
 
 
 def describe_queue(engine: StorageEngine, queue: StoredQueue, attributes: Mapping[str, object]) -> None:

@@ -53,6 +53,13 @@ class HttpListener:
         if self._created is not None:
             await self._created.stop()
 
+    async def abandon(self) -> None:
+        """Stop listening, and reset all connections."""
+        for acceptor in self._acceptors:
+            await acceptor.stop()
+        if self._created is not None:
+            await self._created.abandon()
+
     async def _take(self, tls: Tls | None, sock: socket) -> None:
         await self._server().serve(tls, sock)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from leveret.broker.core.exchanges import default
@@ -27,9 +28,21 @@ class Ends(NamedTuple):
     to_queue: bool
 
 
+class Bound(NamedTuple):
+    """A binding that was asked for.
+
+    Attributes:
+        binding: The binding.
+        history: Steps, to be run by the caller, that give a new binding what its source remembers.
+    """
+
+    binding: Binding
+    history: Iterator[None]
+
+
 def bind(
     principal: Principal, ends: Ends, routing_key: str, arguments: FieldTable, owner: object | None = None
-) -> Binding:
+) -> Bound:
     """Create a binding; an existing one is accepted.
 
     Args:
@@ -50,16 +63,16 @@ def bind(
 
 def add_binding(
     vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str, arguments: FieldTable
-) -> Binding:
-    """Bind a destination without a check of permissions; if the binding is new, it gets what the source remembers.
+) -> Bound:
+    """Bind a destination without a check of permissions.
 
     Raises:
         ChannelFault: See Topology.bind.
     """
     binding = Binding(source, destination, routing_key, arguments)
-    if vhost.topology.bind(source, destination, routing_key, arguments):
-        replay_history(vhost.topology, binding)
-    return binding
+    if not vhost.topology.bind(source, destination, routing_key, arguments):
+        return Bound(binding, iter(()))
+    return Bound(binding, replay_history(vhost.topology, binding))
 
 
 def unbind(

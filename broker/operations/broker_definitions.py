@@ -133,6 +133,11 @@ class DefinitionsKeeper:
         finally:
             self._database.close()
 
+    def abandon(self) -> None:
+        """Close the database without what is not committed, as the death of the process does."""
+        self._broker.gate.abandon()
+        self._database.abandon()
+
 
 def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_new: bool, imported: str = "") -> str:
     """Load the definitions that the configuration names.

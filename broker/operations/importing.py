@@ -5,8 +5,8 @@ Source: https://www.rabbitmq.com/docs/definitions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
@@ -22,6 +22,9 @@ from leveret.policies.policy import PolicyError, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable
+
+#: Declares an entry of a document; may return steps that are left to do.
+_Declare: TypeAlias = Callable[[VirtualHost, Mapping[str, Any]], Iterator[None] | None]
 
 #: Components in the section "parameters" that are loaded: by policy_steps() and load_vhosts().
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
@@ -89,18 +92,19 @@ def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bi
     Raises:
         DefinitionsError: An entry is malformed, or its declaration is refused.
     """
-    for section, declare in (
+    sections: tuple[tuple[str, _Declare], ...] = (
         ("exchanges", _declare_exchange),
         ("queues", _declare_queue),
         ("bindings", _declare_binding),
-    ):
+    )
+    for section, declare in sections:
         may_dangle = skip_dangling_bindings and section == "bindings"
         for entry in _entries(document, section):
             if may_dangle and entry.get("vhost") not in broker.vhosts:
                 continue
             vhost = _vhost(broker, entry, section)
             try:
-                declare(vhost, entry)
+                yield from declare(vhost, entry) or ()
             except AmqpFault as fault:
                 if may_dangle and fault.code is ReplyCode.NOT_FOUND:
                     continue
@@ -232,8 +236,8 @@ def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     vhost.declare_queue(QueueDeclaration(name, durable, auto_delete, None, arguments), lambda _: None)
 
 
-def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> Iterator[None]:
     source = vhost.topology.exchange(_text(entry, "source", "bindings"))
     to_queue = entry.get("destination_type", "queue") == "queue"
     destination = find_destination(vhost, Ends(source.name, _text(entry, "destination", "bindings"), to_queue))
-    add_binding(vhost, source, destination, _text(entry, "routing_key", "bindings"), _arguments(entry))
+    return add_binding(vhost, source, destination, _text(entry, "routing_key", "bindings"), _arguments(entry)).history

@@ -33,11 +33,21 @@ def open_exchange(principal: Principal, name: str, routing_key: str) -> Exchange
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404).
     """
+    exchange = find_exchange(principal, name)
+    principal.check_topic("write", name, routing_key)
+    return exchange
+
+
+def find_exchange(principal: Principal, name: str) -> Exchange:
+    """Find an exchange to which the principal may publish, as far as this does not depend on the routing key.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404).
+    """
     principal.check("write", "exchange", name)
     exchange = principal.vhost.topology.exchange(name)
     if exchange.internal:
         raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{principal.vhost.name}'")
-    principal.check_topic("write", name, routing_key)
     return exchange
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Literal, cast
 
@@ -155,9 +155,10 @@ class Connection:
         self.tls = tls_session(transport)
         self.output = Output(server.broker.turn, self._transport)
         self._heartbeats = Heartbeat(server.loop, self.output, self.name)
-        self.intake = Intake(
-            self.name, server, self._transport, self.reader, self.output, self._heartbeats, self.handle
-        )
+        handle: Callable[[Event], None] = self.handle
+        if server.interceptor is not None:
+            handle = server.interceptor.wrap(self, handle)
+        self.intake = Intake(self.name, server, self._transport, self.reader, self.output, self._heartbeats, handle)
         self._handshake = Handshake(server, self.peer, self.tls)
         self._connections.add(self)
         log.info("accepting AMQP connection %s", self.name)

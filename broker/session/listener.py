@@ -128,6 +128,23 @@ class Listener:
             for connection in self.connections:
                 connection.drop("abort")
 
+    async def abandon(self, close_politely: bool) -> None:
+        """Stop listening and close all connections at once.
+
+        Args:
+            close_politely: Send connection.close first; otherwise reset the sockets.
+        """
+        if self._consumer_timeout is not None:
+            self._consumer_timeout.stop()
+        for listening in self._listening:
+            listening.close()
+        for acceptor in self._acceptors:
+            await acceptor.stop()
+        for connection in self.connections:
+            if close_politely:
+                connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
+            connection.drop("finish" if close_politely else "abort")
+
     async def _all_closed(self, seconds: float) -> bool:
         """Wait until no connection is open; return False if that takes longer than this many seconds."""
         if self.connections.all_closed.is_set():

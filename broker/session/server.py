@@ -10,6 +10,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.resources.memory_checks import MemoryChecks
+from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.version import VERSION
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
@@ -33,6 +34,7 @@ class Server:
         accounts: Users and permissions.
         memory_checks: Count received bytes, to check memory in time.
         loop: The event loop.
+        interceptor: Gets the events of all connections first, in tests; None for none.
 
     Attributes:
         read_buffer: Read buffer of all connections; emptied before the next one reads.
@@ -45,12 +47,14 @@ class Server:
         accounts: Accounts,
         memory_checks: MemoryChecks,
         loop: asyncio.AbstractEventLoop,
+        interceptor: Interceptor | None = None,
     ) -> None:
         self.settings = settings
         self.broker = broker
         self.accounts = accounts
         self.memory_checks = memory_checks
         self.loop = loop
+        self.interceptor = interceptor
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
 
     @property

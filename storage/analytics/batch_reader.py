@@ -1,18 +1,36 @@
-"""Batch reader of the data source: takes a snapshot, divides it into partitions and reads them."""
+"""Batch reader of the data source: plans a query and reads its partitions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
-from leveret.storage.analytics.partitions import event_partitions, locate_snapshot, message_partitions, queue_partitions
+from leveret.storage.analytics.partitions import Partition
 from leveret.storage.analytics.pruning import Pruning
-from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take_query_snapshot
-from leveret.storage.analytics.table_reading import read_partition
-from leveret.storage.snapshots.snapshot import Snapshot
+from leveret.storage.analytics.table_plan import plan_table
+from leveret.storage.analytics.table_reading import read_partitions
+
+#: Spark's number of the query that a task works for.
+_EXECUTION: Final = "spark.sql.execution.id"
+
+
+class TaskParts(NamedTuple):
+    """What one task reads.
+
+    Attributes:
+        parts: The partitions, in order.
+        marker: Path of a link that names the only query that may read them; empty if any query may.
+    """
+
+    parts: list[Partition]
+    marker: str = ""
 
 
 class LeveretReader(DataSourceReader):
@@ -31,59 +49,67 @@ class LeveretReader(DataSourceReader):
         self._pruning = Pruning(limits=options.limits)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Take a snapshot and divide it into partitions.
-
-        Raises:
-            DataDirectoryError: The path is not a data directory, or a newer version wrote it.
-            SnapshotError: No snapshot can be taken, or the queue does not exist.
-        """
-        options, limits = self._options, self._pruning.limits
-        snapshot = self._take()
-        location = locate_snapshot(snapshot, options.path, self._session)
-        found: list[InputPartition]
-        if options.table in ("messages", "delayed"):
-            found = list(message_partitions(snapshot, location, limits, options.segments_per_partition))
-        elif options.table == "events":
-            found = list(event_partitions(snapshot, location, limits, self._wanted(snapshot)))
-        else:
-            found = list(queue_partitions(snapshot, location))
-        if not found and not options.snapshot:
-            snapshot.close()
-        # Spark needs at least one partition.
-        return found or [InputPartition(None)]
+        """Take a snapshot and divide it into partitions; see plan_table()."""
+        found = plan_table(self._options, self._pruning, self._session).partitions
+        # With a limit, one task reads no more files than it needs. Spark needs at least one partition.
+        tasks = [[each] for each in found] if self._options.limit is None else [found]
+        return [InputPartition(TaskParts(each)) for each in tasks] or [InputPartition(TaskParts([]))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        if type(partition) is InputPartition:
-            return iter(())
-        return read_partition(partition, self._options.table, self._columns, self._options.fail_fast)
-
-    def _take(self) -> Snapshot:
-        options = self._options
-        described = options.described if not self._pruning.names else None
-        if options.snapshot:
-            return load_shared_snapshot(options, self._wants, described, self._session)
-        events = options.table == "events"
-        return take_query_snapshot(options, self._wants, described, not events, events, self._session)
-
-    def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
-        """Return the ids of the queues whose events are selected; None for all queues."""
-        if self._options.vhost is None and self._options.queue is None and not self._pruning.names:
-            return None
-        names_queue = self._options.queue is not None or "queue" in self._pruning.names
-        return frozenset(
-            qid
-            for qid, name in snapshot.names.items()
-            if self._wants(name.vhost, name.name) and not (names_queue and name.kind != "queue")
-        )
-
-    def _wants(self, vhost: str, queue: str) -> bool:
-        return self._options.wants(vhost, queue) and self._pruning.wants(vhost, queue)
+        return read_partitions(partition.value.parts, self._options, self._columns)
 
 
 class PushdownReader(LeveretReader):
-    """Reads a table from a snapshot and skips data that the query's conditions exclude."""
+    """Reads a table from a snapshot and skips data that the query's conditions exclude.
+
+    Spark up to 4.3 keeps the partitions of a data frame's last query, for the next one too if that has no conditions.
+    So the first query that reads them is noted, and others are refused: they would miss rows.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Apply the conditions on queue, sequence number and time; return the others."""
         return self._pruning.apply(self._options.table, filters)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Take a snapshot and divide it into partitions, for one query."""
+        name = f"USED-{uuid4().hex}"
+        planned = super().partitions()
+        for each in planned:
+            parts = each.value.parts
+            directory = parts[0].place.damage_dir if parts else self._session
+            each.value = TaskParts(parts, f"{directory}/{name}")
+        return planned
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the record batches of a partition.
+
+        Raises:
+            AnalyticsError: Another query has read the partitions.
+        """
+        _claim(partition.value)
+        return super().read(partition)
+
+
+def _claim(task: TaskParts) -> None:
+    """Note the query that reads the partitions of a plan.
+
+    Raises:
+        AnalyticsError: It is not the first one, or it cannot be noted.
+    """
+    context = TaskContext.get()
+    query = f"query-{(context.getLocalProperty(_EXECUTION) if context is not None else None) or 'none'}"
+    remedy = "load it again for each query, or leave out the option pushdown"
+    try:
+        # A link is made in one step, with its contents.
+        os.symlink(query, task.marker)
+    except FileExistsError:
+        if os.readlink(task.marker) != query:
+            raise AnalyticsError(
+                f"this data frame was loaded with pushdown=true and has been read before, with conditions that Spark "
+                f"does not forget; {remedy}"
+            ) from None
+    except OSError as error:
+        if not any(each.place.lease for each in task.parts):
+            raise AnalyticsError(f"the data frame's first query cannot be noted ({error}); {remedy}") from error
+        # The snapshot is gone, which reading reports.

@@ -24,6 +24,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "messages": {
         "vhost": "string",
         "queue": "string",
+        # With seq they are the key of a row, also when the queue has been deleted and declared again.
+        "queue_id": "bigint",
+        "store_priority": "int",
         "seq": "bigint",
         "enqueued_at": "timestamp",
         "expires_at": "timestamp",

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.java_stderr import JavaStderr
 from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.jobs import sql
 from leveret.storage.analytics.jobs.registry import JOBS, SUMMARIES
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.progress import SparkProgress
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with _exit_on_sigterm():
-            check_java()
+            _check_java_for(options)
             return _run(options)
     except AnalyticsError as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
@@ -106,6 +107,18 @@ def check_java() -> None:
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is not None and int(version[1]) < _JAVA_MINIMUM:
         raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
+
+
+def _check_java_for(options: argparse.Namespace) -> None:
+    """Check Java; without it, the job `sql` shows the command that answers the query without Spark."""
+    try:
+        check_java()
+    except AnalyticsError as error:
+        if options.job != "sql" or not options.query:
+            raise
+        given = JobOptions(options.data_dir, options.as_of, options.vhost, options.queue)
+        text = f"{error}. DuckDB answers the query without Java (pip install duckdb):"
+        raise AnalyticsError(f"{text}\n{sql.duckdb_command(options.query, given)}") from error
 
 
 def error_summary(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, FieldValue, MalformedTable
@@ -15,7 +16,7 @@ class TypedValue(NamedTuple):
 
     Attributes:
         kind: Name of the type as AMQP 0-9-1 clients use it, such as `int64` or `longstr`.
-        value: The value; a dict of TypedValue for a table, a list of TypedValue for an array.
+        value: The value; a dict of TypedValue for a table, a list of TypedValue for an array, text for a decimal.
     """
 
     kind: str
@@ -93,7 +94,9 @@ def _value(field: FieldValue) -> TypedValue:
     elif kind == "D":
         scale, unscaled = value
         # Decimals are signed by the specification; RabbitMQ reads them as unsigned.
-        value = (unscaled - (1 << 32) if unscaled >> 31 else unscaled) / 10**scale
+        signed = unscaled - (1 << 32) if unscaled >> 31 else unscaled
+        # As text: a float cannot have all of its digits.
+        value = f"{Decimal(signed).scaleb(-scale):f}"
     elif kind == "S":
         try:
             return TypedValue("longstr", value.decode("utf-8"))

@@ -15,6 +15,7 @@ from leveret.storage.analytics.field_table import TypedValue, as_json, as_text, 
 from leveret.storage.analytics.property_slices import property_column, property_slices
 from leveret.storage.analytics.record_rows import Positions, RecordRows, in_ranges
 from leveret.storage.format import PERSISTENT
+from leveret.storage.snapshots.segments import SegmentView
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
 _COUNT_MAX: Final = (1 << 63) - 1
@@ -32,11 +33,14 @@ class Label(NamedTuple):
     queue: str
 
 
-def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delivered: array[int]) -> Any:
+def message_batch(
+    rows: RecordRows, view: SegmentView, columns: Sequence[str], label: Label, delivered: array[int]
+) -> Any:
     """Return messages as a record batch.
 
     Args:
         rows: The messages.
+        view: The segment that has them.
         columns: Names of the columns, in order.
         label: Name of their queue.
         delivered: Ranges of sequence numbers of redelivered messages; see in_ranges().
@@ -57,6 +61,10 @@ def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delive
             arrays.append(constant(label.vhost, pa.string(), len(rows.at)))
         elif name in ("queue", "delayed_in"):
             arrays.append(constant(label.queue, pa.string(), len(rows.at)))
+        elif name == "queue_id":
+            arrays.append(constant(view.qid, pa.int64(), len(rows.at)))
+        elif name == "store_priority":
+            arrays.append(constant(view.priority, pa.int32(), len(rows.at)))
         elif name == "redelivered":
             arrays.append(pa.array(in_ranges(rows.seq, delivered)))
         else:

@@ -31,6 +31,7 @@ _NAMES: Final = (
     "until",
     "firstseq",
     "lastseq",
+    "limit",
     "pushdown",
     "snapshot",
 )
@@ -69,6 +70,7 @@ class Options:
             Spark up to 4.3 applies them also to the next query on the same data frame if that has no conditions.
         lease_seconds: Seconds that an unused snapshot is kept; 0 for the default.
         snapshot: Result of Session.snapshot(), for queries that see the same moment; empty for a snapshot per query.
+        limit: Maximum number of rows; None for all.
     """
 
     path: str
@@ -85,6 +87,7 @@ class Options:
     limits: RowLimits = RowLimits()  # noqa: RUF009  It cannot be changed.
     pushdown: bool = False
     snapshot: str = ""
+    limit: int | None = None
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Return whether a queue is selected."""
@@ -98,10 +101,11 @@ class Options:
         """
         if self.table not in ("messages", "events"):
             raise OptionError(f"table {self.table} cannot be read as a stream; messages and events can")
-        if self.as_of is not None or self.snapshot or self.limits != RowLimits():
+        chosen = (self.as_of, self.limit) != (None, None) or self.snapshot or self.limits != RowLimits()
+        if chosen:
             raise OptionError(
-                "asOf, snapshot, since, until, firstSeq and lastSeq do not apply to streams; startingOffsets sets "
-                "where a stream starts"
+                "asOf, snapshot, since, until, firstSeq, lastSeq and limit do not apply to streams; startingOffsets "
+                "sets where a stream starts"
             )
         return self
 
@@ -120,6 +124,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         OptionError: An option is unknown, invalid or not applicable.
     """
     found = {name.lower(): str(value) for name, value in raw.items()}
+    if "paths" in found:
+        raise OptionError("load one data directory at a time, and put the data frames together with unionByName()")
     for name in found:
         if name not in _NAMES:
             raise OptionError(f"unknown option '{name}'; the options are {', '.join(_NAMES)}")
@@ -129,7 +135,7 @@ def parse_options(raw: Mapping[str, str]) -> Options:
     if table not in TABLES:
         raise OptionError(f"unknown table '{table}'; the tables are {', '.join(TABLES)}")
     for name in sorted(found.keys() & _LIMITED.keys()):
-        if table not in _LIMITED[name]:
+        if not applies(name, table):
             raise OptionError(
                 f"option '{name}' does not apply to table {table}, only to {' and '.join(_LIMITED[name])}"
             )
@@ -148,7 +154,13 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         _limits(found),
         _choice(found, "pushdown", ("false", "true")) == "true",
         found.get("snapshot", ""),
+        _number(found, "limit", 0, 0) if "limit" in found else None,
     )
+
+
+def applies(name: str, table: str) -> bool:
+    """Return whether an option, in lower case, applies to a table."""
+    return table in _LIMITED.get(name, TABLES)
 
 
 def parse_time(text: str) -> int:

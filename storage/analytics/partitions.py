@@ -1,4 +1,4 @@
-"""Divides a snapshot into partitions that can be sent to workers."""
+"""Divides a snapshot into partitions, which can be sent to workers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-
-from pyspark.sql.datasource import InputPartition
+from typing import Final, NamedTuple, TypeAlias
 
 from leveret.storage.analytics.message_batches import Label
 from leveret.storage.analytics.record_rows import RowLimits
@@ -63,7 +61,7 @@ class SegmentPart(NamedTuple):
 
 
 @dataclass
-class MessagesPartition(InputPartition):
+class MessagesPartition:
     """Segments of any queues."""
 
     place: SnapshotLocation
@@ -71,7 +69,7 @@ class MessagesPartition(InputPartition):
 
 
 @dataclass
-class EventsPartition(InputPartition):
+class EventsPartition:
     """A part of an event-log file."""
 
     place: SnapshotLocation
@@ -83,11 +81,15 @@ class EventsPartition(InputPartition):
 
 
 @dataclass
-class QueuesPartition(InputPartition):
+class QueuesPartition:
     """Queues to summarize; only segments whose manifest is not sufficient are read."""
 
     place: SnapshotLocation
     queues: list[QueueView]
+
+
+#: A part of a table that one task reads.
+Partition: TypeAlias = MessagesPartition | EventsPartition | QueuesPartition
 
 
 def locate_snapshot(snapshot: Snapshot, location: str, session: str = "") -> SnapshotLocation:

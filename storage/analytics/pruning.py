@@ -1,16 +1,16 @@
-"""Evaluates a query's conditions on queue, sequence number and time before any file is read."""
+"""Turns the conditions of a Spark query on queue, sequence number and time into a selection."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from leveret.storage.analytics.options import microseconds
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.selection import Selection
 
 #: Time column of each table.
 _TIMES: Final = {"messages": "enqueued_at", "events": "at"}
@@ -18,23 +18,8 @@ _NAMES: Final = ("vhost", "queue")
 
 
 @dataclass(slots=True)
-class Pruning:
-    """Conditions of a query that restrict what is read.
-
-    Attributes:
-        names: Allowed values of the columns `vhost` and `queue`; a column without a condition is missing.
-        limits: Limits on sequence numbers and times.
-    """
-
-    names: dict[str, frozenset[str]] = field(default_factory=dict)
-    limits: RowLimits = field(default_factory=RowLimits)
-
-    def wants(self, vhost: str, queue: str) -> bool:
-        """Return whether a queue can have rows."""
-        return all(
-            column not in self.names or value in self.names[column]
-            for column, value in zip(_NAMES, (vhost, queue), strict=True)
-        )
+class Pruning(Selection):
+    """Conditions that Spark passes on."""
 
     def apply(self, table: str, filters: Iterable[Filter]) -> list[Filter]:
         """Apply the supported conditions; return the others."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
@@ -18,8 +18,12 @@ from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
 
 _LOG: Final = logging.getLogger(__name__)
-#: Subdirectory of a session's directory with shared snapshots. The files beside it contain paths of leases.
+#: Subdirectory of a session's directory with shared snapshots.
 _SHARED: Final = "shared"
+#: Suffix of the files beside it that name the leases of all snapshots.
+_NOTE: Final = ".lease"
+#: Seconds that a session keeps a snapshot that is not read.
+KEPT_SECONDS: Final = 3600.0
 
 #: Returns whether a queue is selected, by virtual host and name.
 QueueFilter = Callable[[str, str], bool]
@@ -64,9 +68,20 @@ def take_query_snapshot(
             raise DamagedRecordError(text)
         _LOG.warning("%s", text)
     if snapshot.lease is not None and session:
-        with open(os.path.join(session, uuid4().hex), "w", encoding="utf-8") as file:
-            file.write(snapshot.lease.path)
+        with open(os.path.join(session, f"{uuid4().hex}{_NOTE}"), "w", encoding="utf-8") as file:
+            file.write(f"{options.lease_seconds or KEPT_SECONDS} {snapshot.lease.path}")
     return snapshot
+
+
+def noted_snapshots(session: str) -> Iterator[tuple[str, float]]:
+    """Yield the snapshots of a session: the paths of their leases, and for how many seconds they are kept unused."""
+    for name in os.listdir(session):
+        if name.endswith(_NOTE):
+            with open(os.path.join(session, name), encoding="utf-8") as file:
+                seconds, _, path = file.read().partition(" ")
+            # The file is empty until it has been written.
+            if path:
+                yield path, float(seconds)
 
 
 def save_shared_snapshot(options: Options, session: str) -> str:

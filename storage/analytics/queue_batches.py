@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.arrow_schema import arrow_schema
 from leveret.storage.analytics.partitions import manifest_suffices
 from leveret.storage.analytics.record_rows import RowDamage, RowLimits, select_rows
 from leveret.storage.format import Stream
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import QueueView
-
-ARROW_TYPES: Final[dict[str, Any]] = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-}
 
 
 class Depth(NamedTuple):
@@ -121,5 +111,6 @@ def queue_row(queue: QueueView, cut: int, segments: Sequence[dict[str, Any]]) ->
 
 def rows_batch(table: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Any:
     """Return rows as a record batch."""
-    arrays = [pa.array([row[name] for row in rows], ARROW_TYPES[TABLES[table][name]]) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    schema = arrow_schema(table, columns)
+    arrays = [pa.array([row[each.name] for row in rows], each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

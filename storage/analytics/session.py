@@ -8,24 +8,41 @@ import shutil
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.query_snapshots import save_shared_snapshot
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.options import applies, parse_options
+from leveret.storage.analytics.query_snapshots import noted_snapshots, save_shared_snapshot
 from leveret.storage.analytics.source import LeveretDataSource
-from leveret.storage.analytics.table_reading import DAMAGE_FILE, damage_of
-from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease
+from leveret.storage.analytics.table_reading import damage_of
+from leveret.storage.analytics.worker_python import prepare_workers
+from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 
 #: Seconds between heartbeats.
 _PERIOD: Final = 20.0
 _SESSIONS: Final[dict[int, Session]] = {}
 
 
+@dataclass(slots=True)
+class _Use:
+    """Use of a snapshot.
+
+    Attributes:
+        at: Monotonic time at which it was last in use.
+        heartbeat: Modification time of the lease after this process renewed it.
+    """
+
+    at: float
+    heartbeat: float = 0.0
+
+
 class Session:
-    """Renews the leases of a session's snapshots while it runs jobs; releases those that are unused.
+    """Renews the leases of a session's snapshots; releases those that have not been used for long.
 
     Tasks renew the leases as well. Streams manage their snapshots themselves.
 
@@ -37,8 +54,9 @@ class Session:
         self._spark = spark
         self.directory = tempfile.mkdtemp(prefix="leveret-session-")
         self._ended = threading.Event()
-        #: Monotonic time at which a snapshot was last in use, by path.
-        self._used: dict[str, float] = {}
+        #: When each snapshot was last in use, by path.
+        self._uses: dict[str, _Use] = {}
+        self._views: tuple[str, dict[str, str]] | None = None
         self._damaged: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="leveret-leases", daemon=True)
         self._thread.start()
@@ -58,7 +76,7 @@ class Session:
             options: Options of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
         Returns:
             The value for the option `snapshot` of these queries. It is valid until release(), or until the snapshot
-            has not been read for ten minutes.
+            has not been read for an hour, or for `leaseSeconds`.
         Raises:
             DataDirectoryError: The path is not a data directory, or a newer version wrote it.
             SnapshotError: No snapshot can be taken, or the queue does not exist.
@@ -66,11 +84,39 @@ class Session:
         """
         return save_shared_snapshot(parse_options({**options, "path": data_dir}), self.directory)
 
+    def create_views(self, data_dir: str, **options: str) -> None:
+        """Make the tables temporary views, named like them, that show one moment until refresh() is called.
+
+        Args:
+            data_dir: The data directory, or its URI.
+            options: Options of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
+        Raises:
+            DataDirectoryError, SnapshotError, OptionError: As snapshot() does.
+        """
+        moment = self.snapshot(data_dir, **options)
+        for table in TABLES:
+            given = {name: value for name, value in options.items() if applies(name.lower(), table)}
+            reader = self._spark.read.format("leveret").options(**given, table=table, snapshot=moment)
+            reader.load(data_dir).createOrReplaceTempView(table)
+        self._views = (data_dir, options)
+
+    def refresh(self) -> None:
+        """Let the views of create_views() show the present. Queries that are running go on with what they have.
+
+        Raises:
+            AnalyticsError: There are no views.
+            DataDirectoryError, SnapshotError: As snapshot() does.
+        """
+        if self._views is None:
+            raise AnalyticsError("there are no views; make them with create_views(data_dir)")
+        data_dir, options = self._views
+        self.create_views(data_dir, **options)
+
     def release(self) -> None:
         """Release all snapshots. Data frames that were made from them cannot be computed again."""
         # The counts of damaged records are in the snapshots' directories, which are removed here.
         self._collect_damage()
-        for path in self._snapshots():
+        for path, _ in self._snapshots():
             SnapshotLease(path).release()
         for path, _, names in os.walk(self.directory):
             for name in names:
@@ -85,7 +131,7 @@ class Session:
 
     def _collect_damage(self) -> None:
         """Read the counts of damaged records from the snapshots' directories."""
-        for path in [*self._snapshots(), self.directory]:
+        for path in [*(path for path, _ in self._snapshots()), self.directory]:
             self._damaged[path] = max(damage_of(path), self._damaged.get(path, 0))
 
     def _run(self) -> None:
@@ -99,12 +145,16 @@ class Session:
     def _renew_leases(self) -> None:
         now = time.monotonic()
         busy = self._is_busy()
-        for path in self._snapshots():
-            if busy:
-                SnapshotLease(path).renew()
-                self._used[path] = now
-            elif now - self._used.setdefault(path, now) > TIMEOUT and not _is_fresh(path):
+        for path, seconds in self._snapshots():
+            use = self._uses.setdefault(path, _Use(now))
+            # Tasks renew the lease as well, also where no jobs can be seen.
+            if busy or _heartbeat(path) != use.heartbeat:
+                use.at = now
+            if now - use.at > seconds:
                 SnapshotLease(path).release()
+            else:
+                SnapshotLease(path).renew()
+                use.heartbeat = _heartbeat(path)
 
     def _is_busy(self) -> bool:
         try:
@@ -113,15 +163,14 @@ class Session:
             # Spark Connect and stopped sessions have no status tracker.
             return False
 
-    def _snapshots(self) -> list[str]:
-        found: list[str] = []
-        for entry in os.scandir(self.directory):
-            if not entry.is_file() or entry.name == DAMAGE_FILE:
-                continue
-            with open(entry.path, encoding="utf-8") as file:
-                path = file.read()
-            if path and os.path.isdir(path):
-                found.append(path)
+    def _snapshots(self) -> list[tuple[str, float]]:
+        """Return the snapshots that exist: paths, and the seconds for which they are kept while they are not used."""
+        found = []
+        for path, seconds in noted_snapshots(self.directory):
+            if os.path.isdir(path):
+                found.append((path, seconds))
+            else:
+                self._uses.pop(path, None)
         return found
 
 
@@ -135,19 +184,21 @@ def register(spark: SparkSession) -> Session:
     Returns:
         The object that manages the snapshots of the session's queries: `release()` releases them, `damaged` is the
         number of damaged records that were skipped.
+    Raises:
+        AnalyticsError: `PYSPARK_PYTHON` names a Python that cannot read the data.
     """
     session = _SESSIONS.get(id(spark))
     if session is None or session._spark is not spark:
+        prepare_workers(spark)
         session = _SESSIONS[id(spark)] = Session(spark)
         # A class made here is pickled by value, so that the process that plans queries has `session` too.
         source = type("LeveretDataSource", (LeveretDataSource,), {"session": session.directory})
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         spark.dataSource.register(source)
     return session
 
 
-def _is_fresh(path: str) -> bool:
+def _heartbeat(path: str) -> float:
     try:
-        return time.time() - os.stat(f"{path}/LEASE").st_mtime < TIMEOUT
+        return os.stat(f"{path}/{LEASE_FILE}").st_mtime
     except OSError:
-        return False
+        return 0.0

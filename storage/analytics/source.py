@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from leveret.storage.analytics.batch_reader import LeveretReader, PushdownReader
 from leveret.storage.analytics.columns import TABLES, schema_of
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.options import Options, parse_options
 from leveret.storage.analytics.stream_reader import LeveretStreamReader
+
+_READ_ONLY: Final = (
+    "the format leveret only reads; write to another one. Messages are published over AMQP, in foreachBatch() or "
+    "foreachPartition()"
+)
+#: What Spark adds to the options when a table is created in its catalog.
+_OF_A_TABLE: Final = frozenset({"owner", "provider"})
 
 
 class LeveretDataSource(DataSource):
@@ -29,7 +43,9 @@ class LeveretDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._parsed = parse_options(options)
+        # A stream that is to be written has options of Spark's; it is refused in streamWriter().
+        if "checkpointlocation" not in {name.lower() for name in options}:
+            _ = self._parsed
 
     @classmethod
     def name(cls) -> str:
@@ -48,6 +64,31 @@ class LeveretDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of `spark.readStream`."""
         return LeveretStreamReader(self._parsed, self._columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Refuse `df.write`.
+
+        Raises:
+            AnalyticsError: Always.
+        """
+        raise AnalyticsError(_READ_ONLY)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Refuse `df.writeStream`.
+
+        Raises:
+            AnalyticsError: Always.
+        """
+        raise AnalyticsError(_READ_ONLY)
+
+    @cached_property
+    def _parsed(self) -> Options:
+        if self.options.keys() >= _OF_A_TABLE:
+            raise AnalyticsError(
+                "a table in Spark's catalog loses the options of a Python data source; use CREATE TEMPORARY VIEW … "
+                "USING leveret OPTIONS (path '…'), or create_views() of the session"
+            )
+        return parse_options(self.options)
 
     def _columns(self, schema: StructType) -> list[str]:
         """Return the names of the columns in a schema.

@@ -47,11 +47,11 @@ class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the partitions of a batch."""
-        return list(self._stream.partitions(start, end))
+        return [InputPartition(each) for each in self._stream.partitions(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        return read_partition(partition, self._options.table, self._columns, self._options.fail_fast)
+        return read_partition(partition.value, self._options.table, self._columns, self._options.fail_fast)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Release the resources of a batch that is stored."""

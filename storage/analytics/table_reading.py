@@ -14,7 +14,14 @@ from leveret.storage.analytics.data_files import LocalFiles, open_files
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.event_batches import event_batch, select_events
 from leveret.storage.analytics.message_batches import message_batch
-from leveret.storage.analytics.partitions import EventsPartition, MessagesPartition, QueuesPartition, SnapshotLocation
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.partitions import (
+    EventsPartition,
+    MessagesPartition,
+    Partition,
+    QueuesPartition,
+    SnapshotLocation,
+)
 from leveret.storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
 from leveret.storage.analytics.record_rows import RowDamage, select_rows
 from leveret.storage.event_format import EVENT_BYTES
@@ -57,7 +64,7 @@ class PartitionReader:
             rows = select_rows(self._read(view), view, self._place.cut, limits, live)
             self._record_damage(rows.damage, self._original_path(view))
             if len(rows.at):
-                yield message_batch(rows, self._columns, label, delivered)
+                yield message_batch(rows, view, self._columns, label, delivered)
 
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Yield record batches of events."""
@@ -143,7 +150,7 @@ class PartitionReader:
             pass
 
 
-def read_partition(partition: Any, table: str, columns: Sequence[str], fail_fast: bool) -> Iterator[Any]:
+def read_partition(partition: Partition, table: str, columns: Sequence[str], fail_fast: bool) -> Iterator[Any]:
     """Return the record batches of any kind of partition."""
     reader = PartitionReader(partition.place, table, columns, fail_fast)
     readers: dict[type, Callable[[Any], Iterator[Any]]] = {
@@ -152,6 +159,22 @@ def read_partition(partition: Any, table: str, columns: Sequence[str], fail_fast
         QueuesPartition: reader.queues,
     }
     return readers[type(partition)](partition)
+
+
+def read_partitions(partitions: Sequence[Partition], options: Options, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the record batches of several partitions, up to the limit of the options; later files are not opened."""
+    left = options.limit
+    for partition in partitions:
+        if left == 0:
+            return
+        for batch in read_partition(partition, options.table, columns, options.fail_fast):
+            if left is None:
+                yield batch
+                continue
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+            if not left:
+                return
 
 
 def damage_of(lease_path: str) -> int:

@@ -70,8 +70,8 @@ class Committer:
         self._busy = False
         self._closing = False
         self._failed = False
-        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
-        self._thread.start()
+        #: Begins with the first group.
+        self._thread: threading.Thread | None = None
 
     def submit(self, group: CommitGroup) -> None:
         """Commit a group, merged with those already waiting."""
@@ -81,6 +81,9 @@ class Committer:
             else:
                 self._waiting.merge(group)
             self._condition.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+            self._thread.start()
 
     def wait(self) -> None:
         """Wait until all groups have been synced or a sync failed. Callbacks are called later."""
@@ -92,7 +95,8 @@ class Committer:
         with self._condition:
             self._closing = True
             self._condition.notify()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._drain()
         return not self._failed
 

@@ -134,6 +134,13 @@ class Compactor:
             assert self._job is not None
             self._finish(self._job)
 
+    def abandon(self) -> None:
+        """End the thread, and leave its files as they are."""
+        self._closed = True
+        self._cancelled.set()
+        if self._thread is not None:
+            self._thread.join()
+
     def _check(self, store: SegmentStore) -> None:
         log = store.log
         size, live_size, segment = log.size, log.live_size, log.place.segment_bytes

@@ -244,6 +244,22 @@ class DiskFiles:
         return handle
 
 
+class UnsyncedFiles(DiskFiles):
+    """Files of a directory that is removed before a loss of power could matter: nothing is synced."""
+
+    __slots__ = ()
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Set the length of a file, without disk space."""
+        os.ftruncate(handle, size)
+
+    def fdatasync(self, handle: int) -> None:
+        """Do nothing."""
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing."""
+
+
 def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
     """Append `octets` completely or not at all.
 

@@ -38,7 +38,9 @@ class RecoveryReport:
 
     Attributes:
         queues: Queues found.
-        messages: Living messages.
+        exchanges: Exchanges found that keep messages until they are due.
+        values: Values found that exchanges remember to drop duplicates.
+        messages: Living messages of queues and exchanges.
         body_bytes: Sum of their body lengths.
         lost_messages: Messages that were there once, are not settled, and cannot be read; an upper limit.
         uncertain_messages: How many of the lost messages may have been acknowledged, never confirmed, or never written.
@@ -55,6 +57,8 @@ class RecoveryReport:
     """
 
     queues: int = 0
+    exchanges: int = 0
+    values: int = 0
     messages: int = 0
     body_bytes: int = 0
     lost_messages: int = 0
@@ -83,6 +87,22 @@ class RecoveryReport:
         if uncertain:
             self.uncertain_messages += lost_messages
 
+    def count(self, kind: str, messages: int, body_bytes: int) -> None:
+        """Count what has stores, after these have been recovered.
+
+        Args:
+            kind: "queue", "exchange", or "deduplication", whose records are no messages.
+            messages: What `messages` was before its stores were recovered.
+            body_bytes: What `body_bytes` was before.
+        """
+        if kind == "queue":
+            self.queues += 1
+        elif kind == "exchange":
+            self.exchanges += 1
+        else:
+            self.values += self.messages - messages
+            self.messages, self.body_bytes = messages, body_bytes
+
     def lines(self) -> Iterator[str]:
         """Iterate over lines: one for each damaged file and each failure."""
         yield from map(str, self.damage)
@@ -90,7 +110,11 @@ class RecoveryReport:
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        found = f"{self.queues} durable queues with {self.messages} messages ({self.body_bytes} bytes of bodies)"
+        exchanges = f" and {self.exchanges} delayed exchanges" if self.exchanges else ""
+        messages = f"{self.messages} messages ({self.body_bytes} bytes of bodies)"
+        found = f"{self.queues} durable queues{exchanges} with {messages}"
+        if self.values:
+            found = f"{found}, {self.values} remembered values"
         if not self.damage and not self.failures:
             return found
         lost = f"up to {self.lost_messages}" if self.uncertain_messages else f"{self.lost_messages}"

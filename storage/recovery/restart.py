@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
 from leveret.storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
+from leveret.storage.directory.deleted_queues import name_of
 from leveret.storage.disk.files import Files
 from leveret.storage.event_log import EventLog, EventPosition
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
@@ -142,10 +143,11 @@ class Restart:
             self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written again, without the queue's name")
             if record.salt:
                 self._attempt(path, partial(directory.mend_queue, record))
-        self._report.queues += 1
+        before = self._report.messages, self._report.body_bytes
         # A priority without a directory may have had messages that were never written but have used numbers.
         priorities = {*there, *replayed.priorities.get(record.qid, ())}
         stores = [self._store(record, priority, replayed.states, clean) for priority in sorted(priorities)]
+        self._report.count(name_of(record.attributes, record.qid)[0], *before)
         return RestoredQueue(record, stores)
 
     def _store(

@@ -199,6 +199,10 @@ class StreamStore:
             return number
         return next(self._store.log.dead.live_runs(number, end), (end, end))[0]
 
+    def count_between(self, number: int, end: int) -> int:
+        """Return how many messages there are from a number up to another one, whether they can be read or not."""
+        return sum([high - low for low, high in self._store.log.dead.live_runs(number, end)])
+
     def last_batch(self) -> int:
         """Return the number of the first message of those that arrived last, together; of the next one if none did."""
         store = self._store

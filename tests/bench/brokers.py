@@ -32,12 +32,14 @@ class Broker:
         url: AMQP URL.
         account: account of its process; None if it is remote or not accessible.
         tls_url: AMQP URL of its encrypted listener; None if it has none.
+        http_url: URL of its HTTP API; None if it is not known.
     """
 
     name: str
     url: str
     account: ProcessAccount | None
     tls_url: str | None = None
+    http_url: str | None = None
 
 
 class Start(Protocol):
@@ -58,7 +60,8 @@ def fresh_leveret(*, tls: bool = False) -> Iterator[Broker]:
         directory = Path(name)
         settings, arguments = (_encrypted(directory), ("--amqps-port", "0")) if tls else ({}, ())
         with LeveretProcess(directory, settings=settings, arguments=arguments) as process:
-            yield Broker(_introduction(process.url), process.url, ProcessAccount(process.pid), process.amqps_url)
+            name, account = _introduction(process.url), ProcessAccount(process.pid)
+            yield Broker(name, process.url, account, process.amqps_url, process.http_url)
 
 
 def _encrypted(directory: Path) -> dict[str, object]:

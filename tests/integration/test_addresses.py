@@ -10,7 +10,7 @@ from typing import Any
 import pika
 import pytest
 
-from leveret.broker.embedded import LeveretThread
+from leveret import LeveretThread
 from tests.integration.program import Program, run, running
 from tests.integration.waiting import wait_until
 from tests.support.leveretctl import Leveretctl

@@ -120,6 +120,10 @@ def test_streams(tmp_path: Path) -> None:
             [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{first}\n{second}\n", "")
+        with Connection(program.url) as connection:
+            channel = connection.channel()
+            channel.queue_declare("readings.again", durable=True)
+            channel.exchange_declare("events", "topic")
         for line in "".join(blocks("sh", page)).splitlines():
             words = shlex.split(line)
             assert words[0] == "leveretctl"
@@ -301,12 +305,15 @@ def test_flags_exist() -> None:
             "list_losses",
             "move_messages",
             "list_delayed_messages",
+            "list_delayed_retries",
             "browse",
             "check_backlog",
+            "replay",
             "return_messages",
         )
     ]
-    helps += [["leveret.storage.analytics_program", "--help"], ["tests.matrix", "--help"]]
+    others = ("leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream")
+    helps += [[module, "--help"] for module in others]
     for words in helps:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)

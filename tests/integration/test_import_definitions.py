@@ -9,7 +9,7 @@ from typing import Any
 import pika
 import pytest
 
-from leveret.broker.embedded import LeveretThread
+from leveret import LeveretThread
 from tests.integration.program import run, running
 from tests.support.management import Management
 

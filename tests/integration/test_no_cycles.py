@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from leveret import LeveretThread
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.embedded import LeveretThread
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.connection import Connection
 from tests.integration.waiting import wait_until

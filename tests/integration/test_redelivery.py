@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -100,6 +101,22 @@ def test_hours_of_delay_by_steps(broker: ThreadedBroker, channel: BlockingChanne
     assert not {"x-delivery-count", "x-acquired-count"} & properties.headers.keys()
 
 
+def test_totals_have_what_waits(broker: ThreadedBroker, channel: BlockingChannel) -> None:
+    queue = declare(channel, "totals", delayed_retry_steps="10m")
+    publish(channel, queue, "a", "b", "c")
+    channel.basic_nack(got(channel, queue)[0])
+    got(channel, queue)
+    wait_until(lambda: figures(broker, queue) == (3, 1, 1), "one waits, one is unacknowledged")
+    api = Management(broker.http_url)
+    shown = api.request("GET", "queues")
+    expected = {key: sum(each[key] for each in shown) for key in ("messages", "messages_ready")}
+    totals = api.request("GET", "overview")["queue_totals"]
+    assert {key: totals[key] for key in expected} == expected
+    vhost = api.request("GET", "vhosts", "/")
+    assert {key: vhost[key] for key in expected} == expected
+    channel.queue_delete(queue)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lost_connection_is_a_failure(broker: ThreadedBroker, channel: BlockingChannel, kind: str) -> None:
     queue = declare(channel, "lost", queue_type=kind, delayed_retry_type="failed", delayed_retry_min=60_000)
@@ -192,7 +209,63 @@ def test_policies(broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveret
     ctl.output("clear_policy", "retry")
 
 
-def test_commands_of_the_page(ctl: Leveretctl) -> None:
+def let_wait(broker: ThreadedBroker, channel: BlockingChannel, queue: str, *bodies: str) -> None:
+    """Publish messages, and return them, so that they wait."""
+    publish(channel, queue, *bodies)
+    for _ in bodies:
+        channel.basic_nack(got(channel, queue)[0])
+    wait_until(lambda: figures(broker, queue) == (len(bodies), 0, len(bodies)), "they wait")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_is_shown_delivered_and_cancelled(
+    broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveretctl, kind: str
+) -> None:
+    queue = declare(channel, "looked", queue_type=kind, delayed_retry_steps="1h")
+    api, below = Management(broker.http_url), ("queues", "/", "looked", "delayed")
+    assert api.request("GET", *below) == {"messages_delayed": 0, "offset": 0, "messages": []}
+    let_wait(broker, channel, queue, "a", "bb", "ccc")
+    found = api.request("GET", *below)
+    first, second, third = found["messages"]
+    assert (found["messages_delayed"], [each["payload_bytes"] for each in found["messages"]]) == (3, [1, 2, 3])
+    assert first["due"] == queue_of(broker, queue)["next_delayed_at"]
+    assert (first["exchange"], first["routing_key"], "delay" in first) == ("", queue, False)
+    count = "x-acquired-count" if kind == "quorum" else "x-delivery-count"
+    assert first["properties"]["headers"][count] == 1
+    assert api.request("GET", *below, str(third["id"]))["payload"] == "ccc"
+    api.request("POST", *below, str(second["id"]), "deliver")
+    assert figures(broker, queue) == (3, 1, 2)
+    api.request("DELETE", *below, str(first["id"]))
+    assert figures(broker, queue) == (2, 1, 1)
+    tag, properties, redelivered = got(channel, queue)
+    assert (properties.headers[count], redelivered) == (1, True)
+    channel.basic_ack(tag)
+    assert ctl("show_delayed_retry", queue, str(first["id"]), "-q").err == (
+        f"Error:\nno message {first['id']} waits in queue 'looked' in vhost '/'\n"
+    )
+    rows = ctl.output("list_delayed_retries", queue, "-s").splitlines()
+    assert [row.split("\t")[0] for row in rows] == [str(third["id"])]
+    said = ctl.output("cancel_delayed_retry", queue, str(third["id"]), "-q")
+    assert said == f"Message {third['id']} of queue 'looked' is cancelled\n"
+    assert figures(broker, queue) == (0, 0, 0)
+
+
+def test_looking_at_what_waits_needs_read_permission(broker: ThreadedBroker, channel: BlockingChannel) -> None:
+    queue, api = declare(channel, "guarded", delayed_retry_steps="1h"), Management(broker.http_url)
+    let_wait(broker, channel, queue, "a")
+    api.request("PUT", "users", "blind", body={"password": "x", "tags": "management"})
+    api.request("PUT", "permissions", "/", "blind", body={"configure": ".*", "write": ".*", "read": "^$"})
+    blind = Management(broker.http_url.replace("guest:guest", "blind:x"))
+    for method, below in (("GET", ()), ("GET", ("1",)), ("DELETE", ("1",)), ("POST", ("1", "deliver"))):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            blind.request(method, "queues", "/", queue, "delayed", *below)
+        refused.value.close()
+        assert refused.value.code == 401
+    assert figures(broker, queue) == (1, 0, 1)
+
+
+def test_commands_of_the_page(broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveretctl) -> None:
+    let_wait(broker, channel, declare(channel, "work", delayed_retry_steps="1h"), "a", "b")
     for line in "".join(blocks("sh", "docs/redelivery.md")).splitlines():
         words = shlex.split(line)
         assert words[0] == "leveretctl"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
 from tests.integration.restarts import Restarts, process, restart
+from tests.support.leveret_process import LeveretProcess
 from tests.support.tables import Triple
-from tests.support.wire import Channel
+from tests.support.wire import Channel, Connection
 
 __all__ = ["process", "restart"]
 
@@ -150,3 +152,24 @@ def test_2_16_a_queue_knows_its_messages_after_a_restart(restart: Restarts, by_p
 def _entries(api: HttpApi, queue: str) -> int:
     status = api.get(path("queues", "/", queue))["backing_queue_status"]
     return int(status["message_deduplication_cache_info"]["entries"])
+
+
+def test_values_are_no_messages_in_the_log(tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path) as process:
+        with Connection(process.url) as connection:
+            channel = connection.channel()
+            for queue in ("qa", "qb"):
+                channel.queue_declare(queue, durable=True)
+            channel.exchange_declare("x", TYPE, durable=True, arguments=[("x-cache-size", "I", 100), DISK])
+            channel.queue_bind("qa", "x")
+            publish(channel, "x", "a", "b", "c")
+            delayed = [("x-delayed-type", "S", "fanout")]
+            channel.exchange_declare("later", "x-delayed-message", durable=True, arguments=delayed)
+            channel.publish("later", "", b"four", {"headers": [("x-delay", "I", 3_600_000)], "delivery_mode": 2})
+            assert channel.wait_for_confirms(1) == [True]
+        process.stop()
+        process.start()
+        expected = (
+            "recovered 2 durable queues and 1 delayed exchanges with 4 messages (7 bytes of bodies), 3 remembered"
+        )
+        assert f"{expected} values\n" in process.log_text()

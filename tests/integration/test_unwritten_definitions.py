@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.embedded import LeveretThread
+from leveret import LeveretThread
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
 from tests.integration.restarts import PERSISTENT, Restarts

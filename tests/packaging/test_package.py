@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import leveret
-from leveret.broker import embedded, pytest_plugin
+from leveret.broker import embedded, embedded_thread, pytest_plugin
 from leveret.broker.version import VERSION
 from tests.packaging.distributions import ROOMS, ROOT, dependencies
 from tests.support.documentation import block
@@ -28,7 +28,7 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 def test_public_names() -> None:
     assert leveret.Leveret is embedded.Leveret
-    assert leveret.LeveretThread is embedded.LeveretThread
+    assert leveret.LeveretThread is embedded_thread.LeveretThread
     assert leveret.testing.leveret_url is pytest_plugin.leveret_url
     assert leveret.__version__ == VERSION
     assert set(leveret.__all__) <= set(dir(leveret))
@@ -37,8 +37,22 @@ def test_public_names() -> None:
 
 
 def test_analytics_by_its_public_name() -> None:
-    done = python("import leveret, leveret.storage.analytics as own; print(leveret.analytics.register is own.register)")
+    done = python(
+        "import leveret, leveret.storage.analytics.session as own; print(leveret.analytics.register is own.register)"
+    )
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_what_scan_lacks_is_said() -> None:
+    lines = (
+        "import sys",
+        "sys.modules['pyarrow'] = None",
+        "import leveret",
+        "try: leveret.scan",
+        "except ImportError as e: print(e)",
+    )
+    done = python("\n".join(lines))
+    assert done.stdout == "leveret.scan needs the Python package pyarrow: pip install 'leveret[arrow]'\n"
 
 
 def test_the_package_alone_imports_nothing_of_ours() -> None:

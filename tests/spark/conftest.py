@@ -11,7 +11,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics import register
+from leveret.analytics import register
 
 ROOT = Path(__file__).parents[2]
 # For all sessions, those of programs that tests start as well.

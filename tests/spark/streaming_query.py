@@ -9,7 +9,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics import register
+from leveret.analytics import register
 
 
 def main(directory: str, output: str, records: str, once: bool) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from leveret.storage.analytics import register
+from leveret.analytics import read, register
+from leveret.storage.analytics.errors import OptionError
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
@@ -42,7 +44,7 @@ def load(spark: SparkSession, path: str, schema: str = "", **options: str) -> Da
 
 def test_messages(spark: SparkSession, directory: str) -> None:
     frame = load(spark, directory)
-    assert len(frame.columns) == 30
+    assert len(frame.columns) == 32
     counts = {(row.vhost, row.queue): row["count"] for row in frame.groupBy("vhost", "queue").count().collect()}
     assert counts == {("/", "a"): 150, ("/", "b"): 200, ("other", "c"): 200}
     (row,) = frame.where("queue = 'a' and seq = 51").collect()
@@ -50,6 +52,17 @@ def test_messages(spark: SparkSession, directory: str) -> None:
     assert abs(row.enqueued_at.astimezone(UTC) - datetime(2023, 11, 14, 22, 14, 10, tzinfo=UTC)).total_seconds() < 1
 
 
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """The session passes conditions on to Python data sources, which is a setting of its user."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    assert spark.conf.get(name) == "false"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("pushdown")
 def test_conditions_can_decide_what_is_read(spark: SparkSession, directory: str) -> None:
     schema = "queue string, seq bigint, enqueued_at timestamp"
     whole = load(spark, directory, schema)
@@ -61,6 +74,72 @@ def test_conditions_can_decide_what_is_read(spark: SparkSession, directory: str)
     assert load(spark, directory, schema, pushdown="true").where("queue = 'nowhere'").count() == 0
     # Conditions that are not pushed down still hold.
     assert load(spark, directory, schema, pushdown="true").where("seq % 100 = 0 or queue like 'c%'").count() == 204
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_a_second_query_does_not_get_the_conditions_of_the_first(spark: SparkSession, directory: str) -> None:
+    load(spark, directory, "queue string, seq bigint", pushdown="true").createOrReplaceTempView("pushed")
+    assert spark.sql("select * from pushed where queue = 'b' and seq > 190").count() == 10
+    with pytest.raises(PySparkException, match="loaded with pushdown=true and has been read before"):
+        spark.sql("select * from pushed").count()
+    # Conditions of its own are passed on anew.
+    assert spark.sql("select * from pushed where queue = 'c'").count() == 200
+    assert spark.sql("select * from pushed a join pushed b on a.seq = b.seq where a.queue = 'b'").count() > 0
+
+
+def test_conditions_take_a_setting_of_sparks(spark: SparkSession, directory: str) -> None:
+    with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        load(spark, directory, pushdown="true").where("seq > 5").count()
+
+
+def test_columns_and_a_limit_are_passed_on(spark: SparkSession, directory: str) -> None:
+    before = spark.conf.getAll
+    frame = read(spark, directory, columns=["seq", "queue"], limit=3, queue="b")
+    assert frame.collect() == [(1, "b"), (2, "b"), (3, "b")]
+    assert frame.rdd.getNumPartitions() == 1
+    twenty = datetime(2023, 11, 14, 22, 13, 40, tzinfo=UTC)
+    found = read(spark, directory, columns=["seq"], queue="b", since=twenty, first_seq=5, last_seq=7)
+    assert [row.seq for row in found.orderBy("seq").collect()] == [5, 6, 7]
+    assert read(spark, directory, "queues", limit=0).count() == 0
+    with pytest.raises(OptionError, match="table queues has no column 'seq'"):
+        read(spark, directory, "queues", columns=["seq"])
+    assert spark.conf.getAll == before
+
+
+def test_views_show_one_moment_until_they_are_refreshed(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    store = builder.store(builder.queue("q"))
+
+    def shown() -> list[int]:
+        query = "select (select count(*) from messages), (select messages from queues), (select count(*) from events)"
+        return list(spark.sql(query).collect()[0])
+
+    session = register(spark)
+    builder.publish(store, [b"x"] * 10)
+    builder.tick()
+    session.create_views(str(tmp_path), queue="q")
+    builder.publish(store, [b"x"] * 10)
+    builder.settle(store, 5)
+    builder.tick()
+    assert shown() == [10, 10, 0]
+    session.refresh()
+    assert shown() == [15, 15, 1]
+    builder.close()
+
+
+def test_what_is_not_done_is_said(spark: SparkSession, directory: str, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match=r"one data directory at a time.*unionByName"):
+        spark.read.format("leveret").load([directory, directory])
+    for where in (f"options (path '{directory}')", f"location '{directory}'"):
+        with pytest.raises(PySparkException, match=r"loses the options of a Python data source; use CREATE TEMPORARY"):
+            spark.sql(f"create table t using leveret {where}")
+    spark.sql(f"create temporary view t using leveret options (path '{directory}', table 'queues')")
+    assert spark.table("t").count() == 3
+    with pytest.raises(PySparkException, match="the format leveret only reads; write to another one"):
+        spark.range(1).write.format("leveret").mode("append").save(directory)
+    rates = spark.readStream.format("rate").load().writeStream.format("leveret")
+    with pytest.raises(PySparkException, match="the format leveret only reads; write to another one"):
+        rates.option("checkpointLocation", str(tmp_path)).start(directory).awaitTermination()
 
 
 def test_options_decide_what_is_read(spark: SparkSession, directory: str) -> None:

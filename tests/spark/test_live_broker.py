@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics import register
+from leveret.analytics import register
 from tests.spark.live_broker import BOUND, counted, live_broker
 
 pytestmark = pytest.mark.spark

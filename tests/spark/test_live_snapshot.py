@@ -100,8 +100,9 @@ def shown_in_bulk(path: str) -> tuple[dict[str, list[int]], int]:
     found = {name: [0, 0, 0] for name in QUEUES}
     cut, lease = 0, ""
     for partition in reader.partitions():
-        assert isinstance(partition, MessagesPartition)
-        cut, lease = partition.place.cut, partition.place.lease
+        (part,) = partition.value.parts
+        assert isinstance(part, MessagesPartition)
+        cut, lease = part.place.cut, part.place.lease
         for batch in reader.read(partition):
             rows = batch.to_pylist()
             seqs = [row["seq"] for row in rows]

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
+from tests.ui.conftest import Console
 from tests.ui.pages import Ui
 
 NewUi = Callable[..., Ui]
@@ -32,6 +33,7 @@ def stream(api: Management, broker: LeveretProcess) -> Iterator[str]:
     channel.basic_qos(prefetch_count=3)
     channel.basic_consume("log", lambda *_: None, consumer_tag="reader", arguments={"x-stream-offset": "first"})
     connection.process_data_events(0)
+    channel.queue_declare("copy", durable=True)
     yield "log"
     connection.close()
     api.request("DELETE", "vhosts", VHOST)
@@ -49,3 +51,32 @@ def test_a_stream(new_ui: NewUi, stream: str) -> None:
     assert "Purge" not in text
     for wrong in ("NaN", "undefined", "[object"):
         assert wrong not in text
+
+
+def test_replaying(new_ui: NewUi, stream: str, api: Management, console: Console) -> None:
+    console.allow(400)
+    ui = new_ui(address=f"#/queues/{quote(VHOST, safe='')}/{stream}")
+    contents = ui.main.get_by_role("navigation", name="On this page")
+    contents.get_by_role("button", name="Replay messages", exact=True).click()
+    section = ui.main.locator("details.section[open]").filter(
+        has=ui.page.locator("summary", has_text="Replay messages")
+    )
+    section.get_by_label("Messages go into").select_option("into_queue")
+    section.get_by_label("Its name").fill("copy")
+    section.get_by_label("From", exact=True).fill("2")
+    section.get_by_label("Up to").fill("soon")
+    section.get_by_role("button", name="Replay …").click()
+    expect(section).to_contain_text("to takes first, last, next, an offset such as 1200")
+    section.get_by_label("Up to").fill("6")
+    section.get_by_role("button", name="Replay …").click()
+    dialog = ui.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("4 messages will be replayed; 0 will be left.")
+    expect(section.get_by_role("table", name="Messages by routing key")).to_contain_text("queue 'copy'")
+    dialog.get_by_role("button", name="Replay").click()
+    expect(section).to_contain_text("The job is completed: 4 messages replayed.")
+    shown = [api.request("GET", "queues", VHOST, name)["messages"] for name in ("log", "copy")]
+    assert shown == [7, 4]
+    section.get_by_label("From", exact=True).fill("7")
+    section.get_by_label("Up to").fill("")
+    section.get_by_role("button", name="Replay …").click()
+    expect(section).to_contain_text("There is nothing to replay.")

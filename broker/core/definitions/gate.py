@@ -141,6 +141,11 @@ class DefinitionsGate:
         """Whether all definitions are written."""
         return not self._unwritten
 
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the last write failed, and is tried again later."""
+        return self._retry is not None
+
     def is_unwritten(self, kind: str, key: Key) -> bool:
         """Whether the last change of a definition is not written yet."""
         return (kind, key) in self._unwritten
@@ -216,6 +221,13 @@ class DefinitionsGate:
             self._database = None
             if self._writer is not None:
                 self._writer.shutdown()
+
+    def abandon(self) -> None:
+        """Stop the thread after the batch that it writes, as the death of the process does. Nothing is released."""
+        self._cancel(self._retry, self._alarm)
+        self._retry = self._alarm = self._pending_write = self._database = None
+        if self._writer is not None:
+            self._writer.shutdown()
 
     def _commit(self, database: DefinitionsDatabase, batch: Changes) -> Exception | None:
         """Write a batch; runs in the thread."""

@@ -26,7 +26,7 @@ from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts
 from leveret.storage.disk.space import DiskSpace
-from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
 from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
@@ -228,6 +228,12 @@ class DiskMessageStores(MessageStores):
         self.write()
         return self.engine.close()
 
+    def abandon(self) -> None:
+        """Close all files and leave them as they are, as the death of the process does."""
+        self._housekeeping_timer.cancel()
+        self._space_timer.cancel()
+        abandon(self.engine)
+
     def _housekeep(self) -> None:
         self._housekeeping_timer = self._call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
         self.write()
@@ -244,6 +250,7 @@ def open_stores(
     alarms: Alarms,
     gate: DefinitionsGate,
     call_soon_threadsafe: Callable[[Callable[[], None]], object],
+    files: DiskFiles | None = None,
 ) -> DiskMessageStores:
     """Open the data directory of a broker.
 
@@ -254,10 +261,11 @@ def open_stores(
         alarms: Its alarms; the disk alarm is set here.
         gate: Tells when its definitions are written.
         call_soon_threadsafe: Calls a function in the thread of the event loop.
+        files: The file system interface; by default that of the operating system.
     Raises:
         DataDirectoryUnusableError: The data directory cannot be used.
     """
-    path, options, files = settings.data_dir, settings.storage, DiskFiles()
+    path, options, files = settings.data_dir, settings.storage, files or DiskFiles()
     try:
         engine = StorageEngine(
             str(path),
@@ -273,7 +281,7 @@ def open_stores(
         raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
         raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
-    if engine.report.queues:
+    if engine.report.queues or engine.report.exchanges or engine.report.values:
         log.info("recovered %s", engine.report.summary())
     return DiskMessageStores(
         engine,

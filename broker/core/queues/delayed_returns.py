@@ -65,6 +65,23 @@ class DelayedReturns:
             envelope = self._deferred
         self.schedule.add(envelope, [message], delay_ms)
 
+    def cancel(self, number: int) -> Message | None:
+        """Remove a message before it is due; return it, or None if it does not wait any more."""
+        entry = self.schedule.take(number)
+        if entry is None:
+            return None
+        self.schedule.settle([entry], EventKind.CANCELLED)
+        return entry[1]
+
+    def return_now(self, number: int) -> bool:
+        """Return a message to the queue as if it were due; return whether it still waited."""
+        entry = self.schedule.take(number)
+        if entry is None:
+            return False
+        self._append([_when_due(entry[1])])
+        self.schedule.settle([entry], EventKind.RETURNED)
+        return True
+
     def close(self) -> None:
         """Forget the messages of a deleted queue."""
         self.schedule.close()

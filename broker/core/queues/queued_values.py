@@ -94,6 +94,15 @@ class QueuedValues:
             else:
                 del counts[key]
 
+    def release_waiting(self, message: Message) -> None:
+        """Make the value of a message free that waits for its retry; it has come after the last purge."""
+        key = read_key(message.envelope.header)
+        count = 0 if key is None else self._counts.get(key, 0)
+        if key is not None and count > 1:
+            self._counts[key] = count - 1
+        elif key is not None:
+            self.discard(key)
+
     def clear(self, ends: Mapping[int, int]) -> None:
         """Make all values free, also those of unacked messages, because the queue is purged.
 

@@ -37,7 +37,7 @@ class PeriodicWork:
 
     def start(self) -> None:
         """Plan the next run."""
-        self._timer = self._timers.call_later(self._delay(), self._begin)
+        self._timer = self._timers.call_periodically(self._delay(), self._begin)
 
     def stop(self) -> None:
         """End the current run, and plan no more."""

@@ -69,6 +69,11 @@ class Turn:
         #: Whether end_later() was called while the turn ends.
         self._again = False
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether the end of a turn is scheduled."""
+        return self._pending
+
     def slice(self) -> TimeSlice:
         """Return the time slice for work that can be continued later; at the end of a turn all queues share one."""
         return self._slice or TimeSlice(self._clock)

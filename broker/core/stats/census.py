@@ -18,6 +18,7 @@ from leveret.storage.stores.ages import note_time
 _FIELDS: Final = VirtualHostStatistics.FIELDS
 _READY: Final = _FIELDS.index("messages_ready")
 _UNACKNOWLEDGED: Final = _FIELDS.index("messages_unacknowledged")
+_WAITING: Final = _FIELDS.index("messages_waiting")
 _DROP: Final = _FIELDS.index("drop")
 _REFUSE: Final = _FIELDS.index("refuse")
 _RECEIVED: Final = _FIELDS.index("recv_oct")
@@ -79,6 +80,7 @@ class Census:
             ready, unacknowledged = queue.store.ready_count, queue.unacked_count
             totals[_READY] += ready
             totals[_UNACKNOWLEDGED] += unacknowledged
+            totals[_WAITING] += queue.retained_count + queue.contents.delayed_count
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:

@@ -27,7 +27,7 @@ from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.vhost import VirtualHost
-from leveret.storage.disk.files import DiskFiles, replace_file
+from leveret.storage.disk.files import Files, replace_file
 from leveret.storage.engine import StorageEngine, events_since
 from leveret.storage.event_log import EventPosition
 from leveret.storage.format import crc_of, pack_checked
@@ -60,13 +60,17 @@ class LossRecord:
         engine: Storage engine with the event log.
         write: Writes pending messages and events.
         data_dir: Directory of the file.
+        files: The file system interface.
     """
 
-    def __init__(self, broker: Broker, engine: StorageEngine, write: Callable[[], object], data_dir: Path) -> None:
+    def __init__(
+        self, broker: Broker, engine: StorageEngine, write: Callable[[], object], data_dir: Path, files: Files
+    ) -> None:
         self._broker = broker
         self._engine = engine
         self._write_events = write
         self._data_dir = data_dir
+        self._files = files
         self._pool = ThreadPoolExecutor(1, "losses")
         self._writing: Future[float] | None = None
         self._timer: RealTimer | None = None
@@ -182,6 +186,12 @@ class LossRecord:
         self._pool.shutdown(wait=True)
         self.save()
 
+    def abandon(self) -> None:
+        """Stop, as the death of the process does: what was not written is in the event log."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pool.shutdown(wait=True)
+
     def save(self) -> None:
         """Write the file synchronously."""
         for _ in self._steps(at_once=True):
@@ -256,7 +266,7 @@ class LossRecord:
         clock = self._broker.timers
         started = clock.monotonic()
         try:
-            replace_file(DiskFiles(), str(self._data_dir), FILE, pack_checked(fields))
+            replace_file(self._files, str(self._data_dir), FILE, pack_checked(fields))
         except OSError as error:
             self._written = None
             log.warning("%s cannot be written: %s", self._data_dir / FILE, error.strerror or error)

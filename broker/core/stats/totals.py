@@ -14,7 +14,7 @@ from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounte
 from leveret.broker.core.stats.sampled_counters import SampledCounters
 
 #: The VirtualHostStatistics.FIELDS that may decrease.
-_GAUGES = ("messages_ready", "messages_unacknowledged")
+_GAUGES = ("messages_ready", "messages_unacknowledged", "messages_waiting")
 
 
 class VirtualHostStatistics(SampledCounters):
@@ -85,8 +85,7 @@ class VirtualHostStatistics(SampledCounters):
             self.queue_deleted,
             self.disk_reads,
             self.disk_writes,
-            0,
-            0,
+            *[0] * len(_GAUGES),
         )
 
     def absorb(self, other: VirtualHostStatistics) -> None:

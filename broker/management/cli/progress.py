@@ -48,13 +48,18 @@ class ProgressLine:
         """Whether the bar is shown."""
         return self._visible
 
-    def update(self, done: int) -> None:
-        """Show the amount of work done. Redraws at most ten times a second."""
+    def update(self, done: int, note: str = "") -> None:
+        """Show the amount of work done. Redraws at most ten times a second.
+
+        Args:
+            done: The amount.
+            note: What is said after the bar.
+        """
         now = time.monotonic()
         if not self._visible or now - self._drawn_at < _INTERVAL:
             return
         self._drawn_at = now
-        self._stream.write(_CLEAR + render_bar(self._label, done, self._total))
+        self._stream.write(_CLEAR + render_bar(self._label, done, self._total) + (note and f" {note}"))
         self._stream.flush()
 
 

@@ -26,9 +26,13 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "definitions": ("export_definitions", "import_definitions"),
     "delayed_messages": (
         "cancel_delayed_message",
+        "cancel_delayed_retry",
         "deliver_delayed_message",
+        "deliver_delayed_retry",
         "list_delayed_messages",
+        "list_delayed_retries",
         "show_delayed_message",
+        "show_delayed_retry",
     ),
     "exchanges": ("list_bindings", "list_exchanges"),
     "explain_queue": ("explain_queue",),
@@ -96,6 +100,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_policy",
     ),
     "queues": ("delete_queue", "list_queues", "purge_queue"),
+    "replay": ("replay",),
     "users": (
         "add_user",
         "authenticate_user",

@@ -13,7 +13,7 @@ from leveret.broker.management.http.controllers.channels import Channels
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features
 from leveret.broker.management.http.controllers.connections import ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
-from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages
+from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
 from leveret.broker.management.http.controllers.exchanges import Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks
 from leveret.broker.management.http.controllers.jobs import JobResources
@@ -51,6 +51,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Configuration,
     Exchanges,
     DelayedMessages,
+    DelayedRetries,
     Channels,
     Bindings,
     Aliveness,

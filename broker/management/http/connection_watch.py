@@ -181,6 +181,11 @@ class ConnectionWatch:
             min(idle, key=lambda connection: connection.last_activity).abort()
         return bool(idle)
 
+    def abort_all(self) -> None:
+        """Reset all connections."""
+        for connection in list(self._connections.values()):
+            connection.abort()
+
     def stop(self) -> None:
         """Stop the checks."""
         if self._timer is not None:

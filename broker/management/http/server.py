@@ -129,6 +129,11 @@ class HttpServer:
         self._watch.stop()
         await self._runner.cleanup()
 
+    async def abandon(self) -> None:
+        """Stop listening, and reset all connections."""
+        self._watch.abort_all()
+        await self.stop()
+
 
 async def set_server_header(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Set the header Server. A handler of the signal ``on_response_prepare`` of an application."""

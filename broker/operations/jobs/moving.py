@@ -8,7 +8,8 @@ from typing import Final
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.returning import FULL, ReturnWork
+from leveret.broker.operations.jobs.plans import FULL
+from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
 

@@ -1,4 +1,4 @@
-"""What a job is to do: return dead letters, or move messages to another queue."""
+"""What a job is to do: return dead letters, move messages to another queue, or replay a stream."""
 
 from __future__ import annotations
 
@@ -9,18 +9,35 @@ from typing import Any, Final, Literal, cast
 from leveret.broker.core.json_values.tables import table_from_json
 from leveret.policies.death_origin import DEATH_HEADERS
 from leveret.policies.message_filter import MessageFilter, read_filter
+from leveret.policies.stream_range import FIRST, NEXT, StreamPlace, read_place
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
 
 _KEYS: Final = ("filter", "via", "death", "rate", "limit", "remove_death", "remove_headers", "set_headers", "dry_run")
 _MOVE_KEYS: Final = ("to", "filter", "rate", "limit", "job")
+_REPLAY_KEYS: Final = ("from", "to", "into_exchange", "into_queue", "filter", "rate", "limit", "dry_run")
 _RATE_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """What is replayed of a stream, and where to.
+
+    Args:
+        begin: The place of the first message.
+        end: The place after the last one.
+        exchange: Name of the exchange that messages are published to; None if they go into a queue.
+    """
+
+    begin: StreamPlace
+    end: StreamPlace
+    exchange: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How dead letters are returned, or messages moved.
+    """How dead letters are returned, messages moved, or a stream replayed.
 
     Args:
         wanted: Selects messages.
@@ -30,7 +47,8 @@ class JobOptions:
         limit: Maximum number of messages; None for all.
         removed: Names of headers to remove.
         added: Headers to set.
-        to: Name of the queue that all messages are moved to; None to return dead letters.
+        to: Name of the queue that all messages are moved to or replayed into; None if they have other targets.
+        replay: What is replayed of a stream; None to take messages out of a queue.
     """
 
     wanted: MessageFilter
@@ -41,6 +59,7 @@ class JobOptions:
     removed: frozenset[str] = frozenset()
     added: FieldTable = ()
     to: str | None = None
+    replay: Replay | None = None
 
     def changed(self, published: Properties, headers: FieldTable) -> bytes:
         """Return the content header of a message with the changed headers.
@@ -96,6 +115,30 @@ def read_move_options(document: Mapping[str, Any]) -> JobOptions:
     )
 
 
+def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
+    """Read the options of a job that replays a stream from JSON.
+
+    Raises:
+        ValueError: One is unknown or has an invalid value; the text says which.
+    """
+    given = _given(document, _REPLAY_KEYS)
+    exchange, queue = _name(given, "into_exchange"), _name(given, "into_queue")
+    if (exchange is None) is (queue is None):
+        raise ValueError("one of into_exchange and into_queue is needed")
+    begin, end = read_place("from", given.get("from", "first")), read_place("to", given.get("to", "next"))
+    if begin == NEXT:
+        raise ValueError("from cannot be next: only what is there already is replayed")
+    if end == FIRST:
+        raise ValueError("to cannot be first: it is the place after the last message")
+    return JobOptions(
+        read_filter(given.get("filter")),
+        rate=_number(given, "rate", _RATE_MAX),
+        limit=_limit(given),
+        to=queue,
+        replay=Replay(begin, end, exchange),
+    )
+
+
 def _given(document: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     unknown = [name for name in document if name not in known]
     if unknown:
@@ -124,6 +167,13 @@ def _number(given: Mapping[str, Any], name: str, most: int) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
         raise ValueError(f"{name} must be more than 0 and at most {most}, is {value}")
     return float(value)
+
+
+def _name(given: Mapping[str, Any], key: str) -> str | None:
+    value = given.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{key} must be a name, is {value}")
+    return value
 
 
 def _limit(given: Mapping[str, Any]) -> int | None:

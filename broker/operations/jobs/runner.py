@@ -1,24 +1,40 @@
 """Runs jobs: a step at a time, each after the messages of the one before are on disk.
 
 Jobs are kept with the definitions, so a restart continues those that were running. They begin again at the head of
-their queue: what they have returned is no longer there.
+their queue: what they have returned is no longer there. A replay, whose stream keeps everything, goes on at the number
+that was stored last.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.operations import queues
-from leveret.broker.operations.jobs.job import CANCELLED, COMPLETED, FAILED, READERS, RUNNING, Job, new_counts, restored
+from leveret.broker.operations.jobs.job import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    READERS,
+    RUNNING,
+    Job,
+    Kind,
+    new_counts,
+    restored,
+)
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.returning import Counts, ReturnWork
+from leveret.broker.operations.jobs.plans import Counts
+from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
+from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault, not_found
 from leveret.storage.stores.looking import levels
@@ -32,14 +48,44 @@ KIND: Final = "job"
 _STEP_MESSAGES: Final = 256
 #: Seconds between two times at which the progress of a job is stored.
 _STORE_SECONDS: Final = 5.0
-#: Pause of a job while an alarm is set, in seconds.
+#: Messages that a replay sends at most between these times: after a crash they may be sent again.
+_REPEATED_MAX: Final = 2048
+#: Pause of a job while an alarm is set, and while its target is full, in seconds.
 _ALARM_SECONDS: Final = 1.0
+_FULL_SECONDS: Final = 0.05
 #: Shortest pause for the rate, in seconds: messages are returned in small groups.
 _RATE_PAUSE: Final = 0.05
 #: Keys of a request that are not options.
 _NOT_KEPT: Final = ("dry_run", "job")
 #: Ended jobs that are kept.
 _ENDED_MAX: Final = 100
+
+
+#: What is said about a job when it begins.
+_DOES: Final = {"return": "returns the dead letters", "move": "moves the messages", "replay": "replays the messages"}
+
+
+class Work(Protocol):
+    """What a job does; see ReturnWork and ReplayWork."""
+
+    counts: Counts
+    is_over: bool
+    waits: str
+    number: int
+
+    @property
+    def source(self) -> Queue:
+        """The queue that messages come from."""
+
+    @property
+    def generation(self) -> int:
+        """Number that increases with every change of topology or permissions."""
+
+    def use(self, principal: Principal) -> None:
+        """Work with the permissions of a user from now on."""
+
+    def step(self, most: int, takes: bool = True) -> int:
+        """Do some of it, for a time slice; return the number of messages that were sent."""
 
 
 class Jobs:
@@ -55,6 +101,8 @@ class Jobs:
         self._accounts = accounts
         self._jobs: dict[str, Job] = {}
         self._runs: dict[str, _Run] = {}
+        #: While they are being stopped: all that they have sent is on disk.
+        self._synced = asyncio.Event()
 
     def restore(self, documents: Iterator[tuple[tuple[str, ...], dict[str, Any]]]) -> None:
         """Take over stored jobs, and continue those that were running.
@@ -73,16 +121,33 @@ class Jobs:
                 continue
             self._jobs[job.job_id] = job
             if job.state == RUNNING:
-                # What was left before is looked at again.
-                job.counts = Counts(0, job.counts.returned, new_counts().left, new_counts().by_origin)
+                if job.kind != "replay":
+                    # What was left before is looked at again.
+                    job.counts = Counts(0, job.counts.returned, new_counts().left, new_counts().by_origin)
                 self._run(job, is_resumed=True)
 
-    def stop(self) -> None:
-        """Stop all jobs, for the end of the process; the next start continues them."""
+    async def stop(self, seconds: float) -> None:
+        """Stop all jobs, for the end of the process; the next start continues them.
+
+        Args:
+            seconds: How long to wait at most until what they have sent is on disk.
+        """
         for run in self._runs.values():
             run.stop()
             self.store(run.job)
+        if self._is_syncing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._synced.wait(), seconds)
         self._runs.clear()
+
+    @property
+    def _is_syncing(self) -> bool:
+        return any(run.is_syncing for run in self._runs.values())
+
+    def note_synced(self) -> None:
+        """Note, while jobs are being stopped, that what one of them has sent is on disk."""
+        if not self._is_syncing:
+            self._synced.set()
 
     def listed(self, vhost_names: set[str]) -> list[Job]:
         """Return the jobs of some virtual hosts, the newest first."""
@@ -94,15 +159,13 @@ class Jobs:
         job = self._jobs.get(job_id)
         return job if job is not None and job.vhost == vhost_name else None
 
-    def begin(
-        self, kind: Literal["return", "move"], principal: Principal, queue_name: str, document: Mapping[str, Any]
-    ) -> Job:
-        """Begin to return dead letters, or to move messages.
+    def begin(self, kind: Kind, principal: Principal, queue_name: str, document: Mapping[str, Any]) -> Job:
+        """Begin to return dead letters, to move messages, or to replay a stream.
 
         Args:
             kind: What to do.
             principal: The user with whose permissions it works.
-            queue_name: The queue that messages are taken from.
+            queue_name: The queue that messages come from.
             document: The options; see options.py.
         Raises:
             ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
@@ -110,6 +173,7 @@ class Jobs:
         """
         options = READERS[kind](document)
         source = open_source(principal, queue_name, options)
+        begin, ends = bounds_of(source, options)
         job = Job(
             secrets.token_hex(6),
             kind,
@@ -119,13 +183,14 @@ class Jobs:
             principal.user.name,
             {name: value for name, value in document.items() if value is not None and name not in _NOT_KEPT},
             options,
-            ends_of(source),
+            ends,
             self._broker.timers.now(),
+            number=begin,
+            begin=begin,
         )
         self._jobs[job.job_id] = job
         self.store(job)
-        does = "returns the dead letters" if kind == "return" else "moves the messages"
-        log.info("job %s of user '%s' %s of queue '%s'", job.job_id, job.user, does, job.queue)
+        log.info("job %s of user '%s' %s of queue '%s'", job.job_id, job.user, _DOES[kind], job.queue)
         self._run(job)
         return job
 
@@ -189,13 +254,17 @@ class _Run:
         self._broker = broker
         self._accounts = accounts
         self._timer: Timer | None = None
-        self._work: ReturnWork | None = None
+        self._work: Work | None = None
         self._is_resumed = is_resumed
         self._generation = -1
         self._is_stopped = False
+        #: Whether the messages of the last step are not on disk yet.
+        self.is_syncing = False
         self._stored_at = self._begun_at = broker.timers.monotonic()
-        #: Messages returned since then, for the rate.
+        #: Messages sent since then, for the rate.
         self._returned = 0
+        #: Messages sent when the progress was stored last.
+        self._stored_returned = job.counts.returned
 
     def start(self) -> None:
         """Begin, or continue."""
@@ -216,11 +285,8 @@ class _Run:
         self._timer = None
         if self._broker.alarms.any:
             # As for publishers, whose connections are blocked.
-            self.job.error = f"waits: the broker is {self._broker.alarms.reason}"
-            self._begun_at, self._returned = self._broker.timers.monotonic(), 0
-            self._plan(_ALARM_SECONDS)
+            self._wait(f"the broker is {self._broker.alarms.reason}", _ALARM_SECONDS)
             return
-        self.job.error = ""
         try:
             work = self._open()
             self._returned += work.step(self._allowed())
@@ -230,20 +296,48 @@ class _Run:
             log.exception("internal error in job %s", self.job.job_id)
             self._jobs.end(self.job, FAILED, f"internal error: {type(error).__name__}")
         else:
+            if not work.waits:
+                self.job.error = ""
+            self.is_syncing = True
             self._broker.stores.when_synced(self._synced)
+
+    def _wait(self, reason: str, seconds: float) -> None:
+        self.job.error = f"waits: {reason}"
+        # The rate does not make up for the pause.
+        self._begun_at, self._returned = self._broker.timers.monotonic(), 0
+        self._plan(seconds)
 
     def _synced(self) -> None:
         """Continue, now that the messages of the last step are on disk."""
-        if self._is_stopped or self._work is None:
+        work, job, self.is_syncing = self._work, self.job, False
+        if work is None or job.state != RUNNING:
             return
-        if self._work.is_over and not self._work.source.deleted:
-            self._jobs.end(self.job, COMPLETED)
+        job.number = work.number
+        if self._is_stopped:
+            # The process ends. What was sent will not be sent again.
+            self._jobs.store(job)
+            self._jobs.note_synced()
+            return
+        if work.is_over and not work.source.deleted:
+            self._jobs.end(job, COMPLETED)
             return
         now = self._broker.timers.monotonic()
-        if now - self._stored_at >= _STORE_SECONDS * 1_000_000:
-            self._stored_at = now
-            self._jobs.store(self.job)
-        self._plan(self._pause())
+        unstored = job.counts.returned - self._stored_returned
+        is_much = job.number > 0 and unstored > _REPEATED_MAX - _STEP_MESSAGES
+        if is_much or now - self._stored_at >= _STORE_SECONDS * 1_000_000:
+            self._stored_at, self._stored_returned = now, job.counts.returned
+            self._jobs.store(job)
+            self._broker.gate.when_written(self._continue)
+        else:
+            self._continue()
+
+    def _continue(self) -> None:
+        if self._is_stopped:
+            return
+        if self._work is not None and self._work.waits:
+            self._wait(self._work.waits, _FULL_SECONDS)
+        else:
+            self._plan(self._pause())
 
     def _allowed(self) -> int:
         """Return how many messages the rate allows now."""
@@ -261,7 +355,7 @@ class _Run:
         due = self._begun_at / 1_000_000 + self._returned / rate
         return max(0.0, due - self._broker.timers.monotonic() / 1_000_000, min(_RATE_PAUSE, 1 / rate))
 
-    def _open(self) -> ReturnWork:
+    def _open(self) -> Work:
         """Return the work, and check that the queue is there and the permissions suffice.
 
         Raises:
@@ -279,7 +373,11 @@ class _Run:
         if not is_same:
             raise not_found(f"queue '{job.queue}' was deleted")
         if work is None:
-            work = self._work = ReturnWork(principal, source, job.options, job.ends, job.counts)
+            if isinstance(source, StreamQueue):
+                work = ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
+            else:
+                work = ReturnWork(principal, source, job.options, job.ends, job.counts)
+            self._work = work
         work.use(principal)
         self._generation = work.generation
         return work
@@ -289,14 +387,24 @@ class _Run:
         return not self._is_resumed or (self.job.qid is not None and source.backing.qid == self.job.qid)
 
 
+def new_work(principal: Principal, source: Queue, options: JobOptions) -> Work:
+    """Return the work of a job that begins now. See open_source()."""
+    number, ends = bounds_of(source, options)
+    if isinstance(source, StreamQueue):
+        return ReplayWork(principal, source, options, number, ends[0], new_counts())
+    return ReturnWork(principal, source, options, ends, new_counts())
+
+
 def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
-    """Find a queue whose dead letters the principal may return, or whose messages it may move.
+    """Find a queue whose dead letters the principal may return, whose messages it may move, or a stream to replay.
 
     Raises:
-        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or no write permission: on the queue that
-            they are moved to, or, if dead letters go to queues, on the default exchange. NOT_FOUND (404),
-            RESOURCE_LOCKED (405).
+        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or no write permission: on the queue or
+            exchange that messages are moved or replayed to, or, if dead letters go to queues, on the default exchange.
+            NOT_FOUND (404), RESOURCE_LOCKED (405). PRECONDITION_FAILED (406): there is no such replay.
     """
+    if options.replay is not None:
+        return open_for_replay(principal, name, options, options.replay)
     if options.to is not None:
         source, _ = queues.open_for_move(principal, name, options.to)
         return source
@@ -304,6 +412,14 @@ def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
     if options.via == "queue":
         principal.check("write", "exchange", "")
     return source
+
+
+def bounds_of(source: Queue, options: JobOptions) -> tuple[int, dict[int, int]]:
+    """Return the number of the first message of a replay, or 0, and by level of the queue, that after the last one."""
+    if options.replay is None or not isinstance(source, StreamQueue):
+        return 0, ends_of(source)
+    number, end = numbers_of(source, options.replay)
+    return number, {0: end}
 
 
 def ends_of(source: Queue) -> dict[int, int]:

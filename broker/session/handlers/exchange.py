@@ -8,6 +8,7 @@ from leveret.broker.core.names import strip_line_ends
 from leveret.broker.operations import bindings, exchanges
 from leveret.broker.operations.bindings import Ends
 from leveret.broker.session.channel import Channel
+from leveret.broker.session.history import give_history
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX
 
@@ -67,8 +68,11 @@ def bind(
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+        Unfinished: The binding gets a long history.
     """
-    bindings.bind(channel.host.principal, _read_ends(source, destination), routing_key, arguments)
+    give_history(
+        channel, bindings.bind(channel.host.principal, _read_ends(source, destination), routing_key, arguments).history
+    )
     if not nowait:
         channel.send(_BIND_OK)
 

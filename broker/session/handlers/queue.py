@@ -10,6 +10,7 @@ from leveret.broker.operations import bindings, queues
 from leveret.broker.operations.bindings import Ends
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.direct_reply import REPLY_QUEUE
+from leveret.broker.session.history import give_history
 from leveret.protocol.faults import access_refused, not_found
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX
@@ -85,9 +86,11 @@ def bind(
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+        Unfinished: The binding gets a long history.
     """
     ends, key = _read_ends(channel, queue_name, exchange_name, routing_key)
-    bindings.bind(channel.host.principal, ends, key, arguments, channel.host)
+    bound = bindings.bind(channel.host.principal, ends, key, arguments, channel.host)
+    give_history(channel, bound.history)
     if not nowait:
         channel.send(_BIND_OK)
 

@@ -26,6 +26,8 @@ _BY_LIMIT: Final = ("maxlen", "maxlen_bytes")
 def run(spark: SparkSession, options: JobOptions) -> Results:
     """Replay each queue with different length limits.
 
+    Messages count until they are settled, as `length-counts: all` says: events do not tell when one was delivered.
+
     Args:
         spark: The session.
         options: `hours` is the history to replay, 24 by default. `max_length` has limits, separated by commas; the

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 from pyspark.sql import SparkSession
 
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.options import applies
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -27,3 +31,21 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     for table in TABLES:
         options.table(spark, table).createOrReplaceTempView(table)
     return {"sql": spark.sql(query)}
+
+
+def duckdb_command(query: str, options: JobOptions) -> str:
+    """Return a command line that answers a query with DuckDB instead of Spark.
+
+    Args:
+        query: The SQL text.
+        options: Directory, queues and time.
+    """
+    named = {"vhost": options.vhost, "queue": options.queue, "as_of": options.as_of}
+    scans = ""
+    # DuckDB finds the variables by name, as they are written in the query.
+    for written in dict.fromkeys(re.findall(rf"\b(?:{'|'.join(TABLES)})\b", query, re.IGNORECASE)):
+        table = written.lower()
+        chosen = [f", {name}={value!r}" for name, value in named.items() if value is not None and applies(name, table)]
+        scans += f"{written} = leveret.scan({options.data_dir!r}, {table!r}{''.join(chosen)}); "
+    program = f"import duckdb, leveret; {scans}print(duckdb.sql({query.strip()!r}))"
+    return f"python -c {shlex.quote(program)}"

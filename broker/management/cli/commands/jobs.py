@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
     failed,
 )
-from leveret.broker.management.cli.filters import FILTER_HELP, read_conditions, read_value
+from leveret.broker.management.cli.filters import FILTER_HELP, MATCH_HELP, read_filter_options, read_value
 from leveret.broker.management.cli.progress import ProgressLine
 from leveret.broker.management.cli.terms import compact_json
 
@@ -25,6 +24,8 @@ from leveret.broker.management.cli.terms import compact_json
 _POLL: Final = 0.2
 #: Seconds for which the broker may be away, for example for a restart.
 _AWAY: Final = 60.0
+#: What is said about a job while it runs, and at its end.
+_WORDS: Final = {"return": ("Returning", "Returned"), "move": ("Moving", "Moved"), "replay": ("Replaying", "Replayed")}
 _VIA: Final = ("queue", "exchange")
 _DEATHS: Final = ("first", "last")
 
@@ -41,10 +42,6 @@ def _check(context: CommandContext) -> None:
 
 def _options(context: CommandContext) -> dict[str, Any]:
     """Return the options of the job."""
-    conditions = read_conditions(context.text("filter"))
-    if "match" in context.options:
-        conditions["match"] = context.text("match")
-        read_conditions(json.dumps(conditions))
     added = {}
     for line in context.text("set-header").splitlines():
         name, equals, value = line.partition("=")
@@ -52,7 +49,7 @@ def _options(context: CommandContext) -> dict[str, Any]:
             raise bad_argument(f"--set-header takes <name>=<value>, not {line}")
         added[name] = read_value(value)
     return {
-        "filter": conditions or None,
+        "filter": read_filter_options(context),
         "via": context.text("via", "queue"),
         "death": context.text("death", "first"),
         "rate": context.options.get("rate"),
@@ -65,14 +62,27 @@ def _options(context: CommandContext) -> dict[str, Any]:
 
 def _return(context: CommandContext) -> Result:
     (queue,) = context.arguments
+    return run_job(context, queue, "return-messages", "return", _options(context))
+
+
+def run_job(context: CommandContext, queue: str, resource: str, verb: str, options: dict[str, Any]) -> Result:
+    """Begin a job, and wait until it has ended, unless --detach is given; with --dry-run, only count.
+
+    Args:
+        context: The command.
+        queue: Name of the queue.
+        resource: Last part of the path of the resource.
+        verb: What is done to the messages, for example ``return``.
+        options: Options of the job.
+    """
     dry_run = context.flag("dry-run")
     try:
-        body = {**_options(context), "dry_run": dry_run}
-        found = context.api.post("queues", context.vhost, queue, "return-messages", body=body)
+        body = {**options, "dry_run": dry_run}
+        found = context.api.post("queues", context.vhost, queue, resource, body=body)
     except ApiFault as fault:
-        raise _to_fault(fault) from fault
+        raise _to_fault(fault, resource) from fault
     if dry_run:
-        return Outcome(f"Would return {_report(found)}", found)
+        return Outcome(f"Would {verb} {report(found)}", found)
     if context.flag("detach"):
         return Outcome(f"Job {found['id']} has begun", found)
     return ended_job(wait_for_job(context, found))
@@ -83,9 +93,7 @@ def wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]
     silent = context.flag("silent") or context.flag("quiet")
     away = 0.0
     try:
-        queue = context.api.find("queues", context.vhost, job["queue"], columns="messages_ready") or {}
-        total = job["returned"] + int(queue.get("messages_ready", 0))
-        with ProgressLine("Returning" if job["kind"] == "return" else "Moving", total, silent=silent) as progress:
+        with ProgressLine(_WORDS[job["kind"]][0], _total(context, job), silent=silent) as progress:
             while job["state"] == "running":
                 time.sleep(_POLL)
                 try:
@@ -95,11 +103,23 @@ def wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]
                     away += _POLL
                     if away > _AWAY:
                         raise
-                progress.update(job["returned"])
+                progress.update(_done(job), job["error"] or "")
     except KeyboardInterrupt:
         text = f"job {job['id']} goes on; see leveretctl list_jobs, or stop it with leveretctl cancel_job {job['id']}"
         raise CommandFault(INTERRUPTED, text, json={"id": job["id"], "result": "running"}) from None
     return job
+
+
+def _total(context: CommandContext, job: dict[str, Any]) -> int:
+    """Return how many messages a job looks at."""
+    if job["kind"] == "replay":
+        return int(job["end_offset"]) - int(job["first_offset"])
+    queue = context.api.find("queues", context.vhost, job["queue"], columns="messages_ready") or {}
+    return int(job["returned"]) + int(queue.get("messages_ready", 0))
+
+
+def _done(job: dict[str, Any]) -> int:
+    return int(job["next_offset"]) - int(job["first_offset"]) if job["kind"] == "replay" else int(job["returned"])
 
 
 def ended_job(job: dict[str, Any]) -> Outcome:
@@ -108,14 +128,15 @@ def ended_job(job: dict[str, Any]) -> Outcome:
     Raises:
         CommandFault: It has failed, or has left messages where they are (exit status 69).
     """
-    done = "Returned" if job["kind"] == "return" else "Moved"
-    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
+    done = _WORDS[job["kind"]][1]
+    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {report(job)}"
     if job["state"] != "completed" or job["left_count"]:
         raise failed(text, json={**job, "result": "error"})
     return Outcome(text, {**job, "result": "ok"})
 
 
-def _report(found: dict[str, Any]) -> str:
+def report(found: dict[str, Any]) -> str:
+    """Return what a job has done, or would do."""
     lines = [f"{found['returned']} messages, left {found['left_count']}"]
     lines += [f"  {each['count']} to {each['target']}, {each['reason']}" for each in found["by_origin"]]
     lines += [
@@ -125,16 +146,16 @@ def _report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _to_fault(fault: ApiFault) -> CommandFault:
+def _to_fault(fault: ApiFault, resource: str) -> CommandFault:
     if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
-        return failed("the broker does not support return_messages: it is not Leveret")
+        return failed(f"the broker does not support {resource.replace('-', '_')}: it is not Leveret")
     return failed(fault.reason)
 
 
 COLUMNS: Final[dict[str, Column]] = {
     **fields("id", "kind", "queue", "state", "returned"),
     "left": field("left_count"),
-    **fields("scanned", "user", "created", "finished", "error"),
+    **fields("scanned", "user", "created", "finished", "error", "first_offset", "next_offset", "end_offset"),
     "options": field("options", compact_json),
 }
 DEFAULT: Final = ("id", "queue", "state", "returned", "left", "error")
@@ -185,7 +206,7 @@ COMMANDS: Final = (
             ),
             ("--death first|last", "whether that is where it was dead-lettered first (default) or last"),
             FILTER_HELP,
-            ("--match all|any", "whether all filters must match (default), or one"),
+            MATCH_HELP,
             ("--rate <number>", "maximum number of messages per second"),
             ("--limit <number>", "maximum number of messages"),
             ("--remove-death", "remove the header x-death and those that begin with x-first-death- and x-last-death-"),
@@ -200,7 +221,7 @@ COMMANDS: Final = (
         Command(
             name="list_jobs",
             section="Queues",
-            summary="Lists the jobs of return_messages and move_messages, the newest first",
+            summary="Lists the jobs of return_messages, move_messages and replay, the newest first",
             usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
             run=_list,
             options=("table-headers",),

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Binding
+from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchanges import exchange_name
@@ -105,7 +106,8 @@ class Bindings(Controller):
         document = await read_object(request)
         key = check_length(read_as_text(document.get("routing_key", "")), "routing_key")
         ends = _ends(request)
-        binding = bindings.bind(principal, ends, key, read_arguments(document))
+        binding, history = bindings.bind(principal, ends, key, read_arguments(document))
+        await run_in_slices(history)
         name, props = quote(ends.destination, safe="", errors="surrogateescape"), properties_key(binding)
         return web.Response(status=201, headers={"location": f"{name}/{quote(props, safe='~')}"})
 

@@ -1,14 +1,13 @@
-"""Lists, shows, cancels and delivers messages that wait in an exchange x-delayed-message."""
+"""Lists, shows, cancels and delivers messages that wait in an exchange x-delayed-message or for their retry."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from aiohttp import web
 
-from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchanges import exchange_name
@@ -18,7 +17,7 @@ from leveret.broker.management.http.errors import bad_request, missing
 from leveret.broker.management.http.json_fields import read_integer
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
 from leveret.broker.operations import delayed_messages
-from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.delayed_messages import Waiting
 
 _COUNT_DEFAULT: Final = 100
 _COUNT_MAX: Final = 1000
@@ -26,12 +25,21 @@ _COUNT_MAX: Final = 1000
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
-class DelayedMessages(Controller):
-    """The resource ``/api/exchanges/{vhost}/{name}/delayed``."""
+class _Delayed(Controller):
+    """The resource ``delayed`` of exchanges or queues."""
+
+    #: Kind of the objects.
+    _kind: ClassVar[str]
+    #: Whether the messages say how long they wait.
+    _has_delays: ClassVar[bool] = True
+
+    def _open(self, request: web.Request) -> Waiting:
+        """Find the messages, which the user may see."""
+        raise NotImplementedError
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
-        path = "exchanges/{vhost}/{name}/delayed"
+        path = f"{self._kind}s/{{vhost}}/{{name}}/delayed"
         return [
             *resource(path, GET=self.list),
             *resource(f"{path}/{{id}}", GET=self.show, DELETE=self.cancel),
@@ -40,44 +48,44 @@ class DelayedMessages(Controller):
 
     async def list(self, request: web.Request) -> web.Response:
         """List waiting messages without their bodies, the next one that is due first."""
-        _, waiting = self._open(request)
+        schedule = self._open(request).schedule
         offset = _read(request, "offset", 0, 0, None)
         count = _read(request, "count", _COUNT_DEFAULT, 1, _COUNT_MAX)
         shown: list[str] = []
 
         def steps() -> Iterator[None]:
-            for each in waiting.schedule.waiting(offset, count):
-                shown.append(encode(waiting_document(each)))
+            for each in () if schedule is None else schedule.waiting(offset, count):
+                shown.append(encode(waiting_document(each, self._has_delays)))
                 yield
 
         await run_in_slices(steps())
-        head = encode({"messages_delayed": waiting.count, "offset": offset})
+        total = 0 if schedule is None else schedule.count
+        head = encode({"messages_delayed": total, "offset": offset})
         return json_text_response(f'{head[:-1]},"messages":[{",".join(shown)}]}}')
 
     async def show(self, request: web.Request) -> web.Response:
         """Show a waiting message with its body."""
-        _, waiting = self._open(request)
+        schedule = self._open(request).schedule
         encoding = request.query.get("encoding", "auto")
         if encoding not in ("auto", "base64"):
             raise bad_request("Unsupported encoding. Please use auto or base64.")
         truncate = _read(request, "truncate", -1, 0, None)
-        found = waiting.schedule.find(_number(request))
+        found = None if schedule is None else schedule.find(self._number(request))
         if found is None:
-            raise _gone(request)
+            raise self._gone(request)
         body = payload_document(found.message.body, encoding == "base64", None if truncate < 0 else truncate)
-        return json_response({**waiting_document(found), **body})
+        return json_response({**waiting_document(found, self._has_delays), **body})
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Remove a waiting message."""
-        _, waiting = self._open(request)
-        if not delayed_messages.cancel(waiting, _number(request)):
-            raise _gone(request)
+        if not self._open(request).cancel(self._number(request)):
+            raise self._gone(request)
         await wait_until_stored(self._broker)
         return web.Response(status=204)
 
     async def deliver(self, request: web.Request) -> web.Response:
-        """Route a waiting message to its queues now."""
-        principal, waiting = self._open(request)
+        """Treat a waiting message as if it were due."""
+        waiting = self._open(request)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def finish(was_waiting: bool) -> None:
@@ -85,29 +93,42 @@ class DelayedMessages(Controller):
             if not done.done():
                 done.set_result(was_waiting)
 
-        delayed_messages.deliver_now(principal, waiting, _number(request), finish)
+        waiting.deliver_now(self._number(request), finish)
         if not await done:
-            raise _gone(request)
+            raise self._gone(request)
         await wait_until_stored(self._broker)
         return web.Response(status=204)
 
-    def _open(self, request: web.Request) -> tuple[Principal, WaitingMessages]:
+    def _number(self, request: web.Request) -> int:
+        """Return the number of the message in the path."""
+        text = request.match_info["id"]
+        if not (text.isascii() and text.isdigit()) or len(text) > len(str(_NUMBER_MAX)) or int(text) > _NUMBER_MAX:
+            raise self._gone(request)
+        return int(text)
+
+    def _gone(self, request: web.Request) -> web.HTTPException:
+        number, name = request.match_info["id"], request.match_info["name"]
+        return missing(f"no message {number} waits in {self._kind} '{name}' in vhost '{request.match_info['vhost']}'")
+
+
+class DelayedMessages(_Delayed):
+    """The resource ``/api/exchanges/{vhost}/{name}/delayed``."""
+
+    _kind = "exchange"
+
+    def _open(self, request: web.Request) -> Waiting:
         principal = self._access.require_connect(request)
-        name = exchange_name(request.match_info["name"])
-        return principal, delayed_messages.open_waiting(principal, name)
+        return delayed_messages.open_exchange(principal, exchange_name(request.match_info["name"]))
 
 
-def _number(request: web.Request) -> int:
-    """Return the number of the message in the path."""
-    text = request.match_info["id"]
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(_NUMBER_MAX)) or int(text) > _NUMBER_MAX:
-        raise _gone(request)
-    return int(text)
+class DelayedRetries(_Delayed):
+    """The resource ``/api/queues/{vhost}/{name}/delayed``."""
 
+    _kind = "queue"
+    _has_delays = False
 
-def _gone(request: web.Request) -> web.HTTPException:
-    number, name = request.match_info["id"], request.match_info["name"]
-    return missing(f"no message {number} waits in exchange '{name}' in vhost '{request.match_info['vhost']}'")
+    def _open(self, request: web.Request) -> Waiting:
+        return delayed_messages.open_queue(self._access.require_connect(request), request.match_info["name"])
 
 
 def _read(request: web.Request, name: str, default: int, least: int, most: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Returns dead letters, and lists and cancels the jobs that do so. RabbitMQ does not have these resources."""
+"""Returns dead letters, replays streams, and lists and cancels jobs. RabbitMQ does not have these resources."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from leveret.broker.management.http.errors import bad_request, not_authorised, n
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.broker.operations.jobs.job import Job, counts_document, new_counts
-from leveret.broker.operations.jobs.options import read_options
-from leveret.broker.operations.jobs.returning import ReturnWork
-from leveret.broker.operations.jobs.runner import ends_of, open_source
+from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
+from leveret.broker.operations.jobs.runner import new_work, open_source
 
 #: Messages that a step of a dry run looks at.
 _STEP = 256
 
 
 class JobResources(Controller):
-    """The resources ``/api/queues/{vhost}/{name}/return-messages`` and ``/api/jobs``."""
+    """The resources ``/api/queues/{vhost}/{name}/return-messages``, ``…/replay`` and ``/api/jobs``."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -32,25 +30,33 @@ class JobResources(Controller):
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
         return [
-            *resource("queues/{vhost}/{name}/return-messages", POST=self.begin),
+            *resource("queues/{vhost}/{name}/return-messages", POST=self.begin_return),
+            *resource("queues/{vhost}/{name}/replay", POST=self.begin_replay),
             *resource("jobs", GET=self.list),
             *resource("jobs/{vhost}", GET=self.list),
             *resource("jobs/{vhost}/{job}", GET=self.show, DELETE=self.cancel),
         ]
 
-    async def begin(self, request: web.Request) -> web.Response:
+    async def begin_return(self, request: web.Request) -> web.Response:
         """Begin to return dead letters, or count them with dry_run. The body has the options."""
+        return await self._begin(request, "return")
+
+    async def begin_replay(self, request: web.Request) -> web.Response:
+        """Begin to replay a stream, or count its messages with dry_run. The body has the options."""
+        return await self._begin(request, "replay")
+
+    async def _begin(self, request: web.Request, kind: Kind) -> web.Response:
         principal, name = self._access.require_connect(request), request.match_info["name"]
         document = await read_object(request)
         try:
-            options = read_options(document)
+            options = READERS[kind](document)
             if not document.get("dry_run"):
-                job = self._jobs.begin("return", principal, name, document)
+                job = self._jobs.begin(kind, principal, name, document)
                 return json_response(job.shown(), status=201)
         except ValueError as error:
             raise bad_request(str(error)) from None
         source = open_source(principal, name, options)
-        work = ReturnWork(principal, source, options, ends_of(source), new_counts())
+        work = new_work(principal, source, options)
 
         def steps() -> Iterator[None]:
             while not work.is_over and not source.deleted:

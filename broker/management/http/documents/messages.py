@@ -43,15 +43,20 @@ def payload_document(body: bytes, as_base64: bool, truncate: int | None) -> dict
     return {"payload": base64.b64encode(shown).decode("ascii"), "payload_encoding": "base64"}
 
 
-def waiting_document(waiting: WaitingMessage) -> dict[str, Any]:
-    """Return a message that waits in a delayed exchange, without its body."""
+def waiting_document(waiting: WaitingMessage, has_delay: bool = True) -> dict[str, Any]:
+    """Return a message that waits, without its body.
+
+    Args:
+        waiting: The message.
+        has_delay: Whether it says how long it waits, as in a delayed exchange.
+    """
     envelope = waiting.message.envelope
     exchange, routing_key = published_to(envelope)
     return {
         "id": waiting.number,
         # A message is never early, so the time is rounded up.
         "due": -(-waiting.due // 1000),
-        "delay": published_delay(envelope),
+        **({"delay": published_delay(envelope)} if has_delay else {}),
         "exchange": exchange,
         "routing_key": routing_key,
         "payload_bytes": len(waiting.message.body),

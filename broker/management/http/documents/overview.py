@@ -37,14 +37,16 @@ _CHURN: Final = numbers(
     "queue_deleted",
 )
 _READY: Final = ("messages_ready", "messages_unacknowledged")
-_LENGTHS: Final = numbers(BrokerStatistics.FIELDS, *_READY, messages=_READY)
+#: As of queues, with returned messages that wait for their retry, and dead letters that no queue has accepted yet.
+_ALL: Final = (*_READY, "messages_waiting")
+_LENGTHS: Final = numbers(BrokerStatistics.FIELDS, *_READY, messages=_ALL)
 _MESSAGES: Final = (
     publish_numbers(BrokerStatistics.FIELDS),
     delivery_numbers(BrokerStatistics.FIELDS),
     numbers(BrokerStatistics.FIELDS, "disk_reads", "disk_writes"),
     numbers(BrokerStatistics.FIELDS, "drop", "refuse"),
 )
-_VHOST_LENGTHS: Final = numbers(VirtualHostStatistics.FIELDS, *_READY, messages=_READY)
+_VHOST_LENGTHS: Final = numbers(VirtualHostStatistics.FIELDS, *_READY, messages=_ALL)
 _VHOST_DATA: Final = numbers(VirtualHostStatistics.FIELDS, "recv_oct", "send_oct")
 _VHOST_MESSAGES: Final = (
     publish_numbers(VirtualHostStatistics.FIELDS),

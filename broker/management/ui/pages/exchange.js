@@ -8,7 +8,7 @@ import { PublishForm } from "../parts/publish_form.js";
 import { RangeChoice } from "../parts/range.js";
 import { rates } from "../parts/series.js";
 import { BindingForm, bindingsFrom, bindingsTo } from "./exchange_bindings.js";
-import { DelayedMessages } from "./exchange_delayed.js";
+import { DelayedMessages } from "./delayed_messages.js";
 import { deleteForm } from "./exchange_delete.js";
 import { alternateLink, exchangeFeatures, exchangeType, policyLink } from "./exchange_features.js";
 
@@ -47,7 +47,7 @@ export default {
       ]);
       draw(charts, exchange);
       parts.binding?.describe(exchange.type === DELAYED ? exchange.arguments["x-delayed-type"] : exchange.type);
-      if (exchange.type === DELAYED) await (parts.delayed ??= new DelayedMessages(context, name)).refresh();
+      if (exchange.type === DELAYED) await (parts.delayed ??= new DelayedMessages(context, "exchange", name)).refresh();
       show(context, exchange, parts);
     };
   },

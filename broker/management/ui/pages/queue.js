@@ -6,6 +6,7 @@ import { h, patch } from "../parts/element.js";
 import { emptyState, folded, heading, section } from "../parts/layout.js";
 import { PublishForm } from "../parts/publish_form.js";
 import { RangeChoice } from "../parts/range.js";
+import { DelayedMessages } from "./delayed_messages.js";
 import { bindingForm, bindingsTable } from "./queue_bindings.js";
 import { BrowseForm } from "./queue_browse.js";
 import { CHART_FIELDS, QueueCharts } from "./queue_charts.js";
@@ -16,6 +17,7 @@ import { LOSS_FIELDS, LossSection, lossCount } from "./queue_losses.js";
 import { MoveForm } from "./queue_move.js";
 import { limitAdvice } from "./queue_policy_links.js";
 import { deleteForm, purgeForm } from "./queue_removal.js";
+import { ReplayForm } from "./queue_replay.js";
 import { ReturnForm } from "./queue_return.js";
 import { settingsTable, skippedPolicies } from "./queue_settings.js";
 
@@ -47,6 +49,7 @@ function makeParts(context) {
   const get = new GetForm(context);
   const move = new MoveForm(context);
   const returning = new ReturnForm(context);
+  const replaying = new ReplayForm(context);
   const removal = deleteForm(context);
   const parts = {
     range: new RangeChoice(() => context.refresh()),
@@ -62,19 +65,22 @@ function makeParts(context) {
         new PublishForm(context, { vhost, exchange: "", routingKey: name }).element,
       ),
       browse: folded("Browse messages", new BrowseForm(context).element),
-      get: folded("Get messages", get.element),
-      move: folded("Move messages", move.element),
-      return: folded("Return dead letters", returning.element),
-      purge: folded("Purge", purgeForm(context).element),
+      get: folded(ACTIONS.get, get.element),
+      move: folded(ACTIONS.move, move.element),
+      return: folded(ACTIONS.return, returning.element),
+      replay: folded(ACTIONS.replay, replaying.element),
+      purge: folded(ACTIONS.purge, purgeForm(context).element),
       delete: folded("Delete", removal.element),
     },
   };
   parts.forms.move.addEventListener("toggle", () => parts.forms.move.open && move.offer());
-  parts.forms.return.addEventListener("toggle", () => parts.forms.return.open && returning.offer());
+  parts.forms.return.addEventListener("toggle", () => parts.forms.return.open && returning.job.offer());
+  parts.forms.replay.addEventListener("toggle", () => parts.forms.replay.open && replaying.job.offer());
   return parts;
 }
 
-async function load({ api, params }, parts) {
+async function load(context, parts) {
+  const { api, params } = context;
   const path = ["queues", params.vhost, params.name];
   parts.keys ??= await api.get(["policy-keys"]);
   const [queue, explanation] = await Promise.all([
@@ -85,20 +91,23 @@ async function load({ api, params }, parts) {
   // With statistics disabled, only the explanation has this value.
   queue.fill ??= explanation.fill;
   const history = lossCount(queue) > 0 ? await parts.losses.load() : null;
+  // Once messages have waited, the list stays.
+  if (queue.messages_delayed > 0) parts.delayed ??= new DelayedMessages(context, "queue", params.name);
+  await parts.delayed?.refresh();
   return { queue, explanation, history };
 }
 
 function show({ root, user }, parts, { queue, explanation, history }) {
   const { forms } = parts;
   const mayUse = !queue.exclusive;
-  const mayTake = mayUse && queue.type !== "stream";
+  const offered = queue.type === "stream" ? ["replay"] : mayUse ? ["get", "move", "return", "purge"] : [];
   parts.charts.update(queue);
   parts.losses.update(queue, history, explanation.in_force);
   showRemovalConditions(parts.removal, queue);
   patch(
     root,
     heading([`Queue ${queue.name} `, h("small", null, `in virtual host ${queue.vhost}`)], parts.range.element),
-    contents(root, mayUse, mayTake),
+    contents(root, offered, mayUse),
     queueTiles(queue),
     parts.charts.element,
     h(
@@ -110,12 +119,13 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     ),
     section("Settings", settingsTable(explanation, parts.keys), skippedPolicies(explanation)),
     section("Losses", parts.losses.element),
+    parts.delayed ? section("Delayed retries", parts.delayed.element) : null,
     section("Consumers", consumersTable(queue.consumer_details ?? [])),
     section("Bindings", parts.bindings.element),
     forms.bind,
     forms.publish,
     forms.browse,
-    mayTake ? [forms.get, forms.move, forms.return, forms.purge] : null,
+    offered.map((name) => forms[name]),
     mayUse ? forms.delete : exclusiveNote(),
   );
 }
@@ -131,11 +141,17 @@ function showRemovalConditions(form, { type }) {
 }
 
 const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message", "Browse messages"];
-const TAKING = ["Get messages", "Move messages", "Return dead letters", "Purge"];
+const ACTIONS = {
+  get: "Get messages",
+  move: "Move messages",
+  return: "Return dead letters",
+  replay: "Replay messages",
+  purge: "Purge",
+};
 
 /** Make the buttons that scroll to the parts of the page and open closed sections. */
-function contents(root, mayUse, mayTake) {
-  const names = [...PLACES, ...(mayTake ? TAKING : []), ...(mayUse ? ["Delete"] : [])];
+function contents(root, offered, mayUse) {
+  const names = [...PLACES, ...offered.map((name) => ACTIONS[name]), ...(mayUse ? ["Delete"] : [])];
   const buttons = names.map((name) =>
     h("button", { type: "button", class: "quiet", key: name, on: { click: () => scrollToSection(root, name) } }, name),
   );

@@ -43,7 +43,7 @@ def routing_keys(vhost: VirtualHost, source: str = "amq.direct") -> list[str]:
 def test_a_binding_comes_and_goes(vhost: VirtualHost, ends: Ends) -> None:
     principal = new_principal(vhost, configure="^$", write=f"^{ends.destination}$", read="^amq.direct$")
     made = bindings.bind(principal, ends, "k", ())
-    assert made.identity == bindings.bind(principal, ends, "k", ()).identity
+    assert made.binding.identity == bindings.bind(principal, ends, "k", ()).binding.identity
     assert routing_keys(vhost) == ["k"]
     bindings.unbind(principal, ends, "other", ())
     bindings.unbind(principal, ends, "k", ())

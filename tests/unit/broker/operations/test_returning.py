@@ -9,7 +9,8 @@ import pytest
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import read_options
-from leveret.broker.operations.jobs.returning import FULL, SAME, ReturnWork
+from leveret.broker.operations.jobs.plans import FULL, SAME
+from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.policies.dead_letter import EXPIRED, Death, record_death

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from leveret.storage.analytics import command
 from leveret.storage.analytics.errors import AnalyticsError
+from tests.spark.directories import DirectoryBuilder
 
 FROM_JAVA = """An error occurred while calling o41.start.
 : org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/data/FORMAT
@@ -38,6 +42,33 @@ def test_sigterm_ends_a_job_in_order() -> None:
         work()
     assert (raised.value.code, given_up) == (143, [True])
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_without_java_duckdb_answers_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    builder = DirectoryBuilder(tmp_path / "it's data")
+    for queue in ("a", "b"):
+        builder.publish(builder.store(builder.queue(queue)), [b"x"] * 7)
+    builder.tick()
+    builder.close()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    query = "select queue, 'it''s' as t, messages from Queues where (select count(*) from events) = 0"
+    assert command.main(["sql", "--data-dir", builder.path, "--queue", "a", "--query", query]) == 1
+    said = capfd.readouterr()
+    reason, line = said.err.splitlines()
+    assert reason == (
+        "leveret-analytics: Spark needs Java: JAVA_HOME is /nowhere, which has no bin/java; install a JDK 17 or newer, "
+        "and set JAVA_HOME if it is not on the path. DuckDB answers the query without Java (pip install duckdb):"
+    )
+    program, *arguments = shlex.split(line)
+    assert program == "python"
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=True)
+    shown = [line.split() for line in done.stdout.splitlines() if "it's" in line]
+    assert [[each for each in row if each != "│"] for row in shown] == [["a", "it's", "7"]]
+    # Other jobs are programs of Spark.
+    assert command.main(["backlog", "--data-dir", builder.path]) == 1
+    assert "DuckDB" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["/dev/null/report", "/proc/report"])

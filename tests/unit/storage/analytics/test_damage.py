@@ -42,7 +42,7 @@ def read_all(path: Path, table: str, **options: str) -> tuple[list[dict[str, Any
     rows: list[dict[str, Any]] = []
     for _ in range(2):
         rows = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
-    lease = partitions[0].place.lease
+    lease = partitions[0].value.parts[0].place.lease
     reported = damage_of(lease)
     SnapshotLease(lease).release()
     return rows, reported

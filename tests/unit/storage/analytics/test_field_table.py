@@ -41,7 +41,7 @@ def test_every_type() -> None:
         "small": 1,
         "large": 2**40,
         "real": 0.5,
-        "decimal": 1.25,
+        "decimal": "1.25",
         "time": 1767225600,
         "list": [1, "a", {"x": False}],
     }
@@ -82,3 +82,18 @@ def test_what_is_cut_is_malformed(data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(octets) - 1))
     found = decode_table(octets[:cut])
     assert found is None or len(found) == 1
+
+
+def test_decimals_keep_all_their_digits() -> None:
+    def shown(scale: int, unscaled: int) -> str | None:
+        table = decode_table(b"\x01dD" + bytes([scale]) + unscaled.to_bytes(4, "big"))
+        assert table is not None
+        return as_text(table["d"])
+
+    assert shown(2, 110) == "1.10"
+    assert shown(0, 7) == "7"
+    assert shown(9, (1 << 31) - 1) == "2.147483647"
+    assert shown(3, (1 << 32) - 1) == "-0.001"
+    # A float has none of these digits.
+    assert shown(40, 123456789) == "0." + "0" * 31 + "123456789"
+    assert shown(255, 1) == "0." + "0" * 254 + "1"

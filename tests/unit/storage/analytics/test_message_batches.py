@@ -68,6 +68,8 @@ def test_all_columns_of_a_message(builder: DirectoryBuilder, tmp_path: Path) -> 
     assert first == {
         "vhost": "shop",
         "queue": "orders",
+        "queue_id": 1,
+        "store_priority": 0,
         "seq": 1,
         "expires_at": datetime.fromtimestamp(START / 1e6 + 5, UTC),
         "exchange": "amq.topic",
@@ -215,6 +217,26 @@ def test_claims_of_publishers_do_not_stop_a_query(builder: DirectoryBuilder, tmp
     builder.tick()
     rows = read(tmp_path, ["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
     assert [tuple(row.values()) for row in rows] == [((1 << 63) - 1, "maxlen", None), (0, None, None), (0, None, None)]
+
+
+def test_a_row_has_a_key_for_the_whole_life_of_its_queue(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    keys: list[tuple[int, ...]] = []
+    for _ in range(2):
+        queue = builder.queue("q")
+        for priority in (0, 5, 0):
+            builder.publish(builder.store(queue, priority), [b"x"] * 3)
+        builder.tick()
+        rows = read(tmp_path, ["queue_id", "store_priority", "seq", "queue"])
+        assert {row.pop("queue") for row in rows} == {"q"}
+        keys += [tuple(row.values()) for row in rows]
+        builder.engine.delete_queue(queue)
+    assert len(keys) == len(set(keys)) == 18
+    assert sorted(keys) == [
+        (queue_id, priority, seq)
+        for queue_id in (1, 2)
+        for priority, last in ((0, 6), (5, 3))
+        for seq in range(1, last + 1)
+    ]
 
 
 def test_small_queues_share_a_task(builder: DirectoryBuilder, tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def session(spark: IdleOrBusy) -> Session:
     return Session(cast("SparkSession", spark))
 
 
-def note(session: Session, path: Path) -> SnapshotLease:
+def note(session: Session, path: Path, seconds: float = 3600) -> SnapshotLease:
     """A snapshot as a query's planning leaves it."""
     lease = take_lease(str(path), "test")
-    (Path(session.directory) / os.path.basename(lease.path)).write_text(lease.path)
+    (Path(session.directory) / f"{os.path.basename(lease.path)}.lease").write_text(f"{seconds} {lease.path}")
     return lease
 
 
@@ -48,29 +48,38 @@ def beaten(lease: SnapshotLease) -> float:
     return os.stat(f"{lease.path}/{LEASE_FILE}").st_mtime
 
 
-def test_leases_are_renewed_while_jobs_run(spark: IdleOrBusy, session: Session, tmp_path: Path) -> None:
+def test_leases_are_renewed_while_nothing_runs(session: Session, tmp_path: Path) -> None:
+    """So that a data frame can be read again after ten minutes, when the lease would have timed out."""
     lease = note(session, tmp_path)
     os.utime(f"{lease.path}/{LEASE_FILE}", (1, 1))
-    session._renew_leases()
-    assert beaten(lease) == 1
-    spark.jobs.append(1)
     session._renew_leases()
     assert beaten(lease) > time.time() - 60
     session.close()
 
 
-def test_snapshots_nobody_reads_are_given_up(
+def test_snapshots_that_are_not_read_for_long_are_released(
     spark: IdleOrBusy, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle, read = note(session, tmp_path), note(session, tmp_path)
-    session._renew_leases()
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 700)
-    os.utime(f"{idle.path}/{LEASE_FILE}", (1, time.time() - 700))
-    session._renew_leases()
-    assert not os.path.exists(idle.path)
-    # A task has read this one lately.
-    assert os.path.exists(read.path)
+    usual, longer, read = note(session, tmp_path), note(session, tmp_path, 86_400), note(session, tmp_path)
+    leases = (usual, longer, read)
+
+    def after(seconds: float) -> list[bool]:
+        monkeypatch.setattr(time, "monotonic", lambda: start + seconds)
+        session._renew_leases()
+        return [os.path.exists(each.path) for each in leases]
+
+    start = time.monotonic()
+    assert after(0) == after(700) == after(3500) == [True, True, True]
+    # A task reads this one, and renews its lease.
+    os.utime(f"{read.path}/{LEASE_FILE}", (1, 1))
+    assert after(3590) == [True, True, True]
+    assert after(3610) == [False, True, True]
+    assert after(7300) == [False, True, False]
+    spark.jobs.append(1)
+    assert after(80_000) == [False, True, False]
+    spark.jobs.clear()
+    assert after(160_000) == [False, True, False]
+    assert after(170_000) == [False, False, False]
     session.close()
 
 

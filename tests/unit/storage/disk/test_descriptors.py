@@ -131,8 +131,10 @@ def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureF
     engine.commit(lambda: synced.append(1))
     while "Cannot sync the data directory for now" not in caplog.text:
         assert engine._commits._committer is not None
-        engine._commits._committer._thread.join(0.01)
-        assert engine._commits._committer._thread.is_alive()
+        committing = engine._commits._committer._thread
+        assert committing is not None
+        committing.join(0.01)
+        assert committing.is_alive()
     assert not synced
     files.most = 1 << 20
     while not synced:

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.delayed_messages import WaitingInQueue
 from leveret.policies.policy import read_policy
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.interface import Entry
@@ -229,3 +230,23 @@ def test_messages_that_wait_for_their_retry_have_their_values() -> None:
     assert contents(queue) == ["1"]
     send(queue, 7, "4")
     assert contents(queue) == ["4"]
+
+
+def test_a_cancelled_retry_frees_its_value() -> None:
+    loop = ManualLoop()
+    vhost = new_vhost(loop)
+    given = arguments(delayed_retry_type="all", delayed_retry_min=1000)
+    queue = declare(vhost, arguments=(*given, UNIQUE))
+    send(queue, 7, "1")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.release(holder, [entry])
+    queue.requeue([entry])
+    waiting = WaitingInQueue(queue)
+    assert not waiting.cancel(2)
+    assert len(queue.outbox.values) == 1
+    assert waiting.cancel(1)
+    assert (len(queue.outbox.values), queue.contents.delayed_count) == (0, 0)
+    send(queue, 7, "2")
+    assert contents(queue) == ["2"]

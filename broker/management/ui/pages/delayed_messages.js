@@ -1,4 +1,7 @@
-/** Messages that wait in an exchange x-delayed-message: the next ones, one of them in full, cancel, and deliver now. */
+/**
+ * Messages that wait in an exchange x-delayed-message, or for their retry in a queue: the next ones, one of them in full, cancel,
+ * and deliver now.
+ */
 
 import { ApiError } from "../parts/api.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -14,15 +17,31 @@ const TRUNCATE = 50_000;
 /** Later times than this are not in the calendar of browsers. */
 const LATEST = 8.64e15;
 
+const WORDS = {
+  exchange: {
+    empty: "Messages with a positive header x-delay wait here until they are due.",
+    deliver: "It is routed to its queues at once, as if it were due.",
+    cancel: "It is removed and reaches no queue.",
+  },
+  queue: {
+    empty: "Returned messages wait here before they are redelivered.",
+    deliver: "It becomes ready at once, as if it were due.",
+    cancel: "It is removed from the queue and not dead-lettered.",
+  },
+};
+
 /** List of waiting messages; `element` is created once. */
 export class DelayedMessages {
   /**
    * @param {Object} context context of the page
-   * @param {string} name name of the exchange
+   * @param {string} kind "exchange" or "queue"
+   * @param {string} name its name
    */
-  constructor(context, name) {
+  constructor(context, kind, name) {
     this.context = context;
-    this.path = ["exchanges", context.params.vhost, name, "delayed"];
+    this.words = WORDS[kind];
+    this.kind = kind;
+    this.path = [`${kind}s`, context.params.vhost, name, "delayed"];
     this.list = h("div", null);
     this.message = h("div", { class: "messages" });
     this.element = h("div", { own: true }, this.list, this.message);
@@ -35,16 +54,17 @@ export class DelayedMessages {
       found = await this.context.api.get(this.path, { count: COUNT });
     } catch (error) {
       if (!(error instanceof ApiError) || error.isLoggedOut) throw error;
-      // Looking needs the permission to read from the exchange.
+      // Looking needs the permission to read.
       patch(this.list, h("p", { class: "muted" }, `The messages cannot be shown: ${error.message}`));
       return;
     }
     const { messages_delayed: total, messages } = found;
     if (total === 0) {
-      patch(this.list, emptyState("No message waits in this exchange.", "Messages with a positive header x-delay wait here until they are due."));
+      patch(this.list, emptyState(`No message waits in this ${this.kind}.`, this.words.empty));
       return;
     }
-    const columns = ["Due", "Delay", "Routing key", { label: "Size", numeric: true }, "Action"];
+    const delay = this.kind === "exchange" ? ["Delay"] : [];
+    const columns = ["Due", ...delay, "Routing key", { label: "Size", numeric: true }, "Action"];
     const rows = messages.map((message) => ({ key: String(message.id), cells: this.cells(message) }));
     const words = total > messages.length ? `The next ${exactNumber(messages.length)} of ${countedNoun(total, "message")}:` : `${countedNoun(total, "message")}:`;
     patch(this.list, h("p", null, words), plainTable("delayed messages", columns, rows));
@@ -54,7 +74,7 @@ export class DelayedMessages {
     const button = (label, action) => h("button", { type: "button", class: "quiet", on: { click: () => action.call(this, message) } }, label);
     return [
       message.due > LATEST ? exactNumber(message.due) : dateTime(message.due),
-      span(message.delay / 1000),
+      ...(this.kind === "exchange" ? [span(message.delay / 1000)] : []),
       message.routing_key === "" ? h("span", { class: "muted" }, "empty") : message.routing_key,
       bytes(message.payload_bytes),
       [button("Show", this.show), button("Deliver now …", this.deliver), button("Cancel …", this.cancel)],
@@ -69,7 +89,7 @@ export class DelayedMessages {
   deliver(message) {
     return this.take(message, {
       title: "Deliver a message now",
-      text: "It is routed to its queues at once, as if it were due.",
+      text: this.words.deliver,
       isHarmless: true,
       verb: "Deliver now",
       said: "has been delivered",
@@ -80,7 +100,7 @@ export class DelayedMessages {
   cancel(message) {
     return this.take(message, {
       title: "Cancel a message",
-      text: "It is removed and reaches no queue.",
+      text: this.words.cancel,
       verb: "Cancel the message",
       said: "has been cancelled",
       action: () => this.context.api.delete([...this.path, message.id]),

@@ -1,13 +1,15 @@
-"""Delayed messages on the page of their exchange."""
+"""Delayed messages on the page of their exchange or queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import pika
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.ui.conftest import Console
 from tests.ui.pages import Ui
@@ -75,3 +77,30 @@ def test_without_permission_to_read(new_ui: NewUi, api_with_exchange: Management
     ui = new_ui(address=PAGE)
     expect(ui.main.get_by_text("The messages cannot be shown: Access refused.")).to_be_visible()
     expect(ui.main.locator("dl.properties").first).to_contain_text("Delayed1")
+
+
+def test_what_waits_for_its_retry_in_a_queue(
+    new_ui: NewUi, api_with_exchange: Management, broker: LeveretProcess
+) -> None:
+    arguments = {"x-delayed-retry-steps": "1h"}
+    api_with_exchange.request("PUT", "queues", VHOST, "work", body={"durable": True, "arguments": arguments})
+    with pika.BlockingConnection(pika.URLParameters(f"{broker.url}/{VHOST}")) as connection:
+        channel = connection.channel()
+        for body in (b"one", b"two"):
+            channel.basic_publish("", "work", body)
+            method, _, _ = channel.basic_get("work")
+            assert method is not None
+            channel.basic_nack(method.delivery_tag)
+    ui = new_ui(address=f"#/queues/{VHOST}/work")
+    rows = ui.main.get_by_role("region", name="delayed messages").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    rows.nth(0).get_by_role("button", name="Show").click()
+    expect(ui.main.get_by_role("article", name="Message 1")).to_contain_text("one")
+    rows.nth(0).get_by_role("button", name="Cancel").click()
+    ui.page.get_by_role("dialog", name="Cancel a message").get_by_role("button", name="Cancel the message").click()
+    expect(rows).to_have_count(1)
+    rows.nth(0).get_by_role("button", name="Deliver now").click()
+    ui.page.get_by_role("dialog", name="Deliver a message now").get_by_role("button", name="Deliver now").click()
+    expect(ui.main.get_by_text("No message waits in this queue.")).to_be_visible()
+    found = api_with_exchange.request("GET", "queues", VHOST, "work")
+    assert (found["messages"], found["messages_ready"]) == (1, 1)

@@ -1,0 +1,238 @@
+"""Decides what becomes of the messages of a job, and counts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from leveret.broker.core.deduplication.filtered_route import FilteredRoute, leave_out, names_of
+from leveret.broker.core.messages.published import published_to, read_extra_keys
+from leveret.broker.core.messages.routing import Remembering, route
+from leveret.broker.core.queues.delivery_count import without_count
+from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
+from leveret.broker.operations.jobs.options import JobOptions
+from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.publishing import open_exchange
+from leveret.policies.death_origin import DeathOrigin, death_origin
+from leveret.protocol.faults import AmqpFault
+from leveret.protocol.properties import Properties
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
+
+#: Different reasons and targets that are counted; further ones are counted together.
+_COUNTED_MAX: Final = 200
+
+# Why messages are left where they are.
+NO_ORIGIN: Final = "it is not a dead letter"
+NO_QUEUE: Final = "the queue does not exist"
+NO_ROUTE: Final = "the exchange does not exist, or has no queue for it"
+FULL: Final = "the queue is full"
+SAME: Final = "it would come back"
+REFUSED: Final = "the user may not publish there"
+REMOVED: Final = "its segment was removed"
+DAMAGED: Final = "it is damaged"
+#: Reason and target of those that are counted together.
+_OTHERS: Final = ("others", "")
+
+
+class Plan(NamedTuple):
+    """What becomes of messages of one envelope.
+
+    Attributes:
+        origin: Where they come from; None if they are not dead letters.
+        target: What they are sent to, for people.
+        queues: The queues; empty if they are left.
+        problem: Why they are left; "" if they are sent.
+        envelope: Their new envelope.
+        histories: What has to remember them.
+        varies: Whether even an equal message may have other queues.
+    """
+
+    origin: DeathOrigin | None
+    target: str
+    queues: tuple[Target, ...]
+    problem: str
+    envelope: Envelope
+    histories: tuple[Remembering, ...] = ()
+    varies: bool = False
+
+
+class Planner:
+    """Decides where messages go. What is decided for an envelope is kept until topology or permissions change.
+
+    Args:
+        principal: Who has begun the job.
+        source: The queue that messages come from.
+        options: What is done with them.
+    """
+
+    def __init__(self, principal: Principal, source: Queue, options: JobOptions) -> None:
+        self._principal = principal
+        self._source = source
+        self._options = options
+        self._kept: tuple[Envelope, int, Plan] | None = None
+
+    def plan(self, message: Message) -> Plan:
+        """Return what becomes of a message."""
+        envelope, generation = message.envelope, self._principal.generation
+        if self._kept is None or self._kept[0] is not envelope or self._kept[1] != generation:
+            plan = self._make(without_count(message).envelope)
+            if plan.varies:
+                return plan
+            self._kept = envelope, generation, plan
+        return self._kept[2]
+
+    def _make(self, envelope: Envelope) -> Plan:
+        replay = self._options.replay
+        if replay is not None and replay.exchange is not None:
+            return self._make_replay(envelope, replay.exchange)
+        if self._options.to is not None:
+            return self._make_move(envelope, self._options.to)
+        published = Properties(envelope.header)
+        headers = published.headers()
+        origin = death_origin(headers, self._options.death)
+        if origin is None:
+            return Plan(None, "", (), NO_ORIGIN, envelope)
+        if self._options.via == "queue":
+            exchange_name, target = "", f"queue '{origin.queue}'"
+            keys: Sequence[str] = (origin.queue,)
+        else:
+            exchange_name, keys = origin.exchange, origin.routing_keys or ("",)
+            target = f"exchange '{origin.exchange}', key '{keys[0]}'"
+        header = self._options.changed(published, headers)
+        # The broker has written x-death only as far as it is still there.
+        dead = envelope.dead and "x-death" not in self._options.removed
+        sent = Envelope(
+            encode_shortstr(exchange_name) + encode_shortstr(_octets(keys[0])[:255]),
+            header,
+            envelope.persistent,
+            envelope.priority,
+            envelope.expiration_ms,
+            dead,
+        )
+        vhost = self._principal.vhost
+        try:
+            exchange = open_exchange(self._principal, exchange_name, keys[0])
+        except AmqpFault as fault:
+            return Plan(origin, target, (), REFUSED if fault.code == 403 else NO_ROUTE, sent)
+        if header is not published.payload:
+            headers = Properties(header).headers()
+        found = route(vhost.topology, exchange, keys, headers, header)
+        problem = ""
+        if not found.queues:
+            problem = NO_QUEUE if self._options.via == "queue" else NO_ROUTE
+        elif self._source.name in names_of(found.queues):
+            problem = SAME
+        return Plan(origin, target, () if problem else found.queues, problem, sent, found.histories, found.varies)
+
+    def _make_move(self, envelope: Envelope, to: str) -> Plan:
+        """Return what becomes of messages that are moved as they are."""
+        found, target = self._principal.vhost.queues.get(to), f"queue '{to}'"
+        if found is None:
+            return Plan(None, target, (), NO_QUEUE, envelope)
+        if found is self._source:
+            return Plan(None, target, (), SAME, envelope)
+        return Plan(None, target, (found,), "", envelope)
+
+    def _make_replay(self, envelope: Envelope, exchange_name: str) -> Plan:
+        """Return what becomes of messages of a stream that are published again; the stream gets them no second time."""
+        routing_key, target = published_to(envelope)[1], f"exchange '{exchange_name}'"
+        route_octets = encode_shortstr(exchange_name) + encode_shortstr(_octets(routing_key))
+        sent = changed(envelope, route_octets, envelope.header)
+        headers = Properties(envelope.header).headers()
+        try:
+            exchange = open_exchange(self._principal, exchange_name, routing_key)
+            keys = [routing_key, *read_extra_keys(headers, "CC")]
+        except AmqpFault as fault:
+            return Plan(None, target, (), REFUSED if fault.code == 403 else NO_ROUTE, sent)
+        found = route(self._principal.vhost.topology, exchange, keys, headers, envelope.header)
+        queues = leave_out(found.queues, (self._source.name,))
+        problem = "" if queues else SAME if found.queues else NO_ROUTE
+        return Plan(None, target, queues, problem, sent, found.histories, found.varies)
+
+
+def changed(envelope: Envelope, route_octets: bytes, header: bytes) -> Envelope:
+    """Return the envelope of a copy with another route and header.
+
+    Args:
+        envelope: The envelope.
+        route_octets: Exchange and routing key as encoded short strings.
+        header: The content header.
+    """
+    timing = envelope.persistent, envelope.priority, envelope.expiration_ms
+    return Envelope(route_octets, header, *timing, envelope.dead)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a job has done.
+
+    Attributes:
+        scanned: Messages that were looked at.
+        returned: Messages that were returned; on a dry run, those that would be.
+        left: Messages that match, and are left where they are, by reason and target.
+        by_origin: Messages that match, by target and reason of dead-lettering, or of a replay, routing key.
+    """
+
+    scanned: int
+    returned: int
+    left: Counter[tuple[str, str]]
+    by_origin: Counter[tuple[str, str]]
+
+    def leave(self, plan: Plan, problem: str, count: int = 1) -> None:
+        """Count messages that are left where they are."""
+        _count(self.left, (problem, plan.target), count)
+
+    def miss(self, problem: str, count: int) -> None:
+        """Count messages that are not there any more."""
+        _count(self.left, (problem, ""), count)
+
+    def count_origin(self, target: str, reason: str) -> None:
+        """Count a message that matches."""
+        _count(self.by_origin, (target, reason), 1)
+
+
+def _count(counter: Counter[tuple[str, str]], key: tuple[str, str], count: int) -> None:
+    counter[key if key in counter or len(counter) < _COUNTED_MAX else _OTHERS] += count
+
+
+class Room:
+    """The room in queues that is left after what a step publishes."""
+
+    def __init__(self) -> None:
+        self._reserved: dict[Queue, tuple[int, int]] = {}
+
+    def reserve(self, targets: Sequence[Target], size: int) -> bool:
+        """Reserve room for a message in all queues; return whether all have it. One with drop-head may be full too."""
+        limited = [*_limited(targets)]
+        if not all(self._has_room(queue, limits, size) for queue, limits in limited):
+            return False
+        for queue, _ in limited:
+            count, body_bytes = self._reserved.get(queue, (0, 0))
+            self._reserved[queue] = count + 1, body_bytes + size
+        return True
+
+    def _has_room(self, queue: Queue, limits: Limits, size: int) -> bool:
+        count, body_bytes = self._reserved.get(queue, (0, 0))
+        if not count:
+            # Expired messages and those above a new limit make room.
+            queue.ready_count()
+        # Whether they fit by number, and all their bodies as if they were one.
+        return limits.room(queue.store, 0) > count and limits.room(queue.store, body_bytes + size) > 0
+
+
+def _limited(targets: Sequence[Target]) -> Iterator[tuple[Queue, Limits]]:
+    """Iterate over the queues that have limits; a stream at its limit removes its oldest messages."""
+    for target in targets:
+        if isinstance(target, FilteredRoute):
+            yield from _limited(target.targets)
+        elif isinstance(target, Queue) and target.contents.limits is not None and not target.traits.keeps_messages:
+            yield target, target.contents.limits
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,242 @@
+"""Replays a stream: publishes copies of its messages, which stay where they are.
+
+The messages go out in the order of their offsets. Each copy says where it comes from: x-replayed-from has the name of
+the stream, x-replayed-offset the offset.
+
+A job remembers the number up to which all copies are on disk. After a crash it goes on from there, so what it has sent
+since the number was stored last is sent again: at least once, never less.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.selecting import Selector
+from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.operations import queues
+from leveret.broker.operations.jobs.options import JobOptions, Replay
+from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Planner, Room, changed
+from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.publishing import find_exchange
+from leveret.policies.stream_offset import Begin
+from leveret.policies.stream_range import StreamPlace
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.field_table import longstr, normalize
+from leveret.protocol.properties import HEADERS, Properties, encode_headers
+from leveret.protocol.stream_headers import split_for_offset
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.looking import Seen, look
+from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamStore
+
+#: Headers of a copy: the name of the stream, and the offset there.
+FROM: Final = "x-replayed-from"
+OFFSET: Final = "x-replayed-offset"
+#: Messages, and bytes of their bodies, that are read at once.
+_LOOK: Final = 64
+_LOOK_BYTES: Final = 1 << 20
+#: Messages that are looked at between two checks of the time slice.
+_CHECK: Final = 8
+_VALUE: Final = struct.Struct(">q")
+
+
+class ReplayWork:
+    """Replays a stream, in steps of a few milliseconds.
+
+    Args:
+        principal: Who replays it.
+        source: The stream.
+        options: What is replayed, and where to.
+        number: Number of the first message.
+        end: Number after the last one.
+        counts: What has been done before.
+
+    Attributes:
+        source: The stream.
+        counts: What has been done.
+        number: Number of the next message.
+        is_over: Whether all messages have been looked at, or the limit is reached.
+        waits: Why the last step could not send the next message; "" if it could.
+    """
+
+    def __init__(
+        self, principal: Principal, source: StreamQueue, options: JobOptions, number: int, end: int, counts: Counts
+    ) -> None:
+        self.source = source
+        self._principal = principal
+        self._options = options
+        self._end = end
+        self._planner = Planner(principal, source, options)
+        self._selector = Selector(options.wanted)
+        self._marker = _Marker(source.name)
+        self._dry_room = Room()
+        self.counts = counts
+        self.number = number
+        self.is_over = number >= end
+        self.waits = ""
+
+    @property
+    def generation(self) -> int:
+        """Number that increases with every change of topology or permissions."""
+        return self._principal.generation
+
+    def use(self, principal: Principal) -> None:
+        """Work with the permissions of a user from now on."""
+        self._principal = principal
+        self._planner = Planner(principal, self.source, self._options)
+
+    def step(self, most: int, takes: bool = True) -> int:
+        """Look at messages for a time slice, and send those that match; return their number.
+
+        Args:
+            most: Maximum number of messages that are sent.
+            takes: Whether they are; otherwise they are only counted.
+        """
+        if self._options.limit is not None:
+            most = min(most, self._options.limit - self.counts.returned)
+        time_slice = self.source.host.turn.slice()
+        self.waits = ""
+        sent = 0
+        while sent < most and not self.is_over and not self.waits:
+            sent += self._look(most - sent, takes, time_slice)
+            self.is_over = self.number >= self._end
+            if time_slice.is_over():
+                break
+        self.counts.returned += sent
+        if self._options.limit is not None and self.counts.returned >= self._options.limit:
+            self.is_over = True
+        return sent
+
+    def _look(self, most: int, takes: bool, time_slice: TimeSlice) -> int:
+        """Look at some messages, and send those that match; return their number."""
+        self._pass_removed()
+        found = look(self.source.store, self.number, min(_LOOK, self._end - self.number), _LOOK_BYTES)
+        sent = 0
+        for at, seen in enumerate(found.seen):
+            self._pass_damaged(min(seen.seq, self._end))
+            if seen.seq >= self._end or sent == most or (at % _CHECK == _CHECK - 1 and time_slice.is_over()):
+                return sent
+            sent += self._handle(seen, takes)
+            if self.waits:
+                return sent
+            self.number = seen.seq + 1
+        self._pass_damaged(min(found.end, self._end))
+        return sent
+
+    def _pass_removed(self) -> None:
+        """Go on to the first message that is there; count those before it, which were removed meanwhile."""
+        first = min(self._end, self.source.stream.first_number)
+        if first > self.number:
+            self.counts.miss(REMOVED, first - self.number)
+            self.number = first
+
+    def _pass_damaged(self, number: int) -> None:
+        """Go on to a number; count the messages before it, which could not be read."""
+        if number > self.number:
+            damaged = self.source.stream.count_between(self.number, number)
+            if damaged:
+                self.counts.miss(DAMAGED, damaged)
+            self.number = number
+
+    def _handle(self, seen: Seen, takes: bool) -> int:
+        """Send a message, if it matches; return the number of messages sent. Sets `waits` if there is no room."""
+        message, counts = seen.message, self.counts
+        if not self._selector.wants(message, seen.arrived, self.source.host.timers.now()):
+            counts.scanned += 1
+            return 0
+        plan, room = self._planner.plan(message), Room() if takes else self._dry_room
+        problem = plan.problem or ("" if room.reserve(plan.queues, len(message.body)) else FULL)
+        if problem == FULL and takes:
+            self.waits = f"{plan.target}: {FULL}"
+            return 0
+        counts.scanned += 1
+        counts.count_origin(plan.target, f"key '{published_to(message.envelope)[1]}'")
+        if not problem and takes and not self._publish(message, seen.seq, plan):
+            problem = FULL
+        if problem:
+            counts.leave(plan, problem)
+        return 0 if problem else 1
+
+    def _publish(self, message: Message, number: int, plan: Plan) -> bool:
+        """Publish a copy; return whether all queues have taken it."""
+        copies = [Message(self._marker.mark(plan.envelope, number), message.body)]
+        taken = min([queue.publish(copies, len(message.body)) for queue in plan.queues])
+        for history in plan.histories:
+            history.remember(copies)
+        return bool(taken)
+
+
+class _Marker:
+    """Adds the headers that say where a copy comes from.
+
+    Args:
+        stream: Name of the stream.
+    """
+
+    def __init__(self, stream: str) -> None:
+        self._stream = longstr(stream)
+        self._envelope: Envelope | None = None
+        self._before = self._after = b""
+
+    def mark(self, envelope: Envelope, number: int) -> Envelope:
+        """Return the envelope of a copy.
+
+        Args:
+            envelope: The envelope without these headers.
+            number: Number of the message in the stream.
+        """
+        if self._envelope is not envelope:
+            self._envelope = envelope
+            published = Properties(envelope.header)
+            others = tuple(entry for entry in published.headers() if entry[0] != FROM)
+            named = published.replaced({HEADERS: encode_headers(normalize(((FROM, self._stream), *others)))})
+            self._before, self._after = split_for_offset(named, OFFSET.encode())
+        header = self._before + _VALUE.pack(number - FIRST_NUMBER) + self._after
+        return changed(envelope, envelope.route, header)
+
+
+def open_for_replay(principal: Principal, name: str, options: JobOptions, replay: Replay) -> StreamQueue:
+    """Find a stream that the principal may replay.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403): no read permission on the stream, or no write permission on the queue or
+            exchange. NOT_FOUND (404): one of them does not exist. RESOURCE_LOCKED (405): the queue is exclusive.
+            PRECONDITION_FAILED (406): it is no stream, or its own target.
+    """
+    source = queues.open_for_reading(principal, name)
+    where = f"queue '{name}' in vhost '{principal.vhost.name}'"
+    if not isinstance(source, StreamQueue):
+        raise precondition_failed(f"{where} is no stream: move_messages and return_messages are for queues")
+    if replay.exchange is not None:
+        find_exchange(principal, replay.exchange)
+    elif options.to is not None:
+        principal.check("write", "queue", options.to)
+        if principal.vhost.queue(options.to, None) is source:
+            raise precondition_failed(f"{where} is source and target")
+    return source
+
+
+def numbers_of(source: StreamQueue, replay: Replay) -> tuple[int, int]:
+    """Return the number of the first message of a replay, and the one after the last one.
+
+    It ends with what is there now, so that a replay that comes back to its stream ends, too.
+    """
+    now, stream, there = source.host.timers.now(), source.stream, source.readers.readable_end
+    number = stream.resolve(_number_at(stream, replay.begin, now))
+    return number, max(number, min(there, _number_at(stream, replay.end, now)))
+
+
+def _number_at(stream: StreamStore, place: StreamPlace, now: int) -> int:
+    """Return the number of the first message from a place on; it may be one of the future."""
+    begin, value = place
+    if begin is Begin.FIRST:
+        return FIRST_NUMBER
+    if begin is Begin.LAST:
+        return stream.last_batch()
+    if begin is Begin.NEXT:
+        return stream.next_number
+    if begin is Begin.OFFSET:
+        return value + FIRST_NUMBER
+    return stream.number_at(value if begin is Begin.TIME else now - value)

@@ -1,0 +1,94 @@
+"""The data directories of an embedded broker: one for each time that it begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from leveret.broker.app import DEFINITIONS
+from leveret.storage.clock import Clock
+from leveret.storage.definitions_database import DefinitionsDatabase
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.disk.files import UnsyncedFiles
+
+#: What a broker writes into its data directory. A reset removes it and leaves everything else alone.
+_OWN: Final = (
+    "FORMAT", "LOCK", "UPGRADE", "backup", "ballast", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q",
+    "redo", "snap", "trash", "upgrade",
+)  # fmt: skip
+
+
+class DataFolder:
+    """Where an embedded broker keeps its data.
+
+    Args:
+        given: A directory that outlives the broker; None for temporary ones.
+    """
+
+    def __init__(self, given: Path | None) -> None:
+        self._given = given
+        self._parent = Path(tempfile.gettempdir(), f"leveret-{uuid4().hex}")
+        self._count = 0
+        self._preparing: asyncio.Future[None] | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it is removed with the broker."""
+        return self._given is None
+
+    @property
+    def path(self) -> Path:
+        """The data directory in use."""
+        return self._given or self._parent / str(self._count)
+
+    def create(self) -> None:
+        """Create it, if it is temporary; whoever starts with a given one creates that."""
+        if self._given is None:
+            self._parent.mkdir(mode=0o700, exist_ok=True)
+            self.path.mkdir(mode=0o700)
+
+    async def clear(self) -> None:
+        """Begin anew: use another directory, or empty the given one."""
+        if self._given is not None:
+            for pattern in _OWN:
+                for each in self._given.glob(pattern):
+                    _remove(each)
+            return
+        prepared, self._preparing = self._preparing, None
+        self._count += 1
+        if prepared is None:
+            self.create()
+        else:
+            await prepared
+
+    def prepare(self) -> None:
+        """Prepare the next temporary directory and remove the last one, in a thread: files take most of a start."""
+        if self._given is None and self._preparing is None:
+            last, following = (self._parent / str(self._count + step) for step in (-1, 1))
+            self._preparing = asyncio.get_running_loop().run_in_executor(None, _prepare, following, last)
+
+    async def remove(self) -> None:
+        """Remove a temporary directory."""
+        if self._given is None:
+            if self._preparing is not None:
+                await self._preparing
+                self._preparing = None
+            _remove(self._parent)
+
+
+def _prepare(path: Path, last: Path) -> None:
+    path.mkdir(mode=0o700)
+    DataDirectory(UnsyncedFiles(), str(path), Clock().now).close()
+    DefinitionsDatabase(path / DEFINITIONS, is_temporary=True).close()
+    _remove(last)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

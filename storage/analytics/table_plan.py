@@ -1,0 +1,84 @@
+"""Takes the snapshot of a query and divides its table into partitions; the same for Spark and for Arrow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.partitions import (
+    Partition,
+    event_partitions,
+    locate_snapshot,
+    message_partitions,
+    queue_partitions,
+)
+from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take_query_snapshot
+from leveret.storage.analytics.selection import Selection
+from leveret.storage.snapshots.lease import SnapshotLease
+from leveret.storage.snapshots.snapshot import Snapshot
+
+
+class TablePlan(NamedTuple):
+    """What a query reads.
+
+    Attributes:
+        partitions: The parts of the table, in order.
+        lease: Keeps the files of the partitions; None if they need none.
+    """
+
+    partitions: list[Partition]
+    lease: SnapshotLease | None
+
+
+def plan_table(options: Options, selection: Selection, session: str = "") -> TablePlan:
+    """Take a snapshot, or load the shared one that the options name, and divide it into partitions.
+
+    A snapshot without partitions is released at once, unless it is shared.
+
+    Args:
+        options: Options of the data source; their limits are not used.
+        selection: The rows to read.
+        session: Directory in which the snapshot is recorded for the process that renews its lease; empty for none.
+    Raises:
+        DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+        SnapshotError: No snapshot can be taken, or the queue does not exist.
+        AnalyticsError: The shared snapshot does not exist, or is of another directory or time.
+        DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
+    """
+    snapshot = _take(options, selection, session)
+    place = locate_snapshot(snapshot, options.path, session)
+    found: list[Partition]
+    if options.table in ("messages", "delayed"):
+        found = list(message_partitions(snapshot, place, selection.limits, options.segments_per_partition))
+    elif options.table == "events":
+        found = list(event_partitions(snapshot, place, selection.limits, _queue_ids(snapshot, options, selection)))
+    else:
+        found = list(queue_partitions(snapshot, place))
+    if not found and not options.snapshot:
+        snapshot.close()
+    return TablePlan(found, snapshot.lease if found else None)
+
+
+def _take(options: Options, selection: Selection, session: str) -> Snapshot:
+    def wants(vhost: str, queue: str) -> bool:
+        return options.wants(vhost, queue) and selection.wants(vhost, queue)
+
+    described = options.described if not selection.names else None
+    if options.snapshot:
+        return load_shared_snapshot(options, wants, described, session)
+    events = options.table == "events"
+    return take_query_snapshot(options, wants, described, not events, events, session)
+
+
+def _queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:
+    """Return the ids of the queues whose events are selected; None for all queues."""
+    if options.vhost is None and options.queue is None and not selection.names:
+        return None
+    names_queue = options.queue is not None or "queue" in selection.names
+    return frozenset(
+        qid
+        for qid, name in snapshot.names.items()
+        if options.wants(name.vhost, name.name)
+        and selection.wants(name.vhost, name.name)
+        and not (names_queue and name.kind != "queue")
+    )

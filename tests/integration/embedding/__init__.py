@@ -1,0 +1,1 @@
+"""A broker inside tests: what its fixtures, and its calls, do."""
