@@ -79,20 +79,21 @@ def arrival(store: MessageStore, entry: Entry) -> int:
     return store.ram.arrival(entry[0])[0]
 
 
-def note_time(store: MessageStore, now: int) -> None:
+def note_time(store: MessageStore, now: int, last: int) -> None:
     """Note the time for the messages that arrive from now on, if they are kept in memory; to be called periodically.
 
     Args:
         store: The store.
         now: Microseconds since 1970.
+        last: When it was called the last time.
     """
     if isinstance(store, MemoryStore):
-        store.times.note(store.next_number, now, not store.ready_count and not store.taken_count)
+        store.times.note(store.next_number, now, last, not store.ready_count and not store.taken_count)
     elif isinstance(store, PriorityStore):
         for level in store.levels.values():
-            note_time(level, now)
+            note_time(level, now, last)
     elif isinstance(store, Returned):
-        note_time(store.store, now)
+        note_time(store.store, now, last)
 
 
 def _lowest(times: list[int]) -> int:

@@ -8,8 +8,6 @@ from typing import Final
 
 #: Maximum number of notes; beyond that older ones become coarser.
 _NOTES_MAX: Final = 512
-#: Time between two notes, in microseconds: a store that has none yet is at most as old.
-INTERVAL: Final = 5_000_000
 
 
 class TailTimes:
@@ -28,19 +26,20 @@ class TailTimes:
         self.numbers = array("Q")
         self.times = array("q")
 
-    def note(self, next_seq: int, now: int, is_empty: bool) -> None:
+    def note(self, next_seq: int, now: int, last: int, is_empty: bool) -> None:
         """Add a note.
 
         Args:
             next_seq: The number of the next message.
             now: Microseconds since 1970.
+            last: When a note was added before, or would have been: what is here without a note is not older.
             is_empty: Whether no message is left, so that earlier notes are useless.
         """
         if is_empty:
             del self.numbers[:], self.times[:]
         elif not self.numbers:
             self.numbers.append(0)
-            self.times.append(now - INTERVAL)
+            self.times.append(last)
         if self.numbers and self.numbers[-1] == next_seq:
             # Nothing has arrived in between.
             self.times[-1] = now

@@ -37,15 +37,17 @@ class Census:
     Args:
         broker: The broker.
         detailed: Number of objects with a detailed history at the last pass, by kind.
+        last: When the last pass with samples began, in microseconds since 1970.
 
     Attributes:
         vhosts: Totals by virtual host, by the FIELDS of VirtualHostStatistics; complete after all steps.
         detailed: Number of objects with a detailed history, by kind.
     """
 
-    def __init__(self, broker: Broker, detailed: dict[str, int] | None = None) -> None:
+    def __init__(self, broker: Broker, detailed: dict[str, int] | None = None, last: int = 0) -> None:
         self._broker = broker
         self._known = detailed or {}
+        self._last = last
         self.vhosts: dict[str, list[int]] = {}
         self.detailed: dict[str, int] = {}
 
@@ -84,7 +86,7 @@ class Census:
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:
-                note_time(queue.store, self._broker.timers.now())
+                note_time(queue.store, self._broker.timers.now(), self._last)
                 if counters.has_losses:
                     self._sample_losses(counters, now, queue.retained_count)
                 if counters.sample(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue")):

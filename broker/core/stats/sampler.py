@@ -25,6 +25,8 @@ class Sampler:
         self._broker = broker
         self._node = node
         self._detailed: dict[str, int] = {}
+        #: When the last sample was begun, in microseconds since 1970.
+        self._begun = broker.timers.now()
         self._work = PeriodicWork(broker.timers, self._seconds_left, self._sample_now, "a sample was taken")
 
     def start(self) -> None:
@@ -42,7 +44,8 @@ class Sampler:
             now: Seconds since 1970, a multiple of STEP.
         """
         broker = self._broker
-        census = Census(broker, self._detailed)
+        begun, self._begun = self._begun, broker.timers.now()
+        census = Census(broker, self._detailed, begun)
         yield from census.steps(now)
         self._detailed = census.detailed
         for name, row in census.vhosts.items():

@@ -14,7 +14,7 @@ from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.tail_times import INTERVAL, TailTimes
+from leveret.storage.stores.tail_times import TailTimes
 from tests.support.messages import ENVELOPE, message
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
@@ -145,7 +145,7 @@ def test_returned_messages_have_the_time_of_their_return() -> None:
 def test_a_store_in_memory_knows_what_was_noted() -> None:
     store = MemoryStore()
     for second in range(3):
-        ages.note_time(store, START + 10 * second * SECOND)
+        ages.note_time(store, START + 10 * second * SECOND, START)
         store.append([message("x")], 1)
     assert seconds(ages.oldest_ready(store)) == 0
     entries = store.take(2, ALL)[0]
@@ -158,24 +158,24 @@ def test_a_store_in_memory_knows_what_was_noted() -> None:
 def test_what_arrived_before_the_first_note_is_at_most_an_interval_older() -> None:
     times = TailTimes()
     assert times.arrival(1) == 0
-    times.note(3, 20 * SECOND, False)
-    assert [times.arrival(seq) for seq in (1, 2, 3)] == [20 * SECOND - INTERVAL, 20 * SECOND - INTERVAL, 20 * SECOND]
+    times.note(3, 20 * SECOND, 12 * SECOND, False)
+    assert [times.arrival(seq) for seq in (1, 2, 3)] == [12 * SECOND, 12 * SECOND, 20 * SECOND]
 
 
 def test_an_idle_tail_is_noted_again() -> None:
     times = TailTimes()
-    times.note(1, 10, True)
-    times.note(5, 20, False)
-    times.note(5, 30, False)
+    times.note(1, 10, 5, True)
+    times.note(5, 20, 15, False)
+    times.note(5, 30, 20, False)
     assert [times.arrival(seq) for seq in (0, 1, 4, 5, 9)] == [0, 10, 10, 30, 30]
-    times.note(9, 40, True)
+    times.note(9, 40, 30, True)
     assert (times.arrival(5), times.arrival(9)) == (0, 40)
 
 
 def test_notes_of_a_long_backlog_become_coarser() -> None:
     times = TailTimes()
     for number in range(10_000):
-        times.note(number, number * SECOND, False)
+        times.note(number, number * SECOND, (number - 1) * SECOND, False)
     assert len(times.numbers) <= 512
     assert times.arrival(0) == 0
     for number in (10, 5_000, 9_900, 9_999):
