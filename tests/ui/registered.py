@@ -38,6 +38,14 @@ _SHOWN: Final = """() => {
     return main !== null && main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
         && window.underWay === 0;
 }"""
+#: Opens what is closed; ends when the page has heard of it, and has sent the requests that it needs.
+_OPENED: Final = """async () => {
+    const opened = [...document.querySelectorAll("main details:not(.menu)")].filter((details) => !details.open);
+    const heard = opened.map((details) => new Promise((resolve) => details.addEventListener("toggle", resolve)));
+    opened.forEach((details) => { details.open = true; });
+    await Promise.all(heard);
+    await new Promise((resolve) => setTimeout(resolve));
+}"""
 #: What of the page stands out at the right, where one would have to scroll the whole page for it.
 _OUTSIDE: Final = """() => {
     const { scrollWidth, clientWidth } = document.documentElement;
@@ -78,10 +86,9 @@ def go(ui: Ui, address: str) -> None:
 
 
 def open_all(ui: Ui) -> None:
-    """Open all parts of a page that are closed at first, but not the choice of columns."""
-    ui.page.evaluate(
-        "document.querySelectorAll('main details:not(.menu)').forEach((details) => { details.open = true; })"
-    )
+    """Open all parts of a page that are closed at first, but not the choice of columns; wait for what they load."""
+    ui.page.evaluate(_OPENED)
+    ui.page.wait_for_function(_SHOWN)
 
 
 def outside(ui: Ui) -> list[str]:
