@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.support.leveret_process import LeveretProcess
@@ -27,7 +28,7 @@ class RetryLedger:
         confirmed: Messages that the broker has promised to keep.
         done: Messages that have been acknowledged.
         waits_until: Earliest time of messages that certainly wait, by the clock of time.monotonic().
-        unsure: Messages whose return was interrupted by a kill: they may be there twice.
+        unsure: Messages that may be there twice: their return, or their end, was interrupted by a kill.
         early: Messages that were delivered before their time.
         returned: Number of returns that are certain.
     """
@@ -39,6 +40,17 @@ class RetryLedger:
         self.waits_until: dict[bytes, float] = {}
         self.unsure: set[bytes] = set()
         self.early: set[bytes] = set()
+
+    def interrupt(self, settled: Iterable[bytes]) -> None:
+        """Note a kill.
+
+        Args:
+            settled: Messages that have been settled since it was last certain what is on disk.
+        """
+        now = time.monotonic()
+        self.unsure.update(settled)
+        # They were due: the broker was about to write that they wait no more.
+        self.unsure.update(body for body, until in self.waits_until.items() if until <= now)
 
     def arrive(self, body: bytes) -> None:
         """Note a delivery."""
@@ -66,6 +78,7 @@ class Worker(threading.Thread):
         self._channel.qos(30)
         self._last = self._confirmed = 0
         self._returning: dict[bytes, float] = {}
+        self._acknowledged: list[bytes] = []
         for queue in _QUEUES.values():
             self._channel.consume(queue)
 
@@ -79,7 +92,7 @@ class Worker(threading.Thread):
                         break
                 self._make_certain()
         except (ConnectionDropped, OSError):
-            self._ledger.unsure.update(self._returning)
+            self._ledger.interrupt([*self._returning, *self._acknowledged])
         finally:
             self._connection.abort()
 
@@ -116,6 +129,7 @@ class Worker(threading.Thread):
         self._ledger.arrive(body)
         if self._rng is None or self._rng.random() < 0.4:
             self._ledger.done.add(body)
+            self._acknowledged.append(body)
             self._channel.ack(tag)
             return True
         self._returning[body] = time.monotonic() + _DELAY
@@ -134,6 +148,7 @@ class Worker(threading.Thread):
         self._ledger.returned += len(self._returning)
         self._ledger.waits_until.update(self._returning)
         self._returning.clear()
+        self._acknowledged.clear()
 
 
 def test_what_waits_is_neither_lost_nor_early(tmp_path: Path, kill_rounds: int, kill_seed: int) -> None:

@@ -29,7 +29,7 @@ def deduplicating(restart: Restarts, channel: Channel, *arguments: Triple, size:
 
 
 def publish(channel: Channel, exchange: str, *values: str, mode: int = 2, ttl: int | None = None) -> None:
-    """Publish a message for each value, which is its body too, and wait for the confirms."""
+    """Publish a message for each value, which is its body too, with confirms."""
     channel.confirm_select()
     for value in values:
         headers: list[Triple] = [("x-deduplication-header", "S", value)]
@@ -166,7 +166,7 @@ def test_values_are_no_messages_in_the_log(tmp_path: Path) -> None:
             delayed = [("x-delayed-type", "S", "fanout")]
             channel.exchange_declare("later", "x-delayed-message", durable=True, arguments=delayed)
             channel.publish("later", "", b"four", {"headers": [("x-delay", "I", 3_600_000)], "delivery_mode": 2})
-            assert channel.wait_for_confirms(1) == [True]
+            assert channel.wait_for_confirms(4) == [True] * 4
         process.stop()
         process.start()
         expected = (
