@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from leveret.policies.ages import age_seconds
 from leveret.policies.retry_values import parse_steps
-from leveret.policies.stream_offset import stream_offset_error
+from leveret.policies.stream_offset import consumer_name_error, stream_offset_error
 from leveret.policies.values import Values, integer, one_of
 
 #: Names of AMQP's integer types in error texts.
@@ -290,6 +290,7 @@ _CONSUMER_ROWS: Final = (
     Argument("x-cancel-on-ha-failover", _of_type("bool"), _CLASSIC),
     Argument("x-consumer-timeout", _expires, _QUEUES),
     Argument("x-stream-offset", stream_offset_error, _STREAM),
+    Argument("x-stream-consumer-name", consumer_name_error, _STREAM),
 )
 
 

@@ -1,4 +1,4 @@
-"""The consumer argument x-stream-offset: where in a stream a consumer begins.
+"""Places in a stream, and the consumer arguments x-stream-offset and x-stream-consumer-name.
 
 Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/streams#consuming
 """
@@ -11,6 +11,9 @@ from typing import Any, Final, NamedTuple
 from leveret.policies.ages import age_seconds
 from leveret.protocol.erlang_terms import format_binary, format_tuple
 
+_SECOND: Final = 1_000_000
+#: Maximum length of a consumer's name in bytes.
+_NAME_MAX: Final = 255
 _INTEGERS: Final = frozenset(("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"))
 
 
@@ -21,16 +24,16 @@ class Begin(Enum):
     LAST = "the first of the messages that arrived last, together"
     NEXT = "the next message to arrive"
     OFFSET = "an offset"
-    TIME = "the first message since a time, in seconds since 1970"
-    AGE = "the first message that is at most so old, in seconds"
+    TIME = "the first message since a time"
+    AGE = "the first message that is at most so old"
 
 
-class StreamOffset(NamedTuple):
-    """Where a consumer begins.
+class StreamPlace(NamedTuple):
+    """A place in a stream.
 
     Args:
         begin: The kind of place.
-        value: Offset, time or age; 0 for the other kinds.
+        value: An offset, or a time since 1970 or an age in microseconds; 0 for the other kinds.
     """
 
     begin: Begin
@@ -38,13 +41,13 @@ class StreamOffset(NamedTuple):
 
 
 _WORDS: Final = {
-    b"first": StreamOffset(Begin.FIRST),
-    b"last": StreamOffset(Begin.LAST),
-    b"next": StreamOffset(Begin.NEXT),
+    b"first": StreamPlace(Begin.FIRST),
+    b"last": StreamPlace(Begin.LAST),
+    b"next": StreamPlace(Begin.NEXT),
 }
 
 
-def read_stream_offset(type_name: str, value: Any) -> StreamOffset | None:
+def read_stream_offset(type_name: str, value: Any) -> StreamPlace | None:
     """Return where a consumer begins; None if the value is refused.
 
     Args:
@@ -52,16 +55,16 @@ def read_stream_offset(type_name: str, value: Any) -> StreamOffset | None:
         value: The value.
     """
     if type_name in _INTEGERS:
-        return StreamOffset(Begin.OFFSET, value)
+        return StreamPlace(Begin.OFFSET, value)
     if type_name == "timestamp":
-        return StreamOffset(Begin.TIME, value)
+        return StreamPlace(Begin.TIME, value * _SECOND)
     if type_name not in ("longstr", "binary"):
         return None
     word = _WORDS.get(value)
     if word is not None or type_name == "binary":
         return word
     seconds = age_seconds(value.decode("latin-1"))
-    return None if seconds is None else StreamOffset(Begin.AGE, seconds)
+    return None if seconds is None else StreamPlace(Begin.AGE, seconds * _SECOND)
 
 
 def stream_offset_error(type_name: str, value: Any) -> str | None:
@@ -75,3 +78,16 @@ def stream_offset_error(type_name: str, value: Any) -> str | None:
         shown = format_binary(value).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
         return format_tuple("invalid_stream_offset_arg", format_tuple(type_name, shown))
     return format_tuple("unacceptable_type", type_name)
+
+
+def consumer_name_error(type_name: str, value: Any) -> str | None:
+    """Return why a value of x-stream-consumer-name is refused, as Erlang prints it; None if it is valid."""
+    if type_name != "longstr":
+        return format_tuple("unacceptable_type", type_name)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not 0 < len(value) <= _NAME_MAX or not text:
+        return f'"expected 1 to {_NAME_MAX} bytes of UTF-8"'
+    return None

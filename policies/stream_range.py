@@ -7,10 +7,10 @@ and not the one at its end, so that ranges that follow each other have no messag
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from leveret.policies.ages import age_seconds
-from leveret.policies.stream_offset import Begin
+from leveret.policies.stream_offset import Begin, StreamPlace
 
 #: The forms of a place, for people.
 FORMS: Final = (
@@ -26,18 +26,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 1_000_000
 #: Offsets and seconds have at most so many digits, which is enough for 63 bits.
 _DIGITS_MAX: Final = 18
-
-
-class StreamPlace(NamedTuple):
-    """A place in a stream.
-
-    Args:
-        begin: The kind of place.
-        value: An offset, or a time or an age in microseconds; 0 for the other kinds.
-    """
-
-    begin: Begin
-    value: int = 0
 
 
 #: The first place of a range, and its end, unless they are given.

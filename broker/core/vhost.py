@@ -314,7 +314,17 @@ class VirtualHost:
             size = int(policy.definition.get("stream-max-segment-size-bytes", size))
         request = StoreRequest(self.name, declaration.name, True, persists_transient=True, stream_segment_bytes=size)
         backing = self._stores.open(request, qid)
-        stream = StreamQueue(self, declaration.name, declaration.arguments, backing, self._stores.await_sync)
+        names = StoreRequest(
+            self.name, declaration.name, True, persists_transient=True, kind="offsets", owner=backing.qid
+        )
+        stream = StreamQueue(
+            self,
+            declaration.name,
+            declaration.arguments,
+            backing,
+            self._stores.await_sync,
+            lambda creates: self._stores.open_values(names, creates=creates),
+        )
         self._add_queue(stream)
         self.streams.add(stream)
         return stream

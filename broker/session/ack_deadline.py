@@ -108,7 +108,7 @@ class AckDeadline:
         channel.shared_prefetch.remove(consumer)
         channel.send(_CANCEL, consumer.tag, True)
         queue.remove_consumer(consumer)
-        queue.release(consumer, entries)
+        queue.release(consumer, entries, "abandoned")
         channel.shared_prefetch.release(len(entries))
         queue.requeue(entries, abandoned=True)
 

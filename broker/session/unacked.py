@@ -276,7 +276,7 @@ class Unacked:
         """Settle the messages of one holder."""
         queue = holder.queue
         if type(holder) is not GetHolder:
-            queue.release(holder, settled)
+            queue.release(holder, settled, "returned" if outcome in ("requeue", "return_failed") else "settled")
             self._shared_prefetch.release(len(settled))
             if holder.prefetch and holder.blocked:
                 queue.unblock(holder)
@@ -311,7 +311,7 @@ class Unacked:
         returned: dict[Queue, list[Entry]] = {}
         for holder, run in groupby(self.take_all(), key=itemgetter(0)):
             entries = [entry for _, entry in run]
-            holder.queue.release(holder, entries)
+            holder.queue.release(holder, entries, "abandoned")
             returned.setdefault(holder.queue, []).extend(entries)
         for queue, entries in returned.items():
             queue.requeue(entries, abandoned=True, failed=True)

@@ -45,8 +45,9 @@ def name_of(attributes: Mapping[str, object], qid: int) -> tuple[str, str]:
     """
     if "exchange" in attributes:
         return "exchange", str(attributes["exchange"])
-    if "deduplication" in attributes:
-        return "deduplication", str(attributes["deduplication"])
+    for kind in ("deduplication", "offsets"):
+        if kind in attributes:
+            return kind, str(attributes[kind])
     return "queue", str(attributes.get("name", f"#{qid}"))
 
 

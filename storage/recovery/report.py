@@ -91,7 +91,7 @@ class RecoveryReport:
         """Count what has stores, after these have been recovered.
 
         Args:
-            kind: "queue", "exchange", or "deduplication", whose records are no messages.
+            kind: "queue", "exchange", or "deduplication" and "offsets", whose records are no messages.
             messages: What `messages` was before its stores were recovered.
             body_bytes: What `body_bytes` was before.
         """
@@ -100,7 +100,8 @@ class RecoveryReport:
         elif kind == "exchange":
             self.exchanges += 1
         else:
-            self.values += self.messages - messages
+            if kind == "deduplication":
+                self.values += self.messages - messages
             self.messages, self.body_bytes = messages, body_bytes
 
     def lines(self) -> Iterator[str]:

@@ -83,7 +83,7 @@ class QueueView:
         durable: Whether the queue is durable.
         stores: Stores by ascending priority.
         kind: ``queue``, or ``exchange`` for the delayed messages of an exchange, or ``deduplication`` for what one
-            remembers.
+            remembers, or ``offsets`` for the named consumers of a stream.
     """
 
     qid: int

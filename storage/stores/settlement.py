@@ -14,6 +14,8 @@ from leveret.storage.stores.ram_messages import RamMessages
 
 #: A run ends where waits differ by more than this, in microseconds, and by more than a tenth.
 _WAIT_STEP: Final = 100_000
+#: Messages that are settled for these reasons have copies elsewhere, or records that were written again at the end.
+_MOVES: Final = (EventKind.RETURNED, EventKind.MOVED, EventKind.ROUTED, EventKind.FORGOTTEN)
 
 
 class SettledRun(NamedTuple):
@@ -103,7 +105,7 @@ def _are_close(wait: int, shortest: int, longest: int) -> bool:
 
 def lives_on(kind: EventKind, flags: int) -> bool:
     """Return whether messages settled for this reason have copies, elsewhere or under new numbers."""
-    return bool(flags & DEAD_LETTERED) or kind in (EventKind.RETURNED, EventKind.MOVED, EventKind.ROUTED)
+    return bool(flags & DEAD_LETTERED) or kind in _MOVES
 
 
 class Leaving:

@@ -160,6 +160,11 @@ class StreamStore:
         return self.resolve(0)
 
     @property
+    def floor(self) -> int:
+        """A number below which all messages were removed."""
+        return self._store.log.dead.floor
+
+    @property
     def next_number(self) -> int:
         """Number of the next message."""
         return self._store.next_seq
@@ -379,6 +384,8 @@ class StreamReader:
             The messages; none if there are none before the end.
         """
         stream = self._stream
+        # What was removed meanwhile may still be in memory.
+        self.number = max(self.number, min(stream.floor, end))
         while self.number < end:
             page = self._page
             if page is None or not page.has(self.number):

@@ -33,6 +33,7 @@ class _Worker(threading.Thread):
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
         self.stopping = threading.Event()
+        self.failure: AssertionError | None = None
         self._connection = Connection(url, timeout=_PATIENCE)
         self.channel: Channel = self._connection.channel()
 
@@ -42,6 +43,8 @@ class _Worker(threading.Thread):
                 self.work()
         except (ConnectionDropped, OSError):
             pass
+        except AssertionError as error:
+            self.failure = error
         finally:
             self._connection.abort()
 
@@ -93,10 +96,35 @@ class _Reader(_Worker):
         self.channel.ack(delivery.delivery_tag)
 
 
+class _Named(_Worker):
+    """Goes on where its name has left off; `processed` has what it has dealt with, in order."""
+
+    def __init__(self, url: str, processed: list[int]) -> None:
+        super().__init__(url)
+        self._processed = processed
+        self.channel.qos(200)
+        begin = [] if processed else [_FIRST]
+        self.channel.consume(_STREAM, arguments=[("x-stream-consumer-name", "S", "reader"), *begin])
+
+    def work(self) -> None:
+        try:
+            delivery = self.channel.next_delivery(0.05)
+        except TimeoutError:
+            return
+        reached, offset = len(self._processed), _offset(delivery)
+        # What was acknowledged just before a kill may come again, but nothing is left out.
+        assert offset <= reached, f"offset {offset} after {reached - 1}"
+        if offset == reached:
+            self._processed.append(offset)
+        assert delivery.delivery_tag is not None
+        self.channel.ack(delivery.delivery_tag)
+
+
 def test_confirmed_messages_keep_their_offsets(tmp_path: Path, kill_rounds: int, kill_seed: int) -> None:
     rng = random.Random(kill_seed)
     confirmed: set[bytes] = set()
     seen: dict[int, bytes] = {}
+    processed: list[int] = []
     next_body = 0
     settings = {"storage.segment_size": 65_536, "log_level": "warning"}
     with LeveretProcess(tmp_path, settings=settings) as process:
@@ -105,19 +133,22 @@ def test_confirmed_messages_keep_their_offsets(tmp_path: Path, kill_rounds: int,
             connection.channel().queue_declare(_STREAM, durable=True, arguments=arguments)
         for _ in range(max(1, kill_rounds // 2)):
             publisher, reader = _Publisher(process.url, confirmed, next_body), _Reader(process.url, seen)
-            for worker in (publisher, reader):
+            named = _Named(process.url, processed)
+            for worker in (publisher, reader, named):
                 worker.start()
             publisher.join(rng.uniform(0.1, 1.0))
             process.kill()
-            for worker in (publisher, reader):
+            for worker in (publisher, reader, named):
                 worker.stopping.set()
                 worker.join(_PATIENCE)
+                assert worker.failure is None
             next_body = publisher.next
             process.start()
         found = _read_all(process.url)
     assert confirmed
     assert confirmed <= set(found.values())
     assert seen.items() <= found.items()
+    assert processed
     assert len(set(found.values())) == len(found)
     # Nothing is damaged, so there are no gaps.
     assert sorted(found) == list(range(len(found)))

@@ -7,21 +7,23 @@ from typing import Final
 
 import pytest
 
-from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.storage.engine import EngineOptions
 from leveret.storage.message import Message
 from tests.crash.power_cuts import check_power_cuts
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.messages import ENVELOPE
+from tests.support.queues import settle
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.streams import StreamBroker, number
 
+_NAME: Final = "reader"
 _ARGUMENTS: Final = (number("x-stream-max-segment-size-bytes", 4000), number("x-max-length-bytes", 30_000))
 
 
 def _attach(broker: StreamBroker) -> FakeConsumer:
     consumer = FakeConsumer(broker.stream, "c", 1 << 40)
-    broker.stream.add_consumer(consumer, StreamOffset(Begin.FIRST))
+    broker.stream.add_consumer(consumer, StreamPlace(Begin.FIRST))
     return consumer
 
 
@@ -35,6 +37,10 @@ class StreamLoad:
         self.confirmed: set[bytes] = set()
         self._published = 0
         self._consumer = _attach(self.broker)
+        self._named = FakeConsumer(self.broker.stream, "named", 40)
+        self.broker.stream.add_consumer(self._named, StreamPlace(Begin.FIRST), _NAME)
+        #: Where the name goes on at least: what was there when a message was confirmed.
+        self._kept_next = 0
 
     def turn(self, rng: random.Random) -> None:
         """Publish something, and end the turn."""
@@ -45,18 +51,40 @@ class StreamLoad:
             self._published += count
             sizes = [len(message.body) for message in messages]
             broker.stream.publish_varied(messages, sum(sizes), max(sizes))
-        published = self._published
-        broker.stores.when_synced(lambda: self.confirmed.update(b"%d:" % each for each in range(published)))
+        self._acknowledge(rng)
+        published, reached = self._published, self._next_of(broker)
+        broker.stores.when_synced(lambda: self._confirm(published, reached))
         broker.advance(0.01)
         if rng.random() < 0.1:
             broker.engine.housekeeping()
         if rng.random() < 0.05:
             broker.engine.checkpoint()
 
+    def _acknowledge(self, rng: random.Random) -> None:
+        """Acknowledge some of what the named consumer has got, in any order."""
+        held = self._named.held
+        chosen = rng.sample(held, rng.randint(0, len(held)))
+        self._named.held = [entry for entry in held if entry not in chosen]
+        settle(self._named, chosen, "acknowledge")
+        self._named.unblock()
+
+    def _confirm(self, published: int, reached: int) -> None:
+        self.confirmed.update(b"%d:" % each for each in range(published))
+        self._kept_next = reached
+
+    @staticmethod
+    def _next_of(broker: StreamBroker) -> int:
+        known = broker.stream.names.by_name.get(_NAME)
+        return 0 if known is None else known.next
+
     def missing(self, files: SimulatedFiles) -> set[bytes]:
         """Start a broker with what is left of the disk; return what was promised and is not there."""
         broker = StreamBroker(files, _ARGUMENTS, self._options, self.broker.loop.now + 0.02)
         assert broker.engine.report.failures == []
+        # A name is not behind what was there when a message was confirmed, and never ahead of what was acknowledged, or
+        # removed.
+        reached = max(self._next_of(self.broker), broker.stream.stream.first_number)
+        assert self._kept_next <= self._next_of(broker) <= reached
         consumer = _attach(broker)
         broker.advance(0)
         found = {seq - 1: message.body.partition(b":")[0] + b":" for seq, message, _ in consumer.held}

@@ -110,16 +110,18 @@ def test_deduplication(tmp_path: Path) -> None:
 
 
 def test_streams(tmp_path: Path) -> None:
-    """The program prints what it is said to, and the commands work on the stream that it has declared."""
-    page, script = "docs/streams.md", tmp_path / "streams.py"
-    (first, second) = re.findall(r"prints `([^`]+)` and then `([^`]+)`", PAGES[page])[0]
+    """The programs print what they are said to, and the commands work on the streams that they have declared."""
+    page, script = "docs/streams.md", tmp_path / "program.py"
+    printed = re.findall(r"prints `([^`]+)` and then `([^`]+)`", PAGES[page])
+    sources = blocks("python", page)
+    assert len(printed) == len(sources) == 2
     with running(tmp_path) as program:
-        (source,) = blocks("python", page)
-        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
-        ran = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{first}\n{second}\n", "")
+        for source, (first, second) in zip(sources, printed, strict=True):
+            script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
+            ran = subprocess.run(
+                [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            )
+            assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{first}\n{second}\n", "")
         with Connection(program.url) as connection:
             channel = connection.channel()
             channel.queue_declare("readings.again", durable=True)

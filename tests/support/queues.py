@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.declaration import QueueDeclaration
@@ -14,6 +14,9 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
+
+#: How messages are settled.
+Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 
 class ManualTimers(Timers):
@@ -81,7 +84,7 @@ class AnyHolder(UnackedHolder, Protocol):
     queue: Queue
 
 
-def settle(holder: AnyHolder, entries: Sequence[Entry], outcome: Literal["acknowledge", "reject", "requeue"]) -> None:
+def settle(holder: AnyHolder, entries: Sequence[Entry], outcome: Outcome) -> None:
     """Settle messages of one holder, as a channel does."""
-    holder.queue.release(holder, entries)
+    holder.queue.release(holder, entries, "returned" if outcome == "requeue" else "settled")
     getattr(holder.queue, outcome)(entries)

@@ -53,6 +53,27 @@ def test_a_stream(new_ui: NewUi, stream: str) -> None:
         assert wrong not in text
 
 
+def test_consumer_names(new_ui: NewUi, stream: str, api: Management, console: Console) -> None:
+    console.allow(400)
+    ui = new_ui(address=f"#/queues/{quote(VHOST, safe='')}/{stream}")
+    section = ui.main.locator("section.section").filter(has=ui.page.locator("h2", has_text="Consumer names"))
+    expect(section).to_contain_text("No consumer of this stream has a name.")
+    section.get_by_label("Consumer name").fill("billing")
+    section.get_by_label("Goes on with").fill("soon")
+    section.get_by_role("button", name="Set", exact=True).click()
+    expect(section).to_contain_text("next takes first, last, next, an offset such as 1200")
+    section.get_by_label("Goes on with").fill("4")
+    section.get_by_role("button", name="Set", exact=True).click()
+    row = section.get_by_role("row").filter(has_text="billing")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("4")
+    expect(row.get_by_role("cell").nth(2)).to_have_text("3")
+    assert api.request("GET", "queues", VHOST, stream, "consumer-names", "billing")["next_offset"] == 4
+    row.get_by_role("button", name="Delete …").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(section).to_contain_text("No consumer of this stream has a name.")
+    assert api.request("GET", "queues", VHOST, stream, "consumer-names") == []
+
+
 def test_replaying(new_ui: NewUi, stream: str, api: Management, console: Console) -> None:
     console.allow(400)
     ui = new_ui(address=f"#/queues/{quote(VHOST, safe='')}/{stream}")

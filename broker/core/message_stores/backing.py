@@ -27,8 +27,10 @@ class StoreRequest(NamedTuple):
         durable: Whether the queue survives a restart.
         max_priority: The highest priority, 0..255.
         persists_transient: Whether transient messages survive a restart too, as in quorum queues.
-        kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers.
+        kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers;
+            ``offsets``: what a stream knows of its named consumers.
         stream_segment_bytes: Size of the segments of a stream in bytes; None for a queue.
+        owner: Number on disk of the queue that this belongs to; None for one of its own.
     """
 
     vhost_name: str
@@ -38,6 +40,7 @@ class StoreRequest(NamedTuple):
     persists_transient: bool = False
     kind: str = "queue"
     stream_segment_bytes: int | None = None
+    owner: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _ROOM_TO_START: Final = 256 * 1024
 #: Messages that a preload reads in one turn.
 _PRELOAD_STEP: Final = 256
 #: What error texts call a store that is not that of a queue or exchange.
-_NAMES: Final = {"deduplication": "the values of exchange"}
+_NAMES: Final = {"deduplication": "the values of exchange", "offsets": "the named consumers of stream"}
 
 
 class DataDirectoryUnusableError(Exception):
@@ -118,9 +118,11 @@ class DiskMessageStores(MessageStores):
         except OSError as error:
             raise _cannot_make(request, error) from error
 
-    def open_values(self, request: StoreRequest, qid: int | None = None) -> ValueBacking | None:
-        """Open the store of what an exchange remembers."""
+    def open_values(self, request: StoreRequest, qid: int | None = None, creates: bool = True) -> ValueBacking | None:
+        """Open the store of what an exchange or stream remembers."""
         found = self._claim(request, qid)
+        if found is None and not creates:
+            return None
         try:
             return ValueBacking(self.engine, request, found, self._gate.when_written)
         except OSError as error:
@@ -143,7 +145,12 @@ class DiskMessageStores(MessageStores):
             older: The queue number in the definitions. Queues of this name with lower numbers have been deleted.
         """
         numbers = self._numbers(request.kind, request.vhost_name, request.name)
-        found = (qid for qid in numbers if qid in self._unclaimed)
+        owner = request.owner
+        found = (
+            qid
+            for qid in numbers
+            if qid in self._unclaimed and self.engine.queues[qid].attributes.get("owner") == owner
+        )
         return next((qid for qid in found if qid > older), None)
 
     def _numbers(self, kind: str, vhost_name: str, name: str) -> list[int]:
@@ -159,8 +166,7 @@ class DiskMessageStores(MessageStores):
     def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:
         """Keep the messages on disk of a queue or exchange that could not be restored."""
         kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(kind, vhost_name, name))
-        if kind == "exchange":
-            kept.update(self._numbers("deduplication", vhost_name, name))
+        kept.update(self._numbers("deduplication" if kind == "exchange" else "offsets", vhost_name, name))
         self._unclaimed -= kept
         self._unrestored.setdefault((kind, vhost_name, name), []).extend(sorted(kept))
 

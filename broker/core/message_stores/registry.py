@@ -61,8 +61,16 @@ class MessageStores:
         """Open the store of an exchange that delays messages; see open()."""
         return NumberedBacking()
 
-    def open_values(self, request: StoreRequest, qid: int | None = None) -> ValueBacking | None:
-        """Open the store of what an exchange remembers; see open(). None if nothing is kept on disk."""
+    def open_values(self, request: StoreRequest, qid: int | None = None, creates: bool = True) -> ValueBacking | None:
+        """Open the store of what an exchange or stream remembers; see open().
+
+        Args:
+            request: Properties of the exchange or stream.
+            qid: See open().
+            creates: Whether it is made if it does not exist.
+        Returns:
+            None if it does not exist, or nothing is kept on disk.
+        """
         return None
 
     def await_sync(self, waiter: SyncWaiter) -> None:

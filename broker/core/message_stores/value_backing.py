@@ -1,4 +1,4 @@
-"""Where an exchange that drops duplicates keeps what it remembers: in a store of the data directory."""
+"""A store of the data directory for what is remembered: by an exchange that drops duplicates, of named consumers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from leveret.storage.stores.segment_store import SegmentStore
 
 
 class ValueBacking(Backing):
-    """The store of one exchange: each value is a record without a message.
+    """The store of one exchange or stream: each value is a record without a message.
 
     Args:
         engine: The storage engine of the data directory.
-        request: Name and properties of the exchange.
+        request: Name and properties of the exchange or stream.
         found: The recovered store on disk, if any.
         when_written: Calls a callback once all definition changes made so far are on disk.
     Raises:
@@ -38,7 +38,10 @@ class ValueBacking(Backing):
         self._engine = engine
         self._when_written = when_written
         if found is None:
-            attributes = {"vhost": request.vhost_name, request.kind: request.name, "persists_transient": True}
+            attributes: dict[str, object] = {"vhost": request.vhost_name, request.kind: request.name}
+            attributes["persists_transient"] = True
+            if request.owner is not None:
+                attributes["owner"] = request.owner
             found = engine.create_queue(True, attributes)
         self._stored = found
         self.store = engine.store(found)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from leveret.storage.interface import Entry
+
+#: Why messages leave their holder: it has dealt with them, it gives them back (requeue), or it will do neither: its
+#: channel is closed, or it took too long.
+Release: TypeAlias = Literal["settled", "returned", "abandoned"]
 
 
 class UnackedHolder(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
-from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, UnackedHolder
+from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
@@ -329,8 +329,14 @@ class Queue(Target):
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def release(self, holder: UnackedHolder, entries: Sequence[Entry]) -> None:
-        """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
+    def release(self, holder: UnackedHolder, entries: Sequence[Entry], why: Release = "settled") -> None:
+        """Remove messages from their holder, before acknowledge(), reject() or requeue().
+
+        Args:
+            holder: The holder.
+            entries: The messages.
+            why: Why they leave it.
+        """
         holder.unacked -= len(entries)
         self.delivery.remove_unacked(entries)
         if self.delivery.others and not holder.unacked:

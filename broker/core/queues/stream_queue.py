@@ -10,14 +10,18 @@ from functools import partial
 from typing import Any, Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.queues.consumers import QueueConsumer, UnackedHolder
+from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
+from leveret.broker.core.queues.consumer_names import ConsumerNames
+from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.queue import Queue, QueueHost
+from leveret.broker.core.queues.stream_places import number_at
 from leveret.broker.core.queues.stream_readers import StreamReaders
 from leveret.broker.core.queues.traits import STREAM
 from leveret.policies.ages import age_seconds
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
-from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.protocol.faults import not_implemented
 from leveret.protocol.field_table import FieldTable, plain_values
 from leveret.storage.event_format import EventKind
@@ -31,7 +35,7 @@ _RETRY_SECONDS: Final = 1.0
 #: Seconds between two parts of a long removal.
 _PAUSE_SECONDS: Final = 0.02
 _SECOND: Final = 1_000_000
-_NEXT: Final = StreamOffset(Begin.NEXT)
+_NEXT: Final = StreamPlace(Begin.NEXT)
 
 
 class StreamQueue(Queue):
@@ -46,13 +50,15 @@ class StreamQueue(Queue):
         arguments: Arguments of the declaration.
         backing: Where its messages are kept: in a data directory.
         await_sync: Notifies a waiter when everything of this turn is synced; see MessageStores.await_sync().
+        open_names: Opens the store of its consumers' names; see ConsumerNameLog.
 
     Attributes:
         stream: Its messages.
         readers: Delivers them to its consumers.
+        names: Those of its consumers that have names.
     """
 
-    __slots__ = ("_await_sync", "_is_awaiting", "readers", "stream")
+    __slots__ = ("_await_sync", "_is_awaiting", "names", "readers", "stream")
 
     def __init__(
         self,
@@ -61,13 +67,16 @@ class StreamQueue(Queue):
         arguments: FieldTable,
         backing: QueueBacking,
         await_sync: Callable[[Any], None],
+        open_names: Callable[[bool], ValueBacking | None],
     ) -> None:
         super().__init__(host, name, True, False, None, arguments, backing, STREAM)
         store, size = backing.store, backing.stream_segment_bytes
         if not isinstance(store, SegmentStore) or size is None:
             raise not_implemented("streams need a data directory")
         self.stream = StreamStore(store, size)
-        self.readers = StreamReaders(self.stream, self.consumers, self.counters)
+        where = f"queue '{name}' in vhost '{host.name}'"
+        self.names = ConsumerNames(where, self.stream, ConsumerNameLog(open_names), host.timers)
+        self.readers = StreamReaders(self.stream, self.consumers, self.counters, self.names)
         self._await_sync = await_sync
         self._is_awaiting = False
 
@@ -116,8 +125,12 @@ class StreamQueue(Queue):
 
     def deliver(self) -> None:
         """Deliver until no consumer has credit and messages to read; continue in the next turn if it takes too long."""
-        if not self.deleted and not self.readers.serve(self.host.turn.slice()):
+        if self.deleted:
+            return
+        if not self.readers.serve(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
+        if self.names.has_changed:
+            self.names.write()
 
     def get(self, holder: UnackedHolder | None) -> Entry | None:
         """Return None: messages of a stream cannot be taken."""
@@ -125,9 +138,19 @@ class StreamQueue(Queue):
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def release(self, holder: UnackedHolder, entries: Sequence[Entry]) -> None:
-        """Give a consumer its credit back."""
+    def release(self, holder: UnackedHolder, entries: Sequence[Entry], why: Release = "settled") -> None:
+        """Give a consumer its credit back; note how far its name has read."""
         holder.unacked -= len(entries)
+        if self.names.by_name:
+            if why == "abandoned":
+                self.names.abandon(holder)
+            else:
+                self.names.settled(holder, entries, why == "returned")
+                self._write_names()
+
+    def _write_names(self) -> None:
+        if self.names.has_changed:
+            self.host.turn.deliver_later(self)
 
     def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
         """Count acknowledged messages, which stay."""
@@ -144,22 +167,47 @@ class StreamQueue(Queue):
 
     # -- consumers ----------------------------------------------------------------------------------------
 
-    def add_consumer(self, consumer: QueueConsumer, offset: StreamOffset = _NEXT) -> None:
+    def add_consumer(self, consumer: QueueConsumer, place: StreamPlace | None = None, name: str = "") -> None:
         """Add a consumer; it gets its first messages at the end of the turn.
 
         Args:
             consumer: The consumer.
-            offset: Where it begins.
+            place: Where it begins. None: where its name has left off, otherwise with the next message.
+            name: Its name; empty for none.
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): there are too many names.
+            ConnectionFault: RESOURCE_ERROR (506): the name cannot be stored.
         """
-        self.readers.add(consumer, offset, self.host.timers.now())
+        number: int | None = None
+        if place is not None or not name:
+            number = number_at(self.stream, place or _NEXT, self.host.timers.now())
+        if name:
+            number = self.names.join(consumer, name, number)
         self.consumers.add(consumer)
+        if number is not None:
+            self.readers.add(consumer, number)
         self.host.turn.deliver_later(self)
 
     def remove_consumer(self, consumer: QueueConsumer) -> None:
-        """Remove a consumer. Its unacked messages stay with the channel."""
-        if not self.deleted:
-            self.consumers.remove(consumer)
-            self.readers.remove(consumer)
+        """Remove a consumer; the next one of its name takes over. Its unacked messages stay with the channel."""
+        if self.deleted:
+            return
+        self.consumers.remove(consumer)
+        self.readers.remove(consumer)
+        successor = self.names.leave(consumer) if self.names.by_name else None
+        if successor is not None:
+            self.readers.add(*successor)
+            self.host.turn.deliver_later(self)
+
+    def set_name(self, name: str, place: StreamPlace) -> None:
+        """Set a name without an active consumer to a place; add it if it is unknown. For what is raised see above."""
+        self.names.set(name, number_at(self.stream, place, self.host.timers.now()))
+        self._write_names()
+
+    def delete_name(self, name: str) -> None:
+        """Delete a name without an active consumer."""
+        self.names.delete(name)
+        self._write_names()
 
     def unblock(self, consumer: QueueConsumer) -> None:
         """Serve a consumer again that was blocked without credit."""
@@ -183,9 +231,13 @@ class StreamQueue(Queue):
         most_bytes, oldest = retention_limits(self.settings, self.host.timers.now())
         if self.deleted or (most_bytes is None and oldest is None):
             return
+        unread = self.names.count_unread() if self.names.by_name else None
         removed = self.stream.retain(most_bytes, oldest).messages
         if removed:
             self.counters.outlived += removed
+            if unread:
+                self.names.count_missed(unread)
+                self._write_names()
             # The rest, if any, once other clients have been served.
             self.host.timers.call_later(_PAUSE_SECONDS, self.retain)
 
@@ -203,6 +255,7 @@ class StreamQueue(Queue):
     def delete(self) -> int:
         """Delete the messages and cancel the consumers; return the number of messages."""
         self.readers.clear()
+        self.names.close()
         return super().delete()
 
 

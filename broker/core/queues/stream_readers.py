@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from leveret.broker.core.queues.consumer_names import ConsumerNames
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.policies.stream_offset import Begin, StreamOffset
 from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamReader, StreamStore
 
 #: Messages and bytes that a consumer gets before the next one has its turn.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
-_SECOND: Final = 1_000_000
 
 
 class StreamReaders:
@@ -24,15 +23,19 @@ class StreamReaders:
         stream: The messages.
         consumers: The consumers; those in its ring are not blocked.
         counters: Counters of the stream.
+        names: The consumers that have names.
 
     Attributes:
         readable_end: Number after the last message that may be delivered.
     """
 
-    __slots__ = ("_consumers", "_counters", "_places", "_ready", "_stream", "_waiting", "readable_end")
+    __slots__ = ("_consumers", "_counters", "_names", "_places", "_ready", "_stream", "_waiting", "readable_end")
 
-    def __init__(self, stream: StreamStore, consumers: ConsumerGroup, counters: QueueCounters) -> None:
+    def __init__(
+        self, stream: StreamStore, consumers: ConsumerGroup, counters: QueueCounters, names: ConsumerNames
+    ) -> None:
         self._stream = stream
+        self._names = names
         self._consumers = consumers
         self._counters = counters
         self._places: dict[QueueConsumer, StreamReader] = {}
@@ -42,31 +45,16 @@ class StreamReaders:
         self._waiting: dict[QueueConsumer, None] = {}
         self.readable_end = stream.next_number
 
-    def add(self, consumer: QueueConsumer, offset: StreamOffset, now: int) -> None:
+    def add(self, consumer: QueueConsumer, number: int) -> None:
         """Add a consumer.
 
         Args:
             consumer: The consumer.
-            offset: Where it begins.
-            now: Microseconds since 1970.
+            number: Number of the first message that it gets.
         """
-        self._places[consumer] = self._stream.reader_at(self._number_at(offset, now))
+        self._places[consumer] = self._stream.reader_at(number)
         self._ready[consumer] = None
         self._stream.keeps_tail = True
-
-    def _number_at(self, offset: StreamOffset, now: int) -> int:
-        """Return the number of the message that a consumer begins with; 0 for the first one."""
-        begin, value = offset
-        stream = self._stream
-        if begin is Begin.FIRST:
-            return 0
-        if begin is Begin.LAST:
-            return stream.last_batch()
-        if begin is Begin.NEXT:
-            return stream.next_number
-        if begin is Begin.OFFSET:
-            return max(0, value + FIRST_NUMBER)
-        return stream.number_at(value * _SECOND if begin is Begin.TIME else now - value * _SECOND)
 
     def remove(self, consumer: QueueConsumer) -> None:
         """Remove a consumer."""
@@ -129,11 +117,21 @@ class StreamReaders:
             return False
         self._counters.delivered += len(entries)
         consumer.deliver(entries, sum([len(message.body) for _, message, _ in entries]))
+        if self._names.by_name:
+            self._names.delivered(consumer, entries)
         return True
 
     def place_of(self, consumer: QueueConsumer) -> tuple[int, int]:
         """Return the offset that a consumer reads next, and how many offsets there are from there on."""
-        first, end = self._stream.offsets
         place = self._places.get(consumer)
-        offset = end if place is None else max(first, place.number - FIRST_NUMBER)
+        if place is not None:
+            return self.distance(place.number)
+        # It may wait for its turn.
+        name = self._names.name_of(consumer)
+        return self.distance(self._stream.next_number if name is None else name.next)
+
+    def distance(self, number: int) -> tuple[int, int]:
+        """Return the offset of the first message from a number on, and how many offsets there are from there on."""
+        first, end = self._stream.offsets
+        offset = max(first, number - FIRST_NUMBER)
         return offset, max(0, end - offset)

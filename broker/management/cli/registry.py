@@ -23,6 +23,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "list_feature_flags",
         "set_cluster_name",
     ),
+    "consumer_names": ("delete_consumer_name", "list_consumer_names", "set_consumer_name"),
     "definitions": ("export_definitions", "import_definitions"),
     "delayed_messages": (
         "cancel_delayed_message",

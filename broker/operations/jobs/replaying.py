@@ -14,6 +14,7 @@ from typing import Final
 
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.selecting import Selector
+from leveret.broker.core.queues.stream_places import number_at
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.operations import queues
@@ -21,15 +22,13 @@ from leveret.broker.operations.jobs.options import JobOptions, Replay
 from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Planner, Room, changed
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import find_exchange
-from leveret.policies.stream_offset import Begin
-from leveret.policies.stream_range import StreamPlace
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import longstr, normalize
 from leveret.protocol.properties import HEADERS, Properties, encode_headers
 from leveret.protocol.stream_headers import split_for_offset
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.looking import Seen, look
-from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamStore
+from leveret.storage.stores.stream_store import FIRST_NUMBER
 
 #: Headers of a copy: the name of the stream, and the offset there.
 FROM: Final = "x-replayed-from"
@@ -224,19 +223,5 @@ def numbers_of(source: StreamQueue, replay: Replay) -> tuple[int, int]:
     It ends with what is there now, so that a replay that comes back to its stream ends, too.
     """
     now, stream, there = source.host.timers.now(), source.stream, source.readers.readable_end
-    number = stream.resolve(_number_at(stream, replay.begin, now))
-    return number, max(number, min(there, _number_at(stream, replay.end, now)))
-
-
-def _number_at(stream: StreamStore, place: StreamPlace, now: int) -> int:
-    """Return the number of the first message from a place on; it may be one of the future."""
-    begin, value = place
-    if begin is Begin.FIRST:
-        return FIRST_NUMBER
-    if begin is Begin.LAST:
-        return stream.last_batch()
-    if begin is Begin.NEXT:
-        return stream.next_number
-    if begin is Begin.OFFSET:
-        return value + FIRST_NUMBER
-    return stream.number_at(value if begin is Begin.TIME else now - value)
+    number = stream.resolve(number_at(stream, replay.begin, now))
+    return number, max(number, min(there, number_at(stream, replay.end, now)))

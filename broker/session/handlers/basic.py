@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
@@ -17,7 +17,7 @@ from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
 from leveret.broker.session.stream_delivery import ChannelStreamConsumer
 from leveret.broker.session.unacked import Outcome
 from leveret.policies.arguments import refuse_consumer
-from leveret.policies.stream_offset import Begin, StreamOffset, read_stream_offset
+from leveret.policies.stream_offset import StreamPlace, read_stream_offset
 from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,
@@ -82,7 +82,7 @@ def consume(
         tag = _consume_replies(channel, tag, no_ack)
     else:
         queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
-        priority, timeout_ms, offset = _read_arguments(queue, arguments)
+        given = _read_arguments(queue, arguments)
         if queue.traits.keeps_messages:
             _check_stream_consumer(channel, queue, no_ack)
         check_exclusive_use(queue, exclusive)
@@ -93,13 +93,13 @@ def consume(
         prefetch = channel.default_prefetch
         if isinstance(queue, StreamQueue):
             reader = ChannelStreamConsumer(channel, queue, tag, exclusive, prefetch, arguments)
+            queue.add_consumer(reader, given.place, given.name)
             channel.consumers[tag] = reader
-            queue.add_consumer(reader, offset)
         else:
-            consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, prefetch, arguments)
+            consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, given.priority, prefetch, arguments)
             channel.consumers[tag] = consumer
-            if timeout_ms is not None and not no_ack:
-                channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, timeout_ms)
+            if given.timeout_ms is not None and not no_ack:
+                channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, given.timeout_ms)
             queue.add_consumer(consumer)
     if not nowait:
         channel.send(_CONSUME_OK, tag)
@@ -126,13 +126,25 @@ def _check_stream_consumer(channel: Channel, queue: Queue, no_ack: bool) -> None
         raise not_implemented(f"automatic acknowledgement not supported by stream queues {where}")
 
 
-def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | None, StreamOffset]:
-    """Check the arguments of a consumer.
+class _ConsumerArguments(NamedTuple):
+    """The arguments of a consumer.
 
-    Returns:
-        Its priority; its acknowledgement timeout in milliseconds, that of the queue if it has none of its own, and None
-        if neither has one; where it begins in a stream.
+    Attributes:
+        priority: Its priority.
+        timeout_ms: Its acknowledgement timeout in milliseconds; that of the queue if it has none of its own, and None
+            if neither has one.
+        place: Where it begins in a stream; None if it does not say.
+        name: Its name in a stream; empty for none.
     """
+
+    priority: int
+    timeout_ms: int | None
+    place: StreamPlace | None
+    name: str
+
+
+def _read_arguments(queue: Queue, arguments: FieldTable) -> _ConsumerArguments:
+    """Check and return the arguments of a consumer."""
     values: dict[str, tuple[str, Any]] = {}
     for key, field in arguments:
         values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
@@ -143,9 +155,9 @@ def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | Non
         raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
     _, priority = values.get("x-priority", ("", 0))
     _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
-    offset = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
-    timeout_ms = None if timeout_ms is None else int(timeout_ms)
-    return int(priority), timeout_ms, offset or StreamOffset(Begin.NEXT)
+    place = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
+    name = values.get("x-stream-consumer-name", ("", b""))[1]
+    return _ConsumerArguments(int(priority), None if timeout_ms is None else int(timeout_ms), place, name.decode())
 
 
 def _check_consumer_limit(channel: Channel) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.policies.ages import age_seconds
-from leveret.policies.stream_offset import Begin, StreamOffset, read_stream_offset, stream_offset_error
+from leveret.policies.stream_offset import Begin, StreamPlace, read_stream_offset, stream_offset_error
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,16 @@ def test_what_is_no_age(text: str) -> None:
 @pytest.mark.parametrize(
     ("type_name", "value", "expected"),
     [
-        ("longstr", b"first", StreamOffset(Begin.FIRST)),
-        ("binary", b"last", StreamOffset(Begin.LAST)),
-        ("longstr", b"next", StreamOffset(Begin.NEXT)),
-        ("longstr", b"2m", StreamOffset(Begin.AGE, 120)),
-        ("timestamp", 5, StreamOffset(Begin.TIME, 5)),
-        ("byte", -1, StreamOffset(Begin.OFFSET, -1)),
-        ("long", 1 << 40, StreamOffset(Begin.OFFSET, 1 << 40)),
+        ("longstr", b"first", StreamPlace(Begin.FIRST)),
+        ("binary", b"last", StreamPlace(Begin.LAST)),
+        ("longstr", b"next", StreamPlace(Begin.NEXT)),
+        ("longstr", b"2m", StreamPlace(Begin.AGE, 120_000_000)),
+        ("timestamp", 5, StreamPlace(Begin.TIME, 5_000_000)),
+        ("byte", -1, StreamPlace(Begin.OFFSET, -1)),
+        ("long", 1 << 40, StreamPlace(Begin.OFFSET, 1 << 40)),
     ],
 )
-def test_places(type_name: str, value: object, expected: StreamOffset) -> None:
+def test_places(type_name: str, value: object, expected: StreamPlace) -> None:
     assert read_stream_offset(type_name, value) == expected
     assert stream_offset_error(type_name, value) is None
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.stream_offset import Begin
-from leveret.policies.stream_range import StreamPlace, read_place
+from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_range import read_place
 
 NOON = 1_769_860_800_000_000
 

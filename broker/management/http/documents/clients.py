@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, ClientTls
 from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
@@ -143,20 +144,11 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
     """
     channel, queue = consumer.channel, consumer.queue
-    client = channel.client
     active, status = _activity(consumer, queue)
     document = {
         "consumer_tag": consumer.tag,
         "queue": {"name": queue.name, "vhost": queue.vhost_name},
-        "channel_details": {
-            "name": channel_name(channel),
-            "number": channel.number,
-            "connection_name": client.name,
-            "node": node,
-            "peer_host": client.peer[0],
-            "peer_port": client.peer[1],
-            "user": client.username,
-        },
+        "channel_details": _channel_details(channel, node),
         "ack_required": not consumer.no_ack,
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
@@ -171,10 +163,50 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
     return document
 
 
+def _channel_details(channel: ClientChannel, node: str) -> dict[str, Any]:
+    client = channel.client
+    return {
+        "name": channel_name(channel),
+        "number": channel.number,
+        "connection_name": client.name,
+        "node": node,
+        "peer_host": client.peer[0],
+        "peer_port": client.peer[1],
+        "user": client.username,
+    }
+
+
+def consumer_name_document(stream: StreamQueue, name: ConsumerName, node: str) -> dict[str, Any]:
+    """Return a consumer name of a stream.
+
+    Args:
+        stream: The stream.
+        name: The name.
+        node: Name of the node.
+    """
+    offset, lag = stream.readers.distance(name.next)
+    active = cast("ClientConsumer | None", name.active)
+    return {
+        "name": name.name,
+        "next_offset": offset,
+        "lag": lag,
+        "missed": name.missed,
+        "changed": name.changed // 1000 or None,
+        "active": None
+        if active is None
+        else {"consumer_tag": active.tag, "channel_details": _channel_details(active.channel, node)},
+        "waiting": len(name.waiting),
+    }
+
+
 def _activity(consumer: ClientConsumer, queue: Queue) -> tuple[bool, str]:
-    if queue.traits.keeps_messages:
-        # As in RabbitMQ before 4.1.
-        return False, "up"
+    if isinstance(queue, StreamQueue):
+        name = queue.names.name_of(cast("QueueConsumer", consumer))
+        if name is None:
+            # As in RabbitMQ before 4.1.
+            return False, "up"
+        is_active = cast("object", name.active) is consumer
+        return is_active, "single_active" if is_active else "waiting"
     if not queue.consumers.single_active:
         return True, "up"
     is_active = cast("object", queue.consumers.active) is consumer

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConsumer
+from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.management.http.documents.clients import channel_name
@@ -19,6 +20,13 @@ _STREAMS: Final = (
     gauge("stream_bytes", "Size in bytes of the files of a stream"),
     gauge("stream_files", "Number of files of a stream"),
     counter("stream_retention_removed_total", "Total number of messages that the limits of a stream have removed"),
+)
+_NAMES: Final = (
+    gauge("stream_name_next_offset", "Offset of the first message that a consumer name has not acknowledged"),
+    gauge("stream_name_lag", "Number of messages of a stream from there on"),
+    counter(
+        "stream_name_missed_total", "Total number of messages that retention removed before a consumer name had them"
+    ),
 )
 _LAG: Final = (gauge("stream_consumer_lag", "Number of messages that a consumer of a stream has not got yet"),)
 
@@ -39,6 +47,11 @@ def _consumers_in(broker: Broker, vhosts: Vhosts) -> list[tuple[StreamQueue, Que
     return [(stream, consumer) for stream in _streams_in(broker, vhosts) for consumer in stream.consumers]
 
 
+def _names_in(broker: Broker, vhosts: Vhosts) -> list[tuple[StreamQueue, ConsumerName]]:
+    """Return the consumer names of streams of some virtual hosts."""
+    return [(stream, name) for stream in _streams_in(broker, vhosts) for name in stream.names.by_name.values()]
+
+
 def _identify(stream: StreamQueue) -> tuple[str, ...]:
     return stream.vhost_name, stream.name
 
@@ -57,6 +70,11 @@ def _identify_consumer(item: tuple[StreamQueue, QueueConsumer]) -> tuple[str, ..
     return *_identify(stream), channel_name(cast("ClientConsumer", consumer).channel), consumer.tag
 
 
+def _measure_name(item: tuple[StreamQueue, ConsumerName]) -> Sequence[float]:
+    stream, name = item
+    return *stream.readers.distance(name.next), name.missed
+
+
 #: Only per stream: a sum of offsets would be meaningless.
 STREAM_FAMILIES: Final[tuple[Family[Any], ...]] = (
     Family("stream_metrics", _STREAMS, ("vhost", "queue"), _streams_in, _identify, _measure, _exists, prefix=_PREFIX),
@@ -67,6 +85,16 @@ STREAM_FAMILIES: Final[tuple[Family[Any], ...]] = (
         _consumers_in,
         _identify_consumer,
         lambda item: (item[0].readers.place_of(item[1])[1],),
+        lambda item: not item[0].deleted,
+        prefix=_PREFIX,
+    ),
+    Family(
+        "stream_name_metrics",
+        _NAMES,
+        ("vhost", "queue", "consumer_name"),
+        _names_in,
+        lambda item: (*_identify(item[0]), item[1].name),
+        _measure_name,
         lambda item: not item[0].deleted,
         prefix=_PREFIX,
     ),

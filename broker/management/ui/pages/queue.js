@@ -6,6 +6,7 @@ import { h, patch } from "../parts/element.js";
 import { emptyState, folded, heading, section } from "../parts/layout.js";
 import { PublishForm } from "../parts/publish_form.js";
 import { RangeChoice } from "../parts/range.js";
+import { ConsumerNames } from "./consumer_names.js";
 import { DelayedMessages } from "./delayed_messages.js";
 import { bindingForm, bindingsTable } from "./queue_bindings.js";
 import { BrowseForm } from "./queue_browse.js";
@@ -94,6 +95,8 @@ async function load(context, parts) {
   // Once messages have waited, the list stays.
   if (queue.messages_delayed > 0) parts.delayed ??= new DelayedMessages(context, "queue", params.name);
   await parts.delayed?.refresh();
+  if (queue.type === "stream") parts.names ??= new ConsumerNames(context);
+  await parts.names?.refresh();
   return { queue, explanation, history };
 }
 
@@ -121,6 +124,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     section("Losses", parts.losses.element),
     parts.delayed ? section("Delayed retries", parts.delayed.element) : null,
     section("Consumers", consumersTable(queue.consumer_details ?? [])),
+    parts.names ? section("Consumer names", parts.names.element) : null,
     section("Bindings", parts.bindings.element),
     forms.bind,
     forms.publish,

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.policies.policy import Policy
-from leveret.policies.stream_offset import Begin, StreamOffset
+from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.protocol.faults import ConnectionFault
 from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
@@ -17,10 +17,10 @@ from tests.support.queues import declare, new_vhost, settle
 from tests.support.stepping_clock import SteppingClock
 from tests.support.streams import STREAM, StreamBroker, number, offsets
 
-FIRST = StreamOffset(Begin.FIRST)
+FIRST = StreamPlace(Begin.FIRST)
 
 
-def attach(broker: StreamBroker, offset: StreamOffset = FIRST, room: int = 1000, tag: str = "c") -> FakeConsumer:
+def attach(broker: StreamBroker, offset: StreamPlace = FIRST, room: int = 1000, tag: str = "c") -> FakeConsumer:
     """Add a consumer, and end the turn."""
     consumer = FakeConsumer(broker.stream, tag, room)
     broker.stream.add_consumer(consumer, offset)
@@ -56,7 +56,7 @@ def test_a_message_is_delivered_when_it_is_synced() -> None:
 def test_a_consumer_that_begins_with_the_next_gets_no_older_ones() -> None:
     broker = StreamBroker()
     broker.publish("old")
-    consumer = attach(broker, StreamOffset(Begin.NEXT))
+    consumer = attach(broker, StreamPlace(Begin.NEXT))
     broker.publish("new")
     assert consumer.received == ["new"]
 
@@ -64,18 +64,18 @@ def test_a_consumer_that_begins_with_the_next_gets_no_older_ones() -> None:
 @pytest.mark.parametrize(
     ("offset", "first"),
     [
-        (StreamOffset(Begin.OFFSET, -7), 0),
-        (StreamOffset(Begin.OFFSET, 3), 3),
-        (StreamOffset(Begin.OFFSET, 12), 12),
-        (StreamOffset(Begin.LAST), 6),
-        (StreamOffset(Begin.TIME, 1000), 0),
-        (StreamOffset(Begin.TIME, 1010), 3),
-        (StreamOffset(Begin.TIME, 1021), 9),
-        (StreamOffset(Begin.AGE, 15), 3),
-        (StreamOffset(Begin.AGE, 1_000_000), 0),
+        (StreamPlace(Begin.OFFSET, -7), 0),
+        (StreamPlace(Begin.OFFSET, 3), 3),
+        (StreamPlace(Begin.OFFSET, 12), 12),
+        (StreamPlace(Begin.LAST), 6),
+        (StreamPlace(Begin.TIME, 1_000_000_000), 0),
+        (StreamPlace(Begin.TIME, 1_010_000_000), 3),
+        (StreamPlace(Begin.TIME, 1_021_000_000), 9),
+        (StreamPlace(Begin.AGE, 15_000_000), 3),
+        (StreamPlace(Begin.AGE, 1_000_000_000_000), 0),
     ],
 )
-def test_places(offset: StreamOffset, first: int) -> None:
+def test_places(offset: StreamPlace, first: int) -> None:
     broker = StreamBroker()
     for start in (0, 3, 6):
         broker.publish(*numbered(3, start))

@@ -1,0 +1,62 @@
+"""Lists, sets and deletes the consumer names of streams."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.documents.clients import consumer_name_document
+from leveret.broker.management.http.durability import wait_until_stored
+from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.json_fields import require_keys
+from leveret.broker.management.http.request_bodies import read_object
+from leveret.broker.management.http.responses import json_response
+from leveret.broker.operations import consumer_names
+from leveret.policies.stream_range import read_place
+
+
+class ConsumerNames(Controller):
+    """The resource ``/api/queues/{vhost}/{name}/consumer-names``."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        path = "queues/{vhost}/{name}/consumer-names"
+        one = resource(f"{path}/{{consumer}}", GET=self.show, PUT=self.set, DELETE=self.delete)
+        return [*resource(path, GET=self.list), *one]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """List all names of a stream, and where each goes on."""
+        stream = self._open(request)
+        names = stream.names.by_name.values()
+        return json_response([consumer_name_document(stream, each, self._node_name) for each in names])
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show one name."""
+        stream, name = self._open(request), request.match_info["consumer"]
+        found = stream.names.by_name.get(name)
+        if found is None:
+            raise consumer_names.unknown(stream, name)
+        return json_response(consumer_name_document(stream, found, self._node_name))
+
+    async def set(self, request: web.Request) -> web.Response:
+        """Set where a name goes on. The body has `next`: a place in the stream."""
+        document = await read_object(request)
+        stream = self._open(request)
+        require_keys(document, "next")
+        try:
+            place = read_place("next", document["next"])
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        is_new = consumer_names.set_place(stream, request.match_info["consumer"], place)
+        await wait_until_stored(self._broker)
+        return web.Response(status=201 if is_new else 204)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a name."""
+        consumer_names.delete(self._open(request), request.match_info["consumer"])
+        await wait_until_stored(self._broker)
+        return web.Response(status=204)
+
+    def _open(self, request: web.Request) -> StreamQueue:
+        return consumer_names.open_stream(self._access.require_connect(request), request.match_info["name"])
