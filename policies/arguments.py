@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from leveret.policies.ages import age_seconds
 from leveret.policies.retry_values import parse_steps
+from leveret.policies.stream_filter import stream_filter_error
 from leveret.policies.stream_offset import consumer_name_error, stream_offset_error
 from leveret.policies.values import Values, integer, one_of
 
@@ -291,6 +292,8 @@ _CONSUMER_ROWS: Final = (
     Argument("x-consumer-timeout", _expires, _QUEUES),
     Argument("x-stream-offset", stream_offset_error, _STREAM),
     Argument("x-stream-consumer-name", consumer_name_error, _STREAM),
+    Argument("x-stream-filter", stream_filter_error, _STREAM),
+    Argument("x-stream-match-unfiltered", _of_type("bool"), _STREAM),
 )
 
 

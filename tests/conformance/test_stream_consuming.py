@@ -346,3 +346,70 @@ def test_4_3_declare_ok(channel: Channel, connect: Connect, stream: str, poll: o
     assert callable(poll)
     # RabbitMQ counts messages every few seconds.
     poll(lambda: counts(connect().channel(), stream) == (9, 0))
+
+
+# -- filters --------------------------------------------------------------------------------------------
+
+
+def _fill_filtered(connect: Connect, stream: str, *values: str | None) -> None:
+    """Publish messages with these values of x-stream-filter-value, each confirmed, with their offsets as bodies."""
+    with connect() as connection:
+        channel = connection.channel()
+        channel.rpc(commands.Confirm.Select)
+        for number, value in enumerate(values):
+            headers: list[Triple] = [] if value is None else [("x-stream-filter-value", "S", value)]
+            channel.publish("", stream, b"%d" % number, {"headers": headers})
+            channel.wait_until(lambda: bool(channel.confirms), "confirm")
+            assert channel.confirms.popleft().ack
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([("x-stream-filter", "S", "eu")], [0, 3]),
+        ([("x-stream-filter", "A", [("S", "eu"), ("S", "us")])], [0, 2, 3]),
+        ([("x-stream-filter", "S", "eu"), ("x-stream-match-unfiltered", "t", 1)], [0, 1, 3, 4]),
+        ([("x-stream-filter", "S", "eu"), ("x-stream-match-unfiltered", "t", 0)], [0, 3]),
+        ([("x-stream-match-unfiltered", "t", 1)], [0, 1, 2, 3, 4, 5]),
+    ],
+    ids=str,
+)
+@pytest.mark.departs("7.3", "3.13")
+def test_7_3_filters(connect: Connect, stream: str, arguments: list[Triple], expected: list[int]) -> None:
+    _fill_filtered(connect, stream, "eu", None, "us", "eu", "", "asia")
+    channel = consumer(connect, stream, FIRST, *arguments, prefetch=2)
+    for at in range(len(expected)):
+        delivery = channel.next_delivery()
+        assert int(delivery.body) == expected[at]
+        assert delivery.delivery_tag is not None
+        channel.ack(delivery.delivery_tag)
+    channel.expect_no_delivery(stream)
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        (("x-stream-filter", "I", 5), "{unacceptable_type,signedint}"),
+        (
+            ("x-stream-filter", "S", ""),
+            '"expected a string that is not empty, or an array of 1 to 1000 of them"',
+        ),
+        (("x-stream-match-unfiltered", "S", "true"), "{unacceptable_type,longstr}"),
+    ],
+    ids=str,
+)
+@pytest.mark.departs("7.3", "none")
+def test_7_3_bad_filters(channel: Channel, stream: str, vhost: str, argument: Triple, reason: str) -> None:
+    # RabbitMQ ignores them.
+    text = invalid_argument(str(argument[0]), stream, vhost, f": {reason}")
+    with channel.expect_channel_close(406, text, CONSUME):
+        channel.rpc(CONSUME, queue=stream, arguments=[argument])
+
+
+@pytest.mark.parametrize("name", ["x-stream-filter", "x-stream-match-unfiltered"])
+@pytest.mark.departs("7.3", "3.13")
+def test_7_3_filters_need_a_stream(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
+    queue = new_queue(channel, unique)
+    text = invalid_argument(name, queue, vhost, " of queue type rabbit_classic_queue")
+    with channel.expect_channel_close(406, text, CONSUME):
+        channel.rpc(CONSUME, queue=queue, arguments=[(name, "S", "eu")])

@@ -49,7 +49,7 @@ def test_1_3_arguments(channel: Channel, unique: Unique) -> None:
         ("x-initial-cluster-size", "I", 100),
         ("x-queue-leader-locator", "S", "least-leaders"),
         ("x-foo", "S", "anything"),
-        ("x-stream-filter-size-bytes", "S", "anything"),
+        ("x-stream-filter-size-bytes", "I", 16),
     )
     queue = new_stream(channel, unique, *arguments)
     channel.queue_declare(queue, durable=True, arguments=[STREAM, *reversed(arguments[:5])])
@@ -114,6 +114,19 @@ def test_1_6_the_order_of_checks(connect: Connect, unique: Unique, vhost: str) -
     channel = connect().channel()
     with channel.expect_channel_close(406, f"PRECONDITION_FAILED - Exceeded max value for {SEGMENT}", DECLARE):
         channel.queue_declare(queue, arguments=wrong[:2], durable=True)
+
+
+@pytest.mark.parametrize("value", [("I", 15), ("I", 256), ("S", "16"), ("t", 1), ("I", -1)], ids=str)
+@pytest.mark.departs("7.3", "3.13")
+def test_7_3_filter_size(channel: Channel, unique: Unique, value: tuple[str, object]) -> None:
+    text = "PRECONDITION_FAILED - Invalid value for x-stream-filter-size-bytes"
+    with channel.expect_channel_close(406, text, DECLARE):
+        new_stream(channel, unique, ("x-stream-filter-size-bytes", *value))
+
+
+def test_7_3_filter_sizes(channel: Channel, unique: Unique) -> None:
+    for size in (16, 255):
+        new_stream(channel, unique, ("x-stream-filter-size-bytes", "I", size))
 
 
 @pytest.mark.parametrize("value", ["1h30m", "1.5h", "10", "1w", "1d", "1H", "0s", "00h"])

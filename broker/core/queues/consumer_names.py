@@ -20,6 +20,8 @@ from leveret.storage.stores.stream_store import StreamStore
 
 #: Maximum number of names of a stream.
 NAMES_MAX: Final = 1000
+#: Messages that do not pass the filter of a consumer, at least, before this is noted without an acknowledgement.
+_PASSED_MIN: Final = 1000
 
 
 class ConsumerName:
@@ -115,6 +117,11 @@ class ConsumerName:
         elif self._returned:
             self._returned.remove(0, max([entry[0] for entry in entries]))
         return self._advance()
+
+    def passed(self, number: int) -> bool:
+        """Note that the active consumer wants no messages below a number; return whether `next` has changed."""
+        self._read_end = max(self._read_end, number)
+        return not self._unacked and number - self.next >= _PASSED_MIN and self._advance()
 
     def skip(self, number: int) -> bool:
         """Go on at a number, as messages below it were removed; return whether `next` has changed."""
@@ -241,6 +248,12 @@ class ConsumerNames:
         known = self._names.get(consumer)
         if known is not None:
             known.delivered(entries)
+
+    def passed(self, consumer: QueueConsumer, number: int) -> None:
+        """Note that a consumer has got all messages below a number that it wants."""
+        known = self._names.get(consumer)
+        if known is not None and known.passed(number):
+            self._note(known)
 
     def settled(self, holder: UnackedHolder, entries: Sequence[Entry], are_returned: bool) -> None:
         """Note that a consumer has settled messages; see ConsumerName.settled()."""

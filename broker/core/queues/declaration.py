@@ -24,6 +24,9 @@ from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
 #: Arguments for which returned messages are kept apart.
 _OF_RETURNS: Final = frozenset(("x-redelivery-limit", "x-delayed-retry-min", "x-delayed-retry-steps"))
 _SEGMENT_SIZE: Final = "x-stream-max-segment-size-bytes"
+_FILTER_SIZE: Final = "x-stream-filter-size-bytes"
+_FILTER_SIZE_MIN: Final = 16
+_FILTER_SIZE_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,13 @@ def check_arguments(
     size = values.get(_SEGMENT_SIZE)
     if queue_type == "stream" and size is not None and int(str(size[1])) > MAX_STREAM_SEGMENT_BYTES:
         raise precondition_failed(f"Exceeded max value for {_SEGMENT_SIZE}")
+    if queue_type == "stream" and not _is_filter_size(values.get(_FILTER_SIZE, ("unsignedbyte", _FILTER_SIZE_MIN))):
+        raise precondition_failed(f"Invalid value for {_FILTER_SIZE}")
+
+
+def _is_filter_size(value: tuple[str, object]) -> bool:
+    """Return whether RabbitMQ accepts a value of x-stream-filter-size-bytes. Filters do not depend on it here."""
+    return isinstance(value[1], int) and value[0] != "bool" and _FILTER_SIZE_MIN <= value[1] <= _FILTER_SIZE_MAX
 
 
 def _refuse_many_priorities(declaration: QueueDeclaration) -> str | None:

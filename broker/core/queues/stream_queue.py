@@ -15,6 +15,7 @@ from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
 from leveret.broker.core.queues.consumer_names import ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.queue import Queue, QueueHost
+from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.queues.stream_places import number_at
 from leveret.broker.core.queues.stream_readers import StreamReaders
 from leveret.broker.core.queues.traits import STREAM
@@ -167,13 +168,20 @@ class StreamQueue(Queue):
 
     # -- consumers ----------------------------------------------------------------------------------------
 
-    def add_consumer(self, consumer: QueueConsumer, place: StreamPlace | None = None, name: str = "") -> None:
+    def add_consumer(
+        self,
+        consumer: QueueConsumer,
+        place: StreamPlace | None = None,
+        name: str = "",
+        wanted: StreamFilter | None = None,
+    ) -> None:
         """Add a consumer; it gets its first messages at the end of the turn.
 
         Args:
             consumer: The consumer.
             place: Where it begins. None: where its name has left off, otherwise with the next message.
             name: Its name; empty for none.
+            wanted: Its filter; None for all messages.
         Raises:
             ChannelFault: PRECONDITION_FAILED (406): there are too many names.
             ConnectionFault: RESOURCE_ERROR (506): the name cannot be stored.
@@ -184,6 +192,8 @@ class StreamQueue(Queue):
         if name:
             number = self.names.join(consumer, name, number)
         self.consumers.add(consumer)
+        if wanted is not None:
+            self.readers.set_filter(consumer, wanted)
         if number is not None:
             self.readers.add(consumer, number)
         self.host.turn.deliver_later(self)

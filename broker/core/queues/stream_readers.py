@@ -8,12 +8,15 @@ from typing import Final
 from leveret.broker.core.queues.consumer_names import ConsumerNames
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamReader, StreamStore
 
 #: Messages and bytes that a consumer gets before the next one has its turn.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
+#: Messages that are compared with a filter at once, at least.
+_FILTERED_MIN: Final = 16
 
 
 class StreamReaders:
@@ -29,7 +32,9 @@ class StreamReaders:
         readable_end: Number after the last message that may be delivered.
     """
 
-    __slots__ = ("_consumers", "_counters", "_names", "_places", "_ready", "_stream", "_waiting", "readable_end")
+    __slots__ = (
+        "_consumers", "_counters", "_filters", "_names", "_places", "_ready", "_stream", "_waiting", "readable_end",
+    )  # fmt: skip
 
     def __init__(
         self, stream: StreamStore, consumers: ConsumerGroup, counters: QueueCounters, names: ConsumerNames
@@ -39,6 +44,8 @@ class StreamReaders:
         self._consumers = consumers
         self._counters = counters
         self._places: dict[QueueConsumer, StreamReader] = {}
+        #: Those of the consumers that have one, also of those that wait for their turn.
+        self._filters: dict[QueueConsumer, StreamFilter] = {}
         #: Consumers that may have credit and messages to read.
         self._ready: OrderedDict[QueueConsumer, None] = OrderedDict()
         #: Consumers that may have credit and have read everything.
@@ -56,8 +63,13 @@ class StreamReaders:
         self._ready[consumer] = None
         self._stream.keeps_tail = True
 
+    def set_filter(self, consumer: QueueConsumer, wanted: StreamFilter) -> None:
+        """Give a consumer, which is to be added, only messages that pass a filter."""
+        self._filters[consumer] = wanted
+
     def remove(self, consumer: QueueConsumer) -> None:
         """Remove a consumer."""
+        self._filters.pop(consumer, None)
         self._ready.pop(consumer, None)
         self._waiting.pop(consumer, None)
         place = self._places.pop(consumer, None)
@@ -71,6 +83,7 @@ class StreamReaders:
         for place in self._places.values():
             place.release()
         self._places.clear()
+        self._filters.clear()
         self._ready.clear()
         self._waiting.clear()
         self._stream.end_reading()
@@ -111,10 +124,22 @@ class StreamReaders:
         if credit <= 0:
             self._consumers.ring.block(consumer)
             return False
-        entries = self._places[consumer].read(min(credit, _RUN_MESSAGES), _RUN_BYTES, self.readable_end)
+        place, wanted = self._places[consumer], self._filters.get(consumer)
+        # With a filter some more are read, but not many that would be read again.
+        most = credit if wanted is None else 2 * credit + _FILTERED_MIN
+        entries = place.read(min(most, _RUN_MESSAGES), _RUN_BYTES, self.readable_end)
         if not entries:
             self._waiting[consumer] = None
             return False
+        if wanted is not None:
+            entries = wanted.select(entries)
+            if len(entries) > credit:
+                del entries[credit:]
+                place.number = entries[-1][0] + 1
+            if not entries:
+                if self._names.by_name:
+                    self._names.passed(consumer, place.number)
+                return True
         self._counters.delivered += len(entries)
         consumer.deliver(entries, sum([len(message.body) for _, message, _ in entries]))
         if self._names.by_name:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations import queues
@@ -17,6 +18,7 @@ from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
 from leveret.broker.session.stream_delivery import ChannelStreamConsumer
 from leveret.broker.session.unacked import Outcome
 from leveret.policies.arguments import refuse_consumer
+from leveret.policies.stream_filter import read_stream_filter
 from leveret.policies.stream_offset import StreamPlace, read_stream_offset
 from leveret.protocol.faults import (
     ConnectionFault,
@@ -93,7 +95,7 @@ def consume(
         prefetch = channel.default_prefetch
         if isinstance(queue, StreamQueue):
             reader = ChannelStreamConsumer(channel, queue, tag, exclusive, prefetch, arguments)
-            queue.add_consumer(reader, given.place, given.name)
+            queue.add_consumer(reader, given.place, given.name, given.wanted)
             channel.consumers[tag] = reader
         else:
             consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, given.priority, prefetch, arguments)
@@ -135,12 +137,14 @@ class _ConsumerArguments(NamedTuple):
             if neither has one.
         place: Where it begins in a stream; None if it does not say.
         name: Its name in a stream; empty for none.
+        wanted: Its filter in a stream; None for all messages.
     """
 
     priority: int
     timeout_ms: int | None
     place: StreamPlace | None
     name: str
+    wanted: StreamFilter | None
 
 
 def _read_arguments(queue: Queue, arguments: FieldTable) -> _ConsumerArguments:
@@ -157,7 +161,15 @@ def _read_arguments(queue: Queue, arguments: FieldTable) -> _ConsumerArguments:
     _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
     place = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
     name = values.get("x-stream-consumer-name", ("", b""))[1]
-    return _ConsumerArguments(int(priority), None if timeout_ms is None else int(timeout_ms), place, name.decode())
+    timeout_ms = None if timeout_ms is None else int(timeout_ms)
+    return _ConsumerArguments(int(priority), timeout_ms, place, name.decode(), _read_filter(values))
+
+
+def _read_filter(values: dict[str, tuple[str, Any]]) -> StreamFilter | None:
+    wanted = read_stream_filter(*values["x-stream-filter"]) if "x-stream-filter" in values else None
+    if wanted is None:
+        return None
+    return StreamFilter(wanted, bool(values.get("x-stream-match-unfiltered", ("", False))[1]))
 
 
 def _check_consumer_limit(channel: Channel) -> None:
