@@ -28,6 +28,8 @@ def scan(
     until: Time | None = None,
     first_seq: int | None = None,
     last_seq: int | None = None,
+    starting_offsets: Time | None = None,
+    ending_offsets: Time | None = None,
     limit: int | None = None,
     mode: str = "permissive",
 ) -> pa.RecordBatchReader:
@@ -48,6 +50,9 @@ def scan(
         until: Only messages and events of this time or earlier.
         first_seq: Only messages with this number or a higher one.
         last_seq: Only messages with this number or a lower one.
+        starting_offsets: Only messages of a stream from an offset or a time on: `earliest`, a number, ISO 8601 or a
+            datetime, or `@` and seconds since 1970.
+        ending_offsets: Only messages before an offset or a time; `latest` for all.
         limit: Read at most this many rows.
         mode: `permissive` skips damaged records and logs a warning, `failfast` makes them an error.
     Raises:
@@ -68,12 +73,14 @@ def scan(
         until=until,
         first_seq=first_seq,
         last_seq=last_seq,
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
         limit=limit,
         mode=mode,
     )
     options = parse_options(given)
     chosen = chosen_columns(table, columns)
-    plan = plan_table(options, Selection(limits=options.limits))
+    plan = plan_table(options, Selection(limits=options.batch_limits))
     # As a stream, the reader frees its batches when it is closed, not only when it is freed itself.
     batches = _Batches(plan, options, chosen)
     return pa.RecordBatchReader.from_stream(pa.RecordBatchReader.from_batches(arrow_schema(table, chosen), batches))

@@ -46,7 +46,7 @@ class LeveretReader(DataSourceReader):
         self._options = options
         self._columns = list(columns)
         self._session = session
-        self._pruning = Pruning(limits=options.limits)
+        self._pruning = Pruning(limits=options.batch_limits)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Take a snapshot and divide it into partitions; see plan_table()."""

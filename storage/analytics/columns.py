@@ -28,6 +28,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "queue_id": "bigint",
         "store_priority": "int",
         "seq": "bigint",
+        # Of a message in a stream: seq minus 1.
+        "stream_offset": "bigint",
         "enqueued_at": "timestamp",
         "expires_at": "timestamp",
         "exchange": "string",

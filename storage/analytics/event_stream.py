@@ -9,6 +9,7 @@ from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import EventsPartition, event_partitions, locate_snapshot
 from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.stream_offsets import LATEST
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
 from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
@@ -36,7 +37,7 @@ class EventStream:
 
     def first(self) -> dict[str, Any]:
         """Return the start offset of a new query."""
-        if not self._options.latest:
+        if self._options.starting != LATEST:
             return {"file": 0, "offset": 0}
         return _to_json(self._take().cut.position)
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as f
 
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.data_files import absolute_location
-from leveret.storage.analytics.options import parse_time
 from leveret.storage.analytics.session import register
+from leveret.storage.analytics.times import parse_time
 
 #: Results of a job: data frames by name, the main one first.
 Results: TypeAlias = dict[str, DataFrame]

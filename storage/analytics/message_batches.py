@@ -27,10 +27,12 @@ class Label(NamedTuple):
     Attributes:
         vhost: Virtual host of the queue or exchange.
         queue: Its name.
+        is_stream: Whether it is a stream.
     """
 
     vhost: str
     queue: str
+    is_stream: bool = False
 
 
 def message_batch(
@@ -65,11 +67,19 @@ def message_batch(
             arrays.append(constant(view.qid, pa.int64(), len(rows.at)))
         elif name == "store_priority":
             arrays.append(constant(view.priority, pa.int32(), len(rows.at)))
+        elif name == "stream_offset":
+            arrays.append(_stream_offsets(rows, label.is_stream))
         elif name == "redelivered":
             arrays.append(pa.array(in_ranges(rows.seq, delivered)))
         else:
             arrays.append(_PLAIN[name](rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _stream_offsets(rows: RecordRows, is_stream: bool) -> Any:
+    if not is_stream:
+        return pa.nulls(len(rows.at), pa.int64())
+    return pa.array(rows.seq.astype(np.int64) - 1)
 
 
 def _properties(names: frozenset[str]) -> frozenset[str]:

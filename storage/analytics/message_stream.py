@@ -3,6 +3,9 @@
 An offset has the next sequence number for each store of a queue and each stream of that store. It also names the
 snapshot with the segments of the batch that ends there. That snapshot outlives the process: a batch that is repeated
 after a crash reads the same files, even if the queue has changed or was deleted.
+
+A queue of type stream keeps all that was written until its retention removes it. So a query knows when it has missed
+something of a stream, and its offset says the next offset of each stream as clients know it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,14 @@ from leveret.storage.analytics.options import STREAM_TIMEOUT, Options
 from leveret.storage.analytics.partitions import MessagesPartition, SegmentPart, SnapshotLocation, group_parts
 from leveret.storage.analytics.pinned_segments import load_parts, save_parts, set_lease_timeout
 from leveret.storage.analytics.record_rows import RowLimits, select_rows
+from leveret.storage.analytics.stream_offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetPlace,
+    PlaceKind,
+    check_streams,
+    note_gap,
+)
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import Stream
 from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
@@ -55,9 +66,16 @@ class MessageStream:
 
     def first(self) -> dict[str, Any]:
         """Return the start offset of a new query."""
-        if not self._options.latest:
+        starting = self._options.starting
+        if starting == EARLIEST:
             return {"snapshot": "", "next": {}}
-        return {"snapshot": "", "next": self._ends()}
+        if starting == LATEST:
+            return {"snapshot": "", "next": self._ends()}
+        with self._take() as snapshot:
+            check_streams(snapshot, starting, LATEST)
+            chains = _chains(snapshot)
+            numbers = {each.key: self._number_at(snapshot, each, starting) for each in chains}
+            return _with_offsets({"snapshot": "", "next": numbers}, chains)
 
     def stop_at_latest(self) -> None:
         """Limit the stream to the messages that exist now."""
@@ -92,6 +110,8 @@ class MessageStream:
             if limit and not share:
                 break
             first = chain.next_in(start["next"])
+            if chain.queue.is_stream and first:
+                first = self._pass_removed(chain, first)
             stop = _NUMBERS_MAX if self._target is None else chain.next_in(self._target)
             count, end = self._measure(snapshot, chain, first, share, stop)
             left -= count
@@ -104,7 +124,7 @@ class MessageStream:
             return start
         save_parts(snapshot.lease.path, snapshot.cut.time, parts)
         self._unsaved = snapshot.lease.path.rpartition("/")[2]
-        return {"snapshot": self._unsaved, "next": offset}
+        return _with_offsets({"snapshot": self._unsaved, "next": offset}, chains)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[MessagesPartition]:
         """Yield the partitions between two offsets.
@@ -159,6 +179,34 @@ class MessageStream:
                 parts += _parts(chain, chain.next_in(start["next"]), chain.next_in(end["next"]))
         lease = snapshot.lease.path if snapshot.lease is not None else ""
         return SnapshotLocation(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
+
+    def _pass_removed(self, chain: _Chain, first: int) -> int:
+        """Return the number of the first message of a stream that is there from a number on.
+
+        Raises:
+            AnalyticsError: Retention has removed some before, and failOnDataLoss is true.
+        """
+        there = min([view.first_seq for view in chain.segments if view.last_seq >= first], default=first)
+        if there > first:
+            note_gap(chain.queue.name, first, there, self._options.fail_on_data_loss)
+        return max(first, there)
+
+    def _number_at(self, snapshot: Snapshot, chain: _Chain, place: OffsetPlace) -> int:
+        """Return the number of the first message from an offset or a time on."""
+        segments = chain.segments
+        if place.kind is PlaceKind.OFFSET:
+            first = min([view.first_seq for view in segments if view.last_seq >= place.value], default=place.value)
+            return max(first, place.value)
+        for view in segments:
+            if view.sealed and view.max_arrived < place.value:
+                continue
+            with open(view.path, "rb") as file:
+                octets = file.read()
+            limits = RowLimits(first_time=place.value)
+            found = select_rows(octets, view, snapshot.cut.time, limits, view.live).seq.tolist()
+            if found:
+                return int(found[0])
+        return self._measure(snapshot, chain, 0, 0, _NUMBERS_MAX)[1]
 
     def _ends(self) -> dict[str, int]:
         """Return the number after the last message of each chain."""
@@ -241,6 +289,16 @@ class _Chain(NamedTuple):
         return f"{self.queue.qid}/{self.store.priority}" + ("/spill" if stream == Stream.SPILL else "")
 
 
+def _with_offsets(position: dict[str, Any], chains: list[_Chain]) -> dict[str, Any]:
+    """Return a position that also says, for people, the next offset of each stream, by virtual host and name."""
+    offsets: dict[str, dict[str, int]] = {}
+    for chain in chains:
+        if chain.queue.is_stream and chain.stream == Stream.DURABLE:
+            number = chain.next_in(position["next"])
+            offsets.setdefault(chain.queue.vhost, {})[chain.queue.name] = max(0, number - 1)
+    return position | {"offsets": offsets} if offsets else position
+
+
 def _chains(snapshot: Snapshot) -> list[_Chain]:
     return [
         _Chain(queue, store, stream)
@@ -252,7 +310,7 @@ def _chains(snapshot: Snapshot) -> list[_Chain]:
 
 
 def _parts(chain: _Chain, first: int, end: int) -> list[SegmentPart]:
-    label = Label(chain.queue.vhost, chain.queue.name)
+    label = Label(chain.queue.vhost, chain.queue.name, chain.queue.is_stream)
     return [
         SegmentPart(view, label, chain.store.delivered, RowLimits(first, end - 1))
         for view in chain.segments

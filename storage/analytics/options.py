@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import Final
 
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
+from leveret.storage.analytics.times import parse_time
 from leveret.storage.snapshots.lease import TIMEOUT
 
 _WILD: Final = frozenset("*?[")
@@ -25,6 +25,7 @@ _NAMES: Final = (
     "segmentsperpartition",
     "maxrecordspertrigger",
     "startingoffsets",
+    "endingoffsets",
     "leaseseconds",
     "failondataloss",
     "since",
@@ -42,10 +43,10 @@ _LIMITED: Final = {
     "until": ("messages", "events"),
     "firstseq": ("messages",),
     "lastseq": ("messages",),
+    "startingoffsets": ("messages", "events"),
+    "endingoffsets": ("messages",),
 }
 _NUMBERS_MAX: Final = (1 << 63) - 1
-#: The year 10000.
-_SECONDS_MAX: Final = 253_402_300_800
 #: Seconds that the segments of a stream's last batch are kept while its query is not running.
 STREAM_TIMEOUT: Final = 86_400.0
 
@@ -63,9 +64,11 @@ class Options:
         fail_fast: Fail at a damaged record instead of skipping and counting it.
         segments_per_partition: Number of full segments that one task reads.
         max_records: Maximum number of records in a batch of a stream; 0 for no limit.
-        latest: Whether a stream starts at the latest record instead of the earliest.
+        starting: Where reading starts: of a stream (a queue of that type), or of a streaming query.
+        ending: The place after the last message, of a stream.
         fail_on_data_loss: Whether a stream fails if records have been deleted before it has read them.
-        limits: Limits on the time of messages and events, and on the sequence numbers of messages.
+        limits: Limits on the time of messages and events, and on the sequence numbers of messages; without those of
+            `starting` and `ending`.
         pushdown: Whether the query's conditions restrict what is read. Only for data frames used in a single query:
             Spark up to 4.3 applies them also to the next query on the same data frame if that has no conditions.
         lease_seconds: Seconds that an unused snapshot is kept; 0 for the default.
@@ -81,7 +84,8 @@ class Options:
     fail_fast: bool = False
     segments_per_partition: int = 4
     max_records: int = 0
-    latest: bool = False
+    starting: OffsetPlace = EARLIEST
+    ending: OffsetPlace = LATEST
     lease_seconds: float = 0.0
     fail_on_data_loss: bool = True
     limits: RowLimits = RowLimits()  # noqa: RUF009  It cannot be changed.
@@ -93,6 +97,15 @@ class Options:
         """Return whether a queue is selected."""
         return _matches(vhost, self.vhost) and _matches(queue, self.queue)
 
+    @property
+    def batch_limits(self) -> RowLimits:
+        """All limits of a query that is no streaming query.
+
+        Raises:
+            OptionError: It is to start at the end, or to end at the beginning.
+        """
+        return limits_between(self.starting, self.ending, self.limits)
+
     def for_stream(self) -> Options:
         """Check that the options apply to a stream, and return them.
 
@@ -102,11 +115,13 @@ class Options:
         if self.table not in ("messages", "events"):
             raise OptionError(f"table {self.table} cannot be read as a stream; messages and events can")
         chosen = (self.as_of, self.limit) != (None, None) or self.snapshot or self.limits != RowLimits()
-        if chosen:
+        if chosen or self.ending != LATEST:
             raise OptionError(
-                "asOf, snapshot, since, until, firstSeq, lastSeq and limit do not apply to streams; startingOffsets "
-                "sets where a stream starts"
+                "asOf, snapshot, since, until, firstSeq, lastSeq, endingOffsets and limit do not apply to streaming "
+                "queries; startingOffsets sets where one starts"
             )
+        if self.table == "events" and self.starting.needs_stream:
+            raise OptionError("startingOffsets of table events is earliest or latest")
         return self
 
     @property
@@ -148,7 +163,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         _choice(found, "mode", ("permissive", "failfast")) == "failfast",
         _number(found, "segmentsperpartition", 4, 1),
         _number(found, "maxrecordspertrigger", 0, 0),
-        _choice(found, "startingoffsets", ("earliest", "latest")) == "latest",
+        parse_place("startingOffsets", found.get("startingoffsets", "earliest")),
+        parse_place("endingOffsets", found.get("endingoffsets", "latest")),
         _number(found, "leaseseconds", int(TIMEOUT), 1) if "leaseseconds" in found else 0.0,
         _choice(found, "failondataloss", ("true", "false")) == "true",
         _limits(found),
@@ -161,35 +177,6 @@ def parse_options(raw: Mapping[str, str]) -> Options:
 def applies(name: str, table: str) -> bool:
     """Return whether an option, in lower case, applies to a table."""
     return table in _LIMITED.get(name, TABLES)
-
-
-def parse_time(text: str) -> int:
-    """Parse a time; return microseconds since 1970.
-
-    Args:
-        text: A time in ISO 8601, in UTC unless it has an offset; or seconds since 1970.
-    Raises:
-        OptionError: The text is neither.
-    """
-    try:
-        # A float would round the microseconds.
-        seconds = Decimal(text)
-    except InvalidOperation:
-        seconds = Decimal("NaN")
-    if seconds.is_finite() and -_SECONDS_MAX < seconds < _SECONDS_MAX:
-        return int(seconds * 1_000_000)
-    try:
-        return microseconds(datetime.fromisoformat(text.strip()))
-    except ValueError:
-        raise OptionError(f"'{text}' is not a time; write 2026-01-31T12:00:00Z, or seconds since 1970") from None
-
-
-def microseconds(moment: datetime) -> int:
-    """Return a time in microseconds since 1970; a time without a zone is UTC."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _matches(name: str, wanted: str | None) -> bool:

@@ -109,7 +109,7 @@ def message_partitions(
 ) -> Iterator[MessagesPartition]:
     """Yield groups of segments; segments without selected messages are omitted."""
     parts = [
-        SegmentPart(view, Label(queue.vhost, queue.name), store.delivered, limits)
+        SegmentPart(view, Label(queue.vhost, queue.name, queue.is_stream), store.delivered, limits)
         for queue in snapshot.queues
         for store in queue.stores
         for view in store.segments

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from leveret.storage.analytics.options import microseconds
 from leveret.storage.analytics.selection import Selection
+from leveret.storage.analytics.times import microseconds
 
 #: Time column of each table.
 _TIMES: Final = {"messages": "enqueued_at", "events": "at"}

@@ -27,6 +27,8 @@ def read(
     until: Time | None = None,
     first_seq: int | None = None,
     last_seq: int | None = None,
+    starting_offsets: Time | None = None,
+    ending_offsets: Time | None = None,
     mode: str | None = None,
     snapshot: str | None = None,
 ) -> DataFrame:
@@ -48,6 +50,8 @@ def read(
         until: Only messages and events of this time or earlier.
         first_seq: Only messages with this number or a higher one.
         last_seq: Only messages with this number or a lower one.
+        starting_offsets: Only messages of a stream from an offset or a time on; see leveret.scan().
+        ending_offsets: Only messages of a stream before an offset or a time.
         mode: `permissive` skips damaged records and counts them, `failfast` makes them an error.
         snapshot: Result of Session.snapshot(), for data frames that show the same moment.
     Raises:
@@ -64,10 +68,12 @@ def read(
         until=until,
         first_seq=first_seq,
         last_seq=last_seq,
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
         mode=mode,
         snapshot=snapshot,
     )
-    parse_options(given)
+    _ = parse_options(given).batch_limits
     schema = ", ".join(f"`{name}` {TABLES[table][name]}" for name in chosen_columns(table, columns))
     register(spark)
     return spark.read.format("leveret").options(**given).schema(schema).load()

@@ -14,6 +14,7 @@ from leveret.storage.analytics.partitions import (
 )
 from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take_query_snapshot
 from leveret.storage.analytics.selection import Selection
+from leveret.storage.analytics.stream_offsets import check_streams
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.snapshot import Snapshot
 
@@ -42,10 +43,17 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         SnapshotError: No snapshot can be taken, or the queue does not exist.
-        AnalyticsError: The shared snapshot does not exist, or is of another directory or time.
+        AnalyticsError: The shared snapshot does not exist, or is of another directory or time. A range of offsets is
+            for a queue that is no stream.
         DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
     """
     snapshot = _take(options, selection, session)
+    try:
+        check_streams(snapshot, options.starting, options.ending)
+    except BaseException:
+        if not options.snapshot:
+            snapshot.close()
+        raise
     place = locate_snapshot(snapshot, options.path, session)
     found: list[Partition]
     if options.table in ("messages", "delayed"):

@@ -19,6 +19,7 @@ class QueueName(NamedTuple):
         durable: Whether the queue is durable.
         salt: Salt of the checksums of its records; None if QUEUE.json is damaged.
         kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
+        is_stream: Whether it is a stream.
     """
 
     vhost: str
@@ -26,6 +27,7 @@ class QueueName(NamedTuple):
     durable: bool
     salt: int | None
     kind: str = "queue"
+    is_stream: bool = False
 
 
 def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
@@ -67,6 +69,7 @@ def _queue_name(octets: bytes) -> QueueName | None:
         attributes = fields["attributes"]
         salt = int(fields["salt"])
         kind, name = name_of(attributes, int(fields["qid"]))
-        return QueueName(str(attributes.get("vhost", "/")), name, fields.get("durable") is not False, salt, kind)
+        durable, is_stream = fields.get("durable") is not False, "stream_segment_bytes" in attributes
+        return QueueName(str(attributes.get("vhost", "/")), name, durable, salt, kind, is_stream)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -84,6 +84,7 @@ class QueueView:
         stores: Stores by ascending priority.
         kind: ``queue``, or ``exchange`` for the delayed messages of an exchange, or ``deduplication`` for what one
             remembers, or ``offsets`` for the named consumers of a stream.
+        is_stream: Whether it is a stream, whose messages stay when they are consumed.
     """
 
     qid: int
@@ -92,6 +93,7 @@ class QueueView:
     durable: bool
     stores: list[StoreView] = field(default_factory=list)
     kind: str = "queue"
+    is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +282,7 @@ class _SnapshotAttempt:
             if self.strict and not all(self._queue_exists(qid) for qid in dead.deleted_later):
                 raise StaleCutError("a queue has been deleted")
             queues = {
-                qid: QueueView(qid, name.vhost, name.name, name.durable, kind=name.kind)
+                qid: QueueView(qid, name.vhost, name.name, name.durable, kind=name.kind, is_stream=name.is_stream)
                 for qid, name in wanted.items()
                 if qid not in dead.deleted
             }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -40,6 +41,8 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], wo
 def test_a_query_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     builder = DirectoryBuilder(tmp_path / "data")
     stores = {name: builder.store(builder.queue(name)) for name in ("a", "b")}
+    attributes = {"vhost": "/", "name": "log", "persists_transient": True, "stream_segment_bytes": 4000}
+    stores["log"] = builder.store(builder.engine.create_queue(True, attributes))
     output = tmp_path / "output"
     rng = random.Random(1)
     published: list[tuple[str, int]] = []
@@ -56,7 +59,8 @@ def test_a_query_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_pa
             first, count = store.next_seq, rng.randrange(20)
             builder.publish(store, [b"%d" % number for number in range(count)])
             published.extend((name, seq) for seq in range(first, first + count))
-            builder.settle(store, rng.randrange(20))
+            if name != "log":
+                builder.settle(store, rng.randrange(20))
         builder.tick()
 
     work()
@@ -73,3 +77,7 @@ def test_a_query_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_pa
     assert last.wait(timeout=1200) == 0
     rows = spark.read.parquet(str(output)).select("queue", "seq").collect()
     assert sorted((row.queue, row.seq) for row in rows) == sorted(published)
+    # The checkpoint has the stream's offsets.
+    positions = output / "_checkpoint" / "offsets"
+    newest = max((each for each in positions.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+    assert json.loads(newest.read_text().splitlines()[-1])["offsets"] == {"/": {"log": stores["log"].next_seq - 1}}

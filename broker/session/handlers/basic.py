@@ -160,9 +160,9 @@ def _read_arguments(queue: Queue, arguments: FieldTable) -> _ConsumerArguments:
     _, priority = values.get("x-priority", ("", 0))
     _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
     place = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
-    name = values.get("x-stream-consumer-name", ("", b""))[1]
+    consumer_name: bytes = values.get("x-stream-consumer-name", ("", b""))[1]
     timeout_ms = None if timeout_ms is None else int(timeout_ms)
-    return _ConsumerArguments(int(priority), timeout_ms, place, name.decode(), _read_filter(values))
+    return _ConsumerArguments(int(priority), timeout_ms, place, consumer_name.decode(), _read_filter(values))
 
 
 def _read_filter(values: dict[str, tuple[str, Any]]) -> StreamFilter | None:

@@ -12,8 +12,9 @@ import pytest
 
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
-from leveret.storage.analytics.options import microseconds, parse_options
+from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.record_rows import RowLimits, find_records, in_ranges, select_rows
+from leveret.storage.analytics.times import microseconds
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
@@ -71,6 +72,7 @@ def test_all_columns_of_a_message(builder: DirectoryBuilder, tmp_path: Path) -> 
         "queue_id": 1,
         "store_priority": 0,
         "seq": 1,
+        "stream_offset": None,
         "expires_at": datetime.fromtimestamp(START / 1e6 + 5, UTC),
         "exchange": "amq.topic",
         "routing_key": "orders.neu.ü",

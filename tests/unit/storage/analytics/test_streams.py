@@ -142,7 +142,7 @@ def test_small_batches_let_no_queue_wait(tmp_path: Path) -> None:
     [{"asOf": "5"}, {"since": "5"}, {"lastSeq": "5"}, {"snapshot": "5"}, {"table": "queues"}, {"table": "segments"}],
 )
 def test_options_that_do_not_apply_to_streams(tmp_path: Path, options: dict[str, str]) -> None:
-    with pytest.raises(OptionError, match=r"do not apply to streams|cannot be read as a stream"):
+    with pytest.raises(OptionError, match=r"do not apply to streaming queries|cannot be read as a stream"):
         parse_options({"path": str(tmp_path), **options}).for_stream()
 
 
