@@ -248,6 +248,10 @@ class App:
             return False
         return all(vhost.due_work.is_idle for vhost in broker.vhosts.values())
 
+    def drop_connections(self) -> int:
+        """Reset the sockets of all AMQP connections; return how many there were."""
+        return self._listener.drop_connections()
+
     async def abandon(self, close_politely: bool = False) -> None:
         """Stop at once and leave the data directory as it is, as the death of the process does.
 

@@ -14,8 +14,10 @@ Elsewhere, in a separate thread::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -32,10 +34,15 @@ from leveret.broker.testing.errors import NotRunningError
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, read_queue
 from leveret.broker.testing.ports import Ports
 from leveret.broker.testing.published import PublishedMessages
+from leveret.broker.testing.snapshots import Snapshot
 from leveret.storage.disk.files import DiskFiles, UnsyncedFiles
 
 T = TypeVar("T")
 
+#: Tells the alarms of tests apart.
+_CAUSES: Final = count()
+#: Seconds until what has begun is done.
+_SETTLE_SECONDS: Final = 30.0
 #: Seconds between two looks at a condition.
 POLL_SECONDS: Final = 0.005
 #: Options by their names in a configuration file.
@@ -172,6 +179,42 @@ class Leveret:
         await self.kill()
         await self.start()
 
+    async def snapshot(self) -> Snapshot:
+        """Return the present state, as a restart would find it: without transient messages and queues.
+
+        Raises:
+            NotRunningError: It is not running.
+            TimeoutError: It was not done with what had begun within 30 s.
+        """
+        app = self.running()
+        # From here to the copy nothing else runs.
+        await self.wait_until(lambda: app.is_settled, _SETTLE_SECONDS)
+        return Snapshot(self._folder.copy(), app.broker.timers.offset, self._published.copy())
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of this broker, with the same URLs: its data, its time, what had been published.
+
+        Clients get connection.close, and what has been declared or published since is gone. A snapshot can be restored
+        any number of times, and after reset(), too.
+
+        Args:
+            snapshot: Result of snapshot().
+        Raises:
+            NotRunningError: The broker has not been started, or was stopped.
+            ValueError: The snapshot was removed.
+            StartError: It cannot start; the text says why.
+        """
+        if self._app is None and not self._is_dead:
+            raise NotRunningError
+        if not snapshot.exists:
+            raise ValueError("the snapshot was removed, or the broker that it is of was stopped")
+        await self._abandon(close_politely=True)
+        self._clock_offset = snapshot.clock_offset
+        await self._folder.replace(snapshot.path)
+        await self._begin()
+        self._published.replace(snapshot.published)
+        self._folder.prepare()
+
     async def __aenter__(self) -> Leveret:
         await self.start()
         return self
@@ -180,6 +223,36 @@ class Leveret:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    # -- faults -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def alarm(self, resource: str = "memory") -> Iterator[None]:
+        """Have the alarm of a resource set, so that publishers are blocked; a context manager, also in coroutines.
+
+        Args:
+            resource: ``memory`` or ``disk``.
+        Raises:
+            ValueError: It is another one.
+            NotRunningError: The broker is not running.
+        """
+        if resource not in ("memory", "disk"):
+            raise ValueError(f"there are alarms of memory and disk, not of {resource!r}")
+        alarms, cause = self.running().broker.alarms, f"test {next(_CAUSES)}"
+        alarms.set(resource, cause)
+        try:
+            yield
+        finally:
+            # After a restart these are the alarms of a broker that is gone.
+            alarms.clear(resource, cause)
+
+    def drop_connections(self) -> int:
+        """Reset the sockets of all AMQP clients, as a network does that fails; return how many there were.
+
+        Raises:
+            NotRunningError: The broker is not running.
+        """
+        return self.running().drop_connections()
 
     # -- looking ------------------------------------------------------------------------------------------
 

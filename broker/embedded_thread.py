@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
@@ -19,6 +20,7 @@ from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Leveret, Options, not_in_time
 from leveret.broker.testing.errors import NotRunningError
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage
+from leveret.broker.testing.snapshots import Snapshot
 
 T = TypeVar("T")
 
@@ -108,6 +110,14 @@ class LeveretThread:
         """Kill it, and start it again on the same data; see Leveret.restart()."""
         self._wait_for(self._broker.restart)
 
+    def snapshot(self) -> Snapshot:
+        """Return the present state; see Leveret.snapshot()."""
+        return self._wait_for(self._broker.snapshot)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot; see Leveret.restore()."""
+        self._wait_for(lambda: self._broker.restore(snapshot))
+
     def __enter__(self) -> LeveretThread:
         self.start()
         return self
@@ -116,6 +126,24 @@ class LeveretThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    # -- faults -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def alarm(self, resource: str = "memory") -> Iterator[None]:
+        """Have the alarm of a resource set; see Leveret.alarm()."""
+        alarm = self._broker.alarm(resource)
+        self._call(alarm.__enter__)
+        try:
+            yield
+        finally:
+            # A broker that was stopped meanwhile has no alarms.
+            with suppress(NotRunningError):
+                self._call(lambda: alarm.__exit__(None, None, None))
+
+    def drop_connections(self) -> int:
+        """Reset the sockets of all AMQP clients; see Leveret.drop_connections()."""
+        return self._call(self._broker.drop_connections)
 
     # -- looking ------------------------------------------------------------------------------------------
 

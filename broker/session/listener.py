@@ -128,6 +128,13 @@ class Listener:
             for connection in self.connections:
                 connection.drop("abort")
 
+    def drop_connections(self) -> int:
+        """Reset the sockets of all connections; return how many there were. New ones are accepted."""
+        connections = list(self.connections)
+        for connection in connections:
+            connection.drop("abort")
+        return len(connections)
+
     async def abandon(self, close_politely: bool) -> None:
         """Stop listening and close all connections at once.
 

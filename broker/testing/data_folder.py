@@ -15,6 +15,8 @@ from leveret.storage.definitions_database import DefinitionsDatabase
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.disk.files import UnsyncedFiles
 
+#: What of it a copy has.
+_COPIED: Final = ("FORMAT", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q", "redo")
 #: What a broker writes into its data directory. A reset removes it and leaves everything else alone.
 _OWN: Final = (
     "FORMAT", "LOCK", "UPGRADE", "backup", "ballast", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q",
@@ -32,6 +34,7 @@ class DataFolder:
     def __init__(self, given: Path | None) -> None:
         self._given = given
         self._parent = Path(tempfile.gettempdir(), f"leveret-{uuid4().hex}")
+        self._copies = Path(f"{self._parent}-snapshots")
         self._count = 0
         self._preparing: asyncio.Future[None] | None = None
 
@@ -71,13 +74,28 @@ class DataFolder:
             last, following = (self._parent / str(self._count + step) for step in (-1, 1))
             self._preparing = asyncio.get_running_loop().run_in_executor(None, _prepare, following, last)
 
-    async def remove(self) -> None:
-        """Remove a temporary directory."""
+    def copy(self) -> Path:
+        """Return a copy of the data directory, whose broker has nothing left to write; remove() removes it."""
+        path = self._copies / uuid4().hex
+        path.mkdir(parents=True, mode=0o700)
+        _copy(self.path, path)
+        return path
+
+    async def replace(self, copied: Path) -> None:
+        """Begin again with a copy that copy() has returned."""
+        await self.clear()
         if self._given is None:
-            if self._preparing is not None:
-                await self._preparing
-                self._preparing = None
-            _remove(self._parent)
+            _remove(self.path)
+            self.path.mkdir(mode=0o700)
+        _copy(copied, self.path)
+
+    async def remove(self) -> None:
+        """Remove a temporary directory, and all copies."""
+        if self._preparing is not None:
+            await self._preparing
+            self._preparing = None
+        _remove(self._parent)
+        _remove(self._copies)
 
 
 def _prepare(path: Path, last: Path) -> None:
@@ -85,6 +103,15 @@ def _prepare(path: Path, last: Path) -> None:
     DataDirectory(UnsyncedFiles(), str(path), Clock().now).close()
     DefinitionsDatabase(path / DEFINITIONS, is_temporary=True).close()
     _remove(last)
+
+
+def _copy(source: Path, target: Path) -> None:
+    for pattern in _COPIED:
+        for each in source.glob(pattern):
+            if each.is_dir():
+                shutil.copytree(each, target / each.name)
+            else:
+                shutil.copy2(each, target / each.name)
 
 
 def _remove(path: Path) -> None:

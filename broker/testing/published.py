@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection
 from leveret.broker.testing.messages import PublishedMessage, read_published
@@ -38,6 +38,10 @@ class _Kept(NamedTuple):
     body: bytes
 
 
+#: Published messages, and the bytes of their bodies.
+KeptMessages: TypeAlias = tuple[deque[_Kept], int]
+
+
 class PublishedMessages:
     """What has been published over AMQP, whether or not it was routed. Implements Interceptor.
 
@@ -55,6 +59,15 @@ class PublishedMessages:
         self._kept.clear()
         self._uncommitted.clear()
         self._bytes = 0
+
+    def copy(self) -> KeptMessages:
+        """Return what is kept, without what is not committed."""
+        return self._kept.copy(), self._bytes
+
+    def replace(self, kept: KeptMessages) -> None:
+        """Keep what copy() has returned, and nothing else."""
+        self.clear()
+        self._kept, self._bytes = kept[0].copy(), kept[1]
 
     def find(self, vhost_name: str, exchange: str | None) -> list[PublishedMessage]:
         """Return messages in the order of their publishing.
