@@ -30,6 +30,7 @@ PARTS: Final = {
     "limit": "max-connections",
     "component": "operator_policy",
     "flag": "flag",
+    "consumer": "somebody",
 }
 ODD: Final[tuple[Any, ...]] = (
     None, True, -1, 1.5, 1 << 70, "", "[", "a" * 300, "ä\x00\n", "\ud800", [], [1], [None], [{}], {}, {"a": None},
@@ -48,6 +49,7 @@ RIGHT: Final[dict[str, dict[str, Any]]] = {
     "TopicPermissions": {"exchange": "", "write": "", "read": ""},
     "Value": {"value": {"pattern": "x", "definition": {"max-length": 1}, "priority": 0}},
     "ClusterName": {"name": "x"},
+    "ConsumerPlace": {"next": 1},
 }
 #: Values inside of these are tried too.
 INNER: Final = {
