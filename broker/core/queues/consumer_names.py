@@ -81,13 +81,12 @@ class ConsumerName:
         """Number after the last message that was delivered to its active consumer; `next` if there is none."""
         return self.next if self.active is None else max(self.next, self._read_end)
 
-    def begin(self, consumer: QueueConsumer) -> None:
-        """Let a consumer read from `next` on. Later acknowledgements of earlier ones do not count."""
-        self.active = consumer
+    def go_to(self, number: int) -> None:
+        """Go on with a number, whatever was delivered before."""
+        self.next = self._read_end = number
         self._unacked.clear()
         self._settled.clear()
         self._returned = SeqRanges()
-        self._read_end = self.next
 
     def delivered(self, entries: Sequence[Entry]) -> None:
         """Note that the active consumer has got messages."""
@@ -228,10 +227,15 @@ class ConsumerNames:
         return None
 
     def _begin(self, known: ConsumerName, consumer: QueueConsumer) -> None:
+        self._go_to(known, known.next)
+        known.active = consumer
+        self._names[consumer] = known
+
+    def _go_to(self, known: ConsumerName, number: int) -> None:
+        """Let a name go on with a number; later acknowledgements of its former consumers do not count."""
         for holder in [holder for holder, each in self._names.items() if each is known]:
             del self._names[holder]
-        known.begin(consumer)
-        self._names[consumer] = known
+        known.go_to(number)
 
     def name_of(self, consumer: QueueConsumer) -> ConsumerName | None:
         """Return the name of a consumer that is active or waits; None if it has none."""
@@ -283,7 +287,7 @@ class ConsumerNames:
         self._log.open()
         if known is None:
             known = self.by_name[name] = ConsumerName(name, number)
-        known.next = max(1, number)
+        self._go_to(known, max(1, number))
         self._note(known)
         return known
 

@@ -152,6 +152,18 @@ def test_what_is_acknowledged_after_a_cancel_counts_until_another_begins() -> No
     assert next_offset(broker) == 1
 
 
+def test_what_is_acknowledged_after_a_name_was_set_does_not_count() -> None:
+    broker = StreamBroker()
+    broker.publish(*numbered(5))
+    consumer = attach(broker, place=FIRST)
+    acknowledge(consumer, 0)
+    broker.stream.remove_consumer(consumer)
+    broker.stream.set_name("n", FIRST)
+    acknowledge(consumer, 0, 1)
+    assert next_offset(broker) == 0
+    assert attach(broker).received == numbered(5)
+
+
 def test_what_is_abandoned_is_delivered_again() -> None:
     broker = StreamBroker()
     broker.publish(*numbered(3))
