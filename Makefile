@@ -40,10 +40,10 @@ test-fast: $(VENV)/installed-test compiled ## run what finds most faults in a fe
 		-m "not spark and not docker" $(ARGS)
 
 .PHONY: coverage
-coverage: $(VENV)/installed-test ## report which lines of the product the unit, contract and conformance tests do not run
+coverage: $(VENV)/installed-test ## report which lines of the product the tests of test-fast, leveretctl and embedded brokers do not run
 	rm -rf build/coverage && mkdir -p build/coverage
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
-		tests/conformance -m "not spark and not docker" $(ARGS)
+		tests/conformance tests/integration/embedding tests/integration/leveretctl -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
