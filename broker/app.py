@@ -252,6 +252,10 @@ class App:
         """Reset the sockets of all AMQP connections; return how many there were."""
         return self._listener.drop_connections()
 
+    def check_disk(self) -> None:
+        """Compare the free disk space with the limit now."""
+        self._stores.engine.watch_disk()
+
     async def abandon(self, close_politely: bool = False) -> None:
         """Stop at once and leave the data directory as it is, as the death of the process does.
 

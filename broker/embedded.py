@@ -14,10 +14,8 @@ Elsewhere, in a separate thread::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -31,16 +29,18 @@ from leveret.broker.config.options import Settings
 from leveret.broker.testing.clock import BrokerClock
 from leveret.broker.testing.data_folder import DataFolder
 from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.fault_interceptor import FaultInterceptor
+from leveret.broker.testing.faults import Faults
+from leveret.broker.testing.full_disk import FillableFiles, FillableUnsyncedFiles
+from leveret.broker.testing.interceptors import Interceptors
+from leveret.broker.testing.lookup import find_queue
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, read_queue
 from leveret.broker.testing.ports import Ports
 from leveret.broker.testing.published import PublishedMessages
 from leveret.broker.testing.snapshots import Snapshot
-from leveret.storage.disk.files import DiskFiles, UnsyncedFiles
 
 T = TypeVar("T")
 
-#: Tells the alarms of tests apart.
-_CAUSES: Final = count()
 #: Seconds until what has begun is done.
 _SETTLE_SECONDS: Final = 30.0
 #: Seconds between two looks at a condition.
@@ -67,6 +67,7 @@ class Leveret:
         url: AMQP URL of the default user and virtual host.
         http_url: URL of the HTTP API, with the default user.
         clock: Its clock; ``await broker.clock.advance(3600)`` lets an hour pass.
+        faults: Faults on demand; ``with broker.faults.refuse(queue="orders"):`` has a queue refuse messages.
     """
 
     def __init__(
@@ -81,12 +82,15 @@ class Leveret:
         self._used = self._first
         self._settings = self._read(*self._first)
         self._ports = Ports()
-        self._files: DiskFiles = UnsyncedFiles() if data_dir is None else DiskFiles()
+        self._files = FillableUnsyncedFiles() if data_dir is None else FillableFiles()
         self._app: App | None = None
         #: Whether start() continues on the same data: it was killed.
         self._is_dead = False
         self._clock_offset = 0
         self._published = PublishedMessages()
+        faults = FaultInterceptor()
+        self._interceptor = Interceptors([self._published, faults])
+        self.faults = Faults(self.running, self._files, faults)
         self.clock = BrokerClock(self.running)
         self.url = self.http_url = ""
 
@@ -224,36 +228,6 @@ class Leveret:
     ) -> None:
         await self.stop()
 
-    # -- faults -------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def alarm(self, resource: str = "memory") -> Iterator[None]:
-        """Have the alarm of a resource set, so that publishers are blocked; a context manager, also in coroutines.
-
-        Args:
-            resource: ``memory`` or ``disk``.
-        Raises:
-            ValueError: It is another one.
-            NotRunningError: The broker is not running.
-        """
-        if resource not in ("memory", "disk"):
-            raise ValueError(f"there are alarms of memory and disk, not of {resource!r}")
-        alarms, cause = self.running().broker.alarms, f"test {next(_CAUSES)}"
-        alarms.set(resource, cause)
-        try:
-            yield
-        finally:
-            # After a restart these are the alarms of a broker that is gone.
-            alarms.clear(resource, cause)
-
-    def drop_connections(self) -> int:
-        """Reset the sockets of all AMQP clients, as a network does that fails; return how many there were.
-
-        Raises:
-            NotRunningError: The broker is not running.
-        """
-        return self.running().drop_connections()
-
     # -- looking ------------------------------------------------------------------------------------------
 
     def messages(self, queue: str, vhost: str | None = None) -> list[QueuedMessage]:
@@ -266,14 +240,7 @@ class Leveret:
             LookupError: There is no such queue; the text names those that there are.
             NotRunningError: It is not running.
         """
-        app = self.running()
-        name = app.settings.default_vhost if vhost is None else vhost
-        found = app.broker.vhosts.get(name)
-        if found is None:
-            raise LookupError(f"no virtual host '{name}'; there are {sorted(app.broker.vhosts)}")
-        if queue not in found.queues:
-            raise LookupError(f"no queue '{queue}' in virtual host '{name}'; there are {sorted(found.queues)}")
-        return read_queue(found.queues[queue])
+        return read_queue(find_queue(self.running(), queue, vhost))
 
     def published(self, exchange: str | None = None, vhost: str | None = None) -> list[PublishedMessage]:
         """Return what clients have published over AMQP since the start or the last reset, routed or not.
@@ -307,7 +274,7 @@ class Leveret:
         """Start on the data directory as it is."""
         self._ports.rewind()
         embedding = Embedding(
-            self._files, self._folder.is_temporary, self._ports.bind, self._published, self._clock_offset
+            self._files, self._folder.is_temporary, self._ports.bind, self._interceptor, self._clock_offset
         )
         # Until it has started, another attempt is possible.
         self._is_dead = True

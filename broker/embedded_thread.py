@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
@@ -19,6 +18,7 @@ from leveret.broker.app import StartError
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Leveret, Options, not_in_time
 from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.faults import ThreadFaults
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage
 from leveret.broker.testing.snapshots import Snapshot
 
@@ -48,6 +48,7 @@ class LeveretThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self.clock = ThreadClock(self._broker, self._wait_for)
+        self.faults = ThreadFaults(self._broker.faults, self._call)
 
     @property
     def url(self) -> str:
@@ -126,24 +127,6 @@ class LeveretThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    # -- faults -------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def alarm(self, resource: str = "memory") -> Iterator[None]:
-        """Have the alarm of a resource set; see Leveret.alarm()."""
-        alarm = self._broker.alarm(resource)
-        self._call(alarm.__enter__)
-        try:
-            yield
-        finally:
-            # A broker that was stopped meanwhile has no alarms.
-            with suppress(NotRunningError):
-                self._call(lambda: alarm.__exit__(None, None, None))
-
-    def drop_connections(self) -> int:
-        """Reset the sockets of all AMQP clients; see Leveret.drop_connections()."""
-        return self._call(self._broker.drop_connections)
 
     # -- looking ------------------------------------------------------------------------------------------
 

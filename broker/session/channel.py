@@ -239,9 +239,12 @@ class ChannelConsumer(Consumer):
         priority: The x-priority argument.
         prefetch: Maximum number of unacked messages; 0 for no limit.
         arguments: Arguments of basic.consume.
+
+    Attributes:
+        is_held: Whether it gets nothing for now, because a test says so.
     """
 
-    __slots__ = ("_frames", "arguments", "channel")
+    __slots__ = ("_frames", "arguments", "channel", "is_held")
 
     def __init__(
         self,
@@ -257,6 +260,7 @@ class ChannelConsumer(Consumer):
         super().__init__(queue, tag, no_ack, exclusive, priority, prefetch, id(channel))
         self.channel = channel
         self.arguments = arguments
+        self.is_held = False
         self._frames = DeliveryFrames(channel.number, tag, channel.host.frame_max)
 
     def credit(self) -> int:
@@ -265,6 +269,8 @@ class ChannelConsumer(Consumer):
         output = channel.output
         if output.congested:
             output.stalled.append(self)
+            return 0
+        if self.is_held:
             return 0
         shared = channel.shared_prefetch
         credit = shared.credit(self) if shared.limit else UNLIMITED

@@ -25,7 +25,7 @@ class Confirms:
         counters: The counters of the channel.
     """
 
-    __slots__ = ("_accepted", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten")
+    __slots__ = ("_accepted", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten", "_withheld")
 
     def __init__(self, channel: int, counters: ChannelCounters) -> None:
         self._channel = channel
@@ -38,6 +38,8 @@ class Confirms:
         self._unwritten: list[tuple[int, int, tuple[Target, ...]]] = []
         #: Ranges that are written and not synced yet.
         self._held: deque[tuple[int, int]] = deque()
+        #: Numbers that a test withholds: whether they are accepted, None if that is not known yet.
+        self._withheld: dict[int, bool | None] = {}
 
     @property
     def last(self) -> int:
@@ -48,7 +50,8 @@ class Confirms:
     def unconfirmed_count(self) -> int:
         """Number of publishes that are not confirmed yet."""
         held = sum(last - first + 1 for first, last in self._held)
-        return held + sum(last - first + 1 for first, last, _ in self._unwritten)
+        withheld = sum(accepted is not None for accepted in self._withheld.values())
+        return held + withheld + sum(last - first + 1 for first, last, _ in self._unwritten)
 
     def accept_next(self, count: int) -> None:
         """Assign the next sequence numbers to publishes that are confirmed immediately; count may be 0."""
@@ -82,6 +85,20 @@ class Confirms:
         else:
             unwritten.append((first, self._last, queues))
         return len(unwritten) == 1 and unwritten[0][0] == first
+
+    def withhold_next(self) -> int:
+        """Have the answer to the next publish kept back until release(); return its sequence number."""
+        number = self._last + 1
+        self._withheld[number] = None
+        return number
+
+    def release(self, number: int) -> None:
+        """Send the answer to a withheld publish with the next flush, or when it is known."""
+        accepted = self._withheld.pop(number, None)
+        if accepted:
+            self._accepted.append((number, number))
+        elif accepted is not None:
+            self._refused.append(number)
 
     def needs_definitions(self, gate: DefinitionsGate) -> bool:
         """Check whether a publish of this turn went to a queue whose definition is not on disk yet."""
@@ -139,6 +156,8 @@ class Confirms:
         """
         accepted, self._accepted = self._accepted, []
         refused, self._refused = self._refused, []
+        if self._withheld:
+            accepted, refused = self._keep_withheld(accepted, refused)
         lowest = self._lowest_unconfirmed()
         if not refused and len(accepted) == 1 and accepted[0][1] < lowest:
             first, last = accepted[0]
@@ -154,10 +173,24 @@ class Confirms:
             frames += self._coalesce(sorted(refused), min((lowest, *numbers)), _NACK)
         return frames
 
+    def _keep_withheld(
+        self, accepted: list[tuple[int, int]], refused: list[int]
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """Keep the answers to withheld publishes; return the others."""
+        withheld = self._withheld
+        numbers = [number for first, last in accepted for number in range(first, last + 1)]
+        withheld.update({number: True for number in numbers if number in withheld})
+        withheld.update({number: False for number in refused if number in withheld})
+        left = [number for number in numbers if number not in withheld]
+        return [(number, number) for number in left], [number for number in refused if number not in withheld]
+
     def _lowest_unconfirmed(self) -> int:
+        lowest = self._last + 1
         if self._held:
-            return self._held[0][0]
-        return self._unwritten[0][0] if self._unwritten else self._last + 1
+            lowest = self._held[0][0]
+        elif self._unwritten:
+            lowest = self._unwritten[0][0]
+        return min([lowest, *self._withheld]) if self._withheld else lowest
 
     def _coalesce(self, numbers: list[int], cutoff: int, method: int) -> list[bytes]:
         """Build one frame (multiple=true) for all numbers below the cutoff, and one frame for each other number."""

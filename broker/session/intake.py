@@ -129,6 +129,11 @@ class Intake:
 
     # -- events that take long ----------------------------------------------------------------------------
 
+    @property
+    def will_repeat(self) -> bool:
+        """Whether the current event is handled again after some work."""
+        return self._work is not None and not self._is_handled
+
     def run_in_slices(self, step: Callable[[], bool], is_handled: bool = False) -> None:
         """Run long work in slices before any other event of this connection; other connections run in between.
 

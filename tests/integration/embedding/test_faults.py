@@ -34,7 +34,7 @@ def test_an_alarm_blocks_publishers(broker: LeveretThread, resource: str) -> Non
         connection.add_on_connection_unblocked_callback(lambda *_: ends.append(True))
         channel = connection.channel()
         channel.queue_declare("q")
-        with broker.alarm(resource):
+        with broker.faults.alarm(resource):
             channel.basic_publish("", "q", b"late")
             process_until(connection, lambda: bool(reasons))
             with channel_of(broker.url) as other:
@@ -57,8 +57,8 @@ def process_until(connection: pika.BlockingConnection, condition: Callable[[], b
 def test_alarms_overlap(broker: LeveretThread) -> None:
     with channel_of(broker.url) as channel:
         channel.queue_declare("q")
-        with broker.alarm():
-            with broker.alarm(), broker.alarm("disk"):
+        with broker.faults.alarm():
+            with broker.faults.alarm(), broker.faults.alarm("disk"):
                 pass
             assert broker._broker.running().broker.alarms.resources == {"memory"}
         assert not broker._broker.running().broker.alarms.any
@@ -66,14 +66,17 @@ def test_alarms_overlap(broker: LeveretThread) -> None:
 
 
 def test_an_alarm_ends_with_its_broker(broker: LeveretThread) -> None:
-    with broker.alarm():
+    with broker.faults.alarm():
         broker.restart()
         with channel_of(broker.url) as channel:
             channel.queue_declare("q")
             publish_durably(channel, "q", b"1")
-    with LeveretThread() as other, other.alarm():
+    with LeveretThread() as other, other.faults.alarm():
         other.stop()
-    with pytest.raises(ValueError, match="there are alarms of memory and disk, not of 'cpu'"), broker.alarm("cpu"):
+    with (
+        pytest.raises(ValueError, match="there are alarms of memory and disk, not of 'cpu'"),
+        broker.faults.alarm("cpu"),
+    ):
         pass
 
 
@@ -86,11 +89,11 @@ def test_connections_are_lost(broker: LeveretThread) -> None:
     channels[0].confirm_delivery()
     publish_durably(channels[0], "q", b"1")
     channels[1].basic_get("q")
-    assert broker.drop_connections() == 3
+    assert broker.faults.drop_connections() == 3
     for channel in channels:
         with pytest.raises(AMQPError):
             channel.queue_declare("q", passive=True)
-    assert broker.drop_connections() == 0
+    assert broker.faults.drop_connections() == 0
     with channel_of(broker.url) as channel:
         method, _, body = channel.basic_get("q")
         assert (body, method.redelivered) == (b"1", True)
@@ -188,7 +191,7 @@ async def test_in_the_loop() -> None:
             await queue.purge()
         await broker.restore(snapshot)
         assert len(broker.messages("q")) == 1
-        with broker.alarm():
+        with broker.faults.alarm():
             async with await aio_pika.connect(broker.url) as connection:
                 channel = await connection.channel()
                 assert (await channel.declare_queue("q", durable=True)).declaration_result.message_count == 1

@@ -191,6 +191,8 @@ STEPS = st.lists(
         st.tuples(st.just("write"), st.just(0)),
         st.tuples(st.just("sync"), st.just(0)),
         st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("withhold"), st.just(0)),
+        st.tuples(st.just("release"), st.integers(0, 5)),
     ),
     max_size=60,
 )
@@ -204,6 +206,7 @@ def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tupl
     fate: dict[int, str] = {}
     unwritten: list[int] = []
     held: list[list[int]] = []
+    withheld: list[int] = []
     for step, argument in [*steps, ("flush", 0)]:
         first = confirms.last + 1
         if step == "accept":
@@ -223,9 +226,15 @@ def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tupl
             group = held.pop(0)
             confirms.synced(group[-1])
             fate |= dict.fromkeys(group, "ack")
+        elif step == "withhold" and first not in withheld:
+            withheld.append(confirms.withhold_next())
+        elif step == "release" and withheld:
+            confirms.release(withheld.pop(argument % len(withheld)))
         elif step == "flush":
             for number, outcome in settle(outstanding, sent(confirms)):
                 assert fate.pop(number) == outcome
-            assert fate == {}, "all decided publishes are confirmed at once"
-            assert sorted(outstanding) == sorted([*unwritten, *(number for group in held for number in group)])
+            assert set(fate) <= set(withheld), "all other decided publishes are confirmed at once"
+            undecided = [*unwritten, *(number for group in held for number in group)]
+            assert sorted(outstanding) == sorted([*undecided, *fate])
+            assert confirms.unconfirmed_count == len(outstanding)
         outstanding |= dict.fromkeys(range(first, confirms.last + 1), "")
