@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
@@ -63,6 +64,7 @@ class SegmentRepair:
                 completed = self._complete(segment, path, octets, found, missing)
                 self._files.close(handle)
                 handle = completed
+                self._note_unrestored(segment, octets, found, missing)
                 octets, whole = self._contents(handle, self._files.size(path))
                 found = scan(octets, self._place.salt, segment.first_seq)
             for header, offset in zip(found.headers, found.offsets, strict=True):
@@ -133,6 +135,33 @@ class SegmentRepair:
                 f"{path} cannot be completed from the redo log: {error}; {len(whole)} free bytes are needed for it"
             ) from error
         return self._files.open(path)
+
+    def _note_unrestored(self, segment: Segment, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> None:
+        """Report what was in damaged places of a segment, or behind its end, and is not in the redo log either.
+
+        Args:
+            segment: The segment.
+            octets: Its contents before it was completed.
+            found: The records in them.
+            missing: Those that the redo log had.
+        """
+        damage = self._damage
+        for (before, after), (start, end) in zip(found.damaged, found.places, strict=True):
+            there = [before, *sorted([seq for seq in missing if before < seq < after]), after]
+            lost = sum([damage.lose(one + 1, other) for one, other in pairwise(there)])
+            if lost:
+                damage.report.damaged_spans += 1
+                what = f"bytes {start} to {end} hold no whole record, and the redo log does not have all that was there"
+                damage.note(segment.name, what, lost, damage.uncertainty(None))
+        last = found.headers[-1].seq if found.headers else segment.first_seq - 1
+        added = sorted([seq for seq in missing if seq > last])
+        gaps = sum([self._state.dead.count_live(one + 1, other) for one, other in pairwise([last, *added])])
+        if gaps:
+            what = (
+                f"the redo log had {len(added)} messages that it lacked at its end; {gaps} numbers among them have no"
+                " message: they were those of transient messages, or the file was cut after it had been synced"
+            )
+            damage.note(segment.name, what)
 
     def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
         """Return the contents of a file, and whether all of it could be read."""
