@@ -93,8 +93,19 @@ class SegmentReader:
         Returns:
             Messages with consecutive numbers; none if the first one is missing or damaged.
         """
+        entries = self._read_on(
+            segment, self._seek(segment, seq, count), seq, count, body_bytes, expired_at, redelivered
+        )
+        # Without gaps there is a record, maybe behind a damaged one of which the length is wrong.
+        if not entries and not expired_at and segment.gapless and self.next_seq(segment, seq) == seq:
+            return self._read_on(segment, self._offset, seq, count, body_bytes, expired_at, redelivered)
+        return entries
+
+    def _read_on(
+        self, segment: Segment, at: int, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
+    ) -> list[Entry]:
+        """Read messages with consecutive numbers from an offset on; see read_run()."""
         entries: list[Entry] = []
-        at = self._seek(segment, seq, count)
         salt, end = self._place.salt, segment.data_len
         while len(entries) < count and body_bytes > 0 and at < end:
             start = at - self._chunk_at

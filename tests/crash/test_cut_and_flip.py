@@ -9,7 +9,10 @@ import pytest
 
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import StorageEngine
+from leveret.storage.format import unpack_segment_header
 from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.segments.scan import scan
+from leveret.storage.stores.looking import look
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -137,6 +140,26 @@ def test_a_stopped_broker_s_file(path: str) -> None:
     contents, written, living = STOPPED
     for how, broken in damaged(contents, path):
         check(broken, path, how, written, living)
+
+
+@pytest.mark.parametrize("path", [path for path in STOPPED[0] if path.endswith(".seg")])
+def test_looking_past_a_settled_message(path: str) -> None:
+    """A settled message is damaged: looking finds all others, whatever its record says of its length."""
+    contents, _, living = STOPPED
+    head = unpack_segment_header(contents[path])
+    assert head is not None
+    found = scan(contents[path], head.salt, head.first_seq)
+    settled = [at for at, header in enumerate(found.headers) if header.seq not in living]
+    for at in (offset for each in settled for offset in range(found.offsets[each], found.offsets[each] + 80)):
+        flipped = bytearray(contents[path])
+        flipped[at] ^= 1 << at % 8
+        files = SimulatedFiles()
+        files.restore(contents | {path: bytes(flipped)})
+        engine = open_engine(files)
+        (queue,) = engine.queues.values()
+        store = engine.store(queue)
+        seen = {each.seq: each.message.body for each in look(store, 1, 100, ALL).seen}
+        assert seen.items() >= living.items(), f"flipped at {at}"
 
 
 @pytest.mark.parametrize("path", RUNNING[0])
