@@ -47,17 +47,20 @@ class Descriptors:
         _note(self._reading, owner, self._checks, self._read_max)
 
     def open(self, files: Files, path: str, create: bool = False) -> int:
-        """Open a file; if the process has no descriptors left, close all files that can be closed and try again.
+        """Open a file; if that fails, try again once, because messages cannot be read without it.
+
+        If the process has no descriptors left, all files that can be closed are closed before.
 
         Raises:
             OSError: The file could not be opened.
         """
         try:
             return files.open(path, create)
+        except FileNotFoundError:
+            raise
         except OSError as error:
-            if not is_shortage(error):
-                raise
-        self.close_all()
+            if is_shortage(error):
+                self.close_all()
         return files.open(path, create)
 
     def close_all(self) -> None:
