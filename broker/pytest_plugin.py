@@ -71,6 +71,16 @@ def leveret_session_url(leveret_session: LeveretThread) -> str:
     return leveret_session.url
 
 
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain how messages of a broker differ, if an assertion that they are equal fails."""
+    if op != "==" or "leveret.broker.testing.messages" not in sys.modules:
+        # Without that module there are no messages.
+        return None
+    from leveret.broker.testing.differences import explain
+
+    return explain(left, right)
+
+
 def _wishes(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Any]:
     """Return the options and definitions of all markers of a test; the closest one counts first."""
     options: dict[str, Any] = {}
