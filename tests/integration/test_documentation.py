@@ -314,7 +314,7 @@ def test_flags_exist() -> None:
             "return_messages",
         )
     ]
-    others = ("leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream")
+    others = ("leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream", "tests.crash.damage_table")
     helps += [[module, "--help"] for module in others]
     for words in helps:
         help_of = [sys.executable, "-m", *words]

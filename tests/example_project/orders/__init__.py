@@ -1,0 +1,1 @@
+"""Takes orders over AMQP, and hands them to those who pack them."""
