@@ -75,8 +75,10 @@ class _Recovery:
         self._report.damaged_edits += contents.damaged
         if contents.damaged:
             self._damage.note(MANIFEST, f"{contents.damaged} of its edits cannot be read; segments are read instead")
+        names = set(self._files.list_directory(self._place.directory))
         found = self._segments(contents)
         self._note_missing(contents, found)
+        self._forget_unsealed(contents, found, names)
         state.segments = self._without_overlaps(found)
         if state.segments:
             state.next_seq = max(state.next_seq, state.segments[-1].last_seq + 1)
@@ -189,6 +191,27 @@ class _Recovery:
                 self._report.missing_segments += bool(lost)
                 what = "is missing or holds no whole record"
                 self._damage.note(segment_of_edit(edit).name, what, lost, self._damage.uncertainty(edit))
+
+    def _forget_unsealed(self, contents: ManifestContents, found: list[Segment], names: set[str]) -> None:
+        """Delete segments from the manifest that were being written to and have no messages; report missing files.
+
+        Args:
+            contents: The manifest.
+            found: The segments with messages.
+            names: The files that there were.
+        """
+        there = {(each.stream, each.first_seq, each.generation) for each in found}
+        gone = [
+            segment_of_edit(edit)
+            for key, edit in contents.segments.items()
+            if edit.op == EditOp.NEW and edit.stream == Stream.DURABLE and key not in there
+        ]
+        for name in [segment.name for segment in gone if segment.name not in names]:
+            self._damage.note(name, "was being written to, and is missing: if it had messages, they are lost")
+        now = self._place.clock()
+        edits = [segment.edit(EditOp.DEL)._replace(max_arrived=now) for segment in gone]
+        if edits:
+            self._damage.attempt(MANIFEST, partial(self._manifest.append, edits))
 
     def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
         """Return the segments in order; of two with the same messages, the one of the higher generation."""
