@@ -89,12 +89,14 @@ class Fault:
 
     Attributes:
         count: How often it has happened: refused messages, held confirms, dropped connections, held consumers.
+        error: What the function that chooses messages has raised first; raised again when the block ends.
     """
 
     def __init__(self, kind: str, choice: Choice) -> None:
         self.kind: Final = kind
         self.choice: Final = choice
         self.count = 0
+        self.error: Exception | None = None
 
     @property
     def method(self) -> str:
@@ -105,6 +107,16 @@ class Fault:
     def is_over(self) -> bool:
         """Whether it has happened as often as it should."""
         return self.choice.times is not None and self.count >= self.choice.times
+
+    def happens_to(self, message: PublishedMessage, queue_names: Callable[[], Collection[str]]) -> bool:
+        """Return whether it happens to a message; see Choice.has_message(). Does not raise."""
+        if self.is_over or self.error is not None:
+            return False
+        try:
+            return self.choice.has_message(message, queue_names)
+        except Exception as error:  # noqa: BLE001 - the test has to know, not the connection
+            self.error = error
+            return False
 
     def __repr__(self) -> str:
         given = {name: value for name, value in vars(self.choice).items() if value not in (None, "")}

@@ -53,6 +53,8 @@ class FaultInterceptor:
             kind: ``refuse``, ``hold_confirms``, ``drop_before``, ``drop_after`` or ``hold_deliveries``.
             choice: What it happens to.
             app: The broker whose present consumers are to be held; None for no consumers.
+        Raises:
+            Exception: What the function that chooses messages has raised.
         """
         fault = Fault(kind, choice)
         self._active[fault] = None
@@ -64,6 +66,8 @@ class FaultInterceptor:
         finally:
             del self._active[fault]
             self._release(fault)
+        if fault.error is not None:
+            raise fault.error
 
     def wrap(self, connection: ClientConnection, handle: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return what handles the events of a new connection."""
@@ -208,7 +212,7 @@ def _first_fault(channel: Channel, run: PublishRun, faults: list[Fault]) -> Faul
         return None
     message = read_published(Envelope(publish.route, run.header), run.bodies[0])
     find_names = partial(_queue_names, channel, publish, run.header)
-    return next((each for each in faults if not each.is_over and each.choice.has_message(message, find_names)), None)
+    return next((each for each in faults if each.happens_to(message, find_names)), None)
 
 
 def _queue_names(channel: Channel, publish: Publish, header: bytes) -> set[str]:

@@ -92,6 +92,19 @@ def test_messages_in_one_write(broker: LeveretThread, channel: BlockingChannel, 
     assert len(broker.published("shop")) == 1000
 
 
+def publish_with_a_bad_choice(broker: LeveretThread, channel: BlockingChannel) -> None:
+    with broker.faults.refuse(message=lambda each: each.json()["number"] == 1):
+        channel.basic_publish("", "orders", b"no JSON")
+        channel.basic_publish("", "orders", b'{"number": 1}')
+
+
+def test_a_choice_that_fails(broker: LeveretThread, channel: BlockingChannel) -> None:
+    """The test learns of it when the block ends; the connection does not."""
+    with pytest.raises(ValueError, match="Expecting value"):
+        publish_with_a_bad_choice(broker, channel)
+    assert bodies(broker, "orders") == [b"no JSON", b'{"number": 1}']
+
+
 def test_a_connection_is_chosen(broker: LeveretThread, channel: BlockingChannel) -> None:
     parameters = pika.URLParameters(broker.url)
     parameters.client_properties = {"connection_name": "importer"}
