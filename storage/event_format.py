@@ -43,7 +43,8 @@ class EventKind(IntEnum):
     MAXLEN_BYTES = 6
     DELIVERY_LIMIT = 7
     PURGED = 8
-    #: The queue and its messages are gone: `seq` is the oldest remaining message, `count` their number.
+    #: The queue and its messages are gone: `seq` is the oldest remaining message, `count` their number. If there are
+    #: dead ones between them, the newest has an event of its own.
     QUEUE_DELETED = 9
     LOST = 10
     TRANSIENT_DROPPED = 11
@@ -118,16 +119,53 @@ class Event(NamedTuple):
     body_bytes: int
 
 
+class EventRun:
+    """An event that is not written yet, which later ones may extend. Its attributes are those of Event."""
+
+    __slots__ = ("body_bytes", "flags", "kind", "length", "priority", "qid", "seq", "time", "wait_ms")
+
+    def __init__(
+        self,
+        seq: int,
+        time: int,
+        qid: int,
+        length: int,
+        wait_ms: int,
+        kind: int,
+        priority: int,
+        flags: int,
+        body_bytes: int,
+    ) -> None:
+        self.seq = seq
+        self.time = time
+        self.qid = qid
+        self.length = length
+        self.wait_ms = wait_ms
+        self.kind = kind
+        self.priority = priority
+        self.flags = flags
+        self.body_bytes = body_bytes
+
+    def pack(self, salt: int) -> bytes:
+        """Return the record of the event log; the salt is the checksum of the store id."""
+        octets = _EVENT.pack(
+            self.seq,
+            self.time,
+            self.qid,
+            self.length,
+            self.wait_ms,
+            self.kind,
+            self.priority,
+            self.flags,
+            self.body_bytes,
+        )
+        return octets + _U32.pack(crc32(octets) ^ salt)
+
+
 def pack_event_header(store_id: bytes) -> bytes:
     """Return the header of a file of the event log."""
     octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
     return octets + _U32.pack(crc32(octets))
-
-
-def pack_event(event: Event, salt: int) -> bytes:
-    """Encode a record of the event log; the salt is the checksum of the store id."""
-    octets = _EVENT.pack(*event)
-    return octets + _U32.pack(crc32(octets) ^ salt)
 
 
 def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from leveret.storage.commit.group import CommitGroup
-from leveret.storage.disk.files import Files, TornWriteError, write_file
+from leveret.storage.disk.files import Files, TornWriteError, must_read, write_file
 from leveret.storage.event_format import (
     EVENT_BYTES,
     Event,
     EventKind,
-    pack_event,
+    EventRun,
     pack_event_header,
     unpack_event,
 )
@@ -90,14 +90,23 @@ class EventLog:
         #: Handles of full files that are not yet synced.
         self._retired: list[int] = []
         #: Events to write, without the open runs.
-        self._ended: list[Event] = []
+        self._ended: list[EventRun] = []
         #: The last run of each store, which the next event may extend.
-        self._open_runs: dict[tuple[int, int], Event] = {}
+        self._open_runs: dict[tuple[int, int], EventRun] = {}
         #: Bytes written since the start.
         self.appended = 0
 
     def add(
-        self, qid: int, priority: int, seq: int, length: int, kind: EventKind, wait_ms: int, flags: int, body_bytes: int
+        self,
+        qid: int,
+        priority: int,
+        seq: int,
+        length: int,
+        kind: EventKind,
+        wait_ms: int,
+        flags: int,
+        body_bytes: int,
+        time: int = 0,
     ) -> None:
         """Add an event for a run of messages.
 
@@ -110,6 +119,7 @@ class EventLog:
             wait_ms: Longest time that one of them waited in the queue, in milliseconds.
             flags: Event flags such as DEAD_LETTERED.
             body_bytes: Sum of their body lengths.
+            time: What the clock has just said; 0 to ask it.
         """
         store = qid, priority
         last = self._open_runs.get(store)
@@ -123,26 +133,26 @@ class EventLog:
                 and last.body_bytes + body_bytes <= _U32_MAX
                 and last.length + length <= _U32_MAX
             ):
-                self._open_runs[store] = last._replace(
-                    length=last.length + length, wait_ms=longest, body_bytes=last.body_bytes + body_bytes
-                )
+                last.length += length
+                last.wait_ms = longest
+                last.body_bytes += body_bytes
                 return
             self._ended.append(last)
-        time = self._clock()
+        time = time or self._clock()
         wait_ms = min(max(wait_ms, 0), _U32_MAX)
         while body_bytes > _U32_MAX and length > 1:
             # A purge of many gigabytes, of which only the sum is known.
             half, half_bytes = length // 2, body_bytes // 2
-            self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes)
+            self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes, time)
             seq, length, body_bytes = seq + half, length - half, body_bytes - half_bytes
             self._ended.append(self._open_runs.pop(store))
-        event = Event(seq, time, qid, min(length, _U32_MAX), wait_ms, kind, priority, flags, min(body_bytes, _U32_MAX))
-        self._open_runs[store] = event
+        length, body_bytes = min(length, _U32_MAX), min(body_bytes, _U32_MAX)
+        self._open_runs[store] = EventRun(seq, time, qid, length, wait_ms, kind, priority, flags, body_bytes)
 
     def tick(self) -> None:
         """Add a tick: everything that happened before it is in the files. It must be written last."""
         self.close_runs()
-        self._ended.append(Event(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0))
+        self._ended.append(EventRun(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0))
 
     def close_runs(self) -> None:
         """Close all runs, so that later events get new records."""
@@ -163,7 +173,7 @@ class EventLog:
             self._has_partial_write = False
         if self._handle < 0 or self._size >= self._file_bytes:
             self._roll()
-        octets = b"".join([pack_event(event, self._salt) for event in self._ended])
+        octets = b"".join([event.pack(self._salt) for event in self._ended])
         try:
             write_file(self._files, self._handle, octets, self._size)
         except TornWriteError:
@@ -256,12 +266,7 @@ def read_events(
         if file < start.file:
             continue
         path = f"{directory}/{file_name(file)}"
-        try:
-            octets = files.read_all(path) or b""
-        except OSError:
-            damaged[path] = 1
-            yield None
-            continue
+        octets = must_read(path, partial(files.read_all, path)) or b""
         begin = start.offset if file == start.file else 0
         if begin <= len(octets) < EVENT_BYTES and head.startswith(octets):
             # It was just made when the process was killed.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
 
+from leveret.storage.acyclic import mypyc_attr
+
+
+@mypyc_attr(acyclic=True)
 class Envelope:
     """Routing data and properties of a message, shared by messages with equal ones.
 
@@ -48,6 +53,11 @@ class Envelope:
         self.deferred_expiry = deferred_expiry
 
 
+#: The envelope of no message, where there has not been one yet.
+NO_ENVELOPE: Final = Envelope(b"", b"")
+
+
+@mypyc_attr(acyclic=True)
 class Message:
     """An immutable message, shared by all queues it is routed to.
 
@@ -68,6 +78,7 @@ class Message:
         self.body = body
 
 
+@mypyc_attr(acyclic=True)
 class TimedMessage(Message):
     """A message with an expiry: one queue's copy, as the time depends on queue and arrival.
 
@@ -85,6 +96,7 @@ class TimedMessage(Message):
         self.expires_at = expires_at
 
 
+@mypyc_attr(acyclic=True)
 class StoredMessage(Message):
     """A message of one store, with its arrival time.
 

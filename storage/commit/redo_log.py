@@ -13,11 +13,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
-from leveret.storage.disk.files import Files, write_file
+from leveret.storage.disk.files import Files, must_read, write_file
 from leveret.storage.format import SEGMENT_HEADER_BYTES, check_record
 
 _MAGIC: Final = b"LVTR"
@@ -30,7 +31,7 @@ _MEAN_BYTES_MAX: Final = 64 << 10
 RedoParts = dict[tuple[int, int], list[bytes]]
 
 
-class Tail(NamedTuple):
+class Tail:
     """The end of a segment that is not yet synced.
 
     Attributes:
@@ -42,19 +43,24 @@ class Tail(NamedTuple):
         records: What was written there, without the header of the segment; None if it has to be read.
     """
 
-    qid: int
-    priority: int
-    path: str
-    start: int
-    end: int
-    records: tuple[bytes, ...] | None = None
+    __slots__ = ("end", "path", "priority", "qid", "records", "start")
+
+    def __init__(
+        self, qid: int, priority: int, path: str, start: int, end: int, records: tuple[bytes, ...] | None = None
+    ) -> None:
+        self.qid: Final = qid
+        self.priority: Final = priority
+        self.path: Final = path
+        self.start: Final = start
+        self.end: Final = end
+        self.records: Final = records
 
     def joined(self, later: Tail) -> Tail:
         """Return this tail with the one that follows it."""
         records = None
         if self.records is not None and later.records is not None and later.end - self.start <= _MEAN_BYTES_MAX:
             records = self.records + later.records
-        return later._replace(start=self.start, records=records)
+        return Tail(later.qid, later.priority, later.path, self.start, later.end, records)
 
 
 class RedoLog:
@@ -189,15 +195,13 @@ def read_redo(files: Files, directory: str, store_id: bytes, damaged: dict[str, 
         directory: Path of their directory.
         store_id: ID of the data directory.
         damaged: Receives descriptions of damage by path.
+    Raises:
+        UnreadableFileError: One of them cannot be read.
     """
     found: RedoParts = {}
     for number in _numbers(files, directory):
         path = f"{directory}/{_name(number)}"
-        try:
-            octets = files.read_all(path) or b""
-        except OSError as error:
-            damaged[path] = f"cannot be read: {error}"
-            continue
+        octets = must_read(path, partial(files.read_all, path)) or b""
         end = 0
         for at, payload in _frames(octets, crc32(store_id)):
             if at > end:

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from leveret.storage.commit.group import CommitGroup
@@ -19,7 +20,7 @@ from leveret.storage.directory.directory_format import (
     read_format,
 )
 from leveret.storage.directory.upgrade import UpgradeError, complete_upgrade, upgrade
-from leveret.storage.disk.files import Files, replace_file, write_file
+from leveret.storage.disk.files import Files, must_read, replace_file, write_file
 from leveret.storage.format import FORMAT_VERSION, crc_of, pack_checked
 
 _LOG: Final = logging.getLogger("leveret.storage")
@@ -251,8 +252,10 @@ class DataDirectory:
                 return
 
     def _read_queue(self, qid: int) -> QueueRecord:
+        path = f"{self.queue_path(qid)}/{QUEUE_FILE}"
+        octets = must_read(path, partial(self._files.read_all, path)) or b""
         try:
-            fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
+            fields = json.loads(octets)
             crc = fields.pop("crc", None)
             # Files of the first version have no checksum.
             if crc != crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
@@ -261,7 +264,7 @@ class DataDirectory:
                 # It belongs to another queue.
                 return QueueRecord(qid, None, True, {})
             salt, attributes = fields["salt"], fields["attributes"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return QueueRecord(qid, None, True, {})
         if not isinstance(salt, int) or not isinstance(attributes, dict) or not 0 <= salt < 1 << 32:
             return QueueRecord(qid, None, True, {})

@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +59,10 @@ class DirectoryInUseError(Exception):
     """Another process has the data directory open."""
 
 
+class UnreadableFileError(Exception):
+    """A file that is needed cannot be read; the message says which, and what to do."""
+
+
 class TornWriteError(OSError):
     """A partial write could not be undone: the file must be truncated before the next append."""
 
@@ -82,6 +89,9 @@ class Files(Protocol):
 
     def append(self, handle: int, octets: bytes) -> int:
         """Append to a file; return the number of bytes written, which may be less than requested."""
+
+    def overwrite(self, path: str, octets: bytes, offset: int) -> None:
+        """Write bytes at an offset of a file that exists."""
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         """Read `size` bytes at an offset; fewer only at the end of the file."""
@@ -160,6 +170,14 @@ class DiskFiles:
         self.counts.written(written, perf_counter() - started)
         self.appended += written
         return written
+
+    def overwrite(self, path: str, octets: bytes, offset: int) -> None:
+        """Write bytes at an offset of a file that exists."""
+        with open(path, "r+b", buffering=0) as file:
+            file.seek(offset)
+            left = memoryview(octets)
+            while left:
+                left = left[file.write(left) or 0 :]
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         """Read `size` bytes at an offset; fewer only at the end of the file."""
@@ -258,6 +276,31 @@ class UnsyncedFiles(DiskFiles):
 
     def sync_directory(self, path: str) -> None:
         """Do nothing."""
+
+
+def must_read(path: str, read: Callable[[], _T]) -> _T:
+    """Read a file without which messages would be lost or come back; if the system fails to, try once more.
+
+    Args:
+        path: Path of the file, for the error.
+        read: Reads it.
+    Raises:
+        UnreadableFileError: It cannot be read.
+        FileNotFoundError: There is no such file.
+    """
+    try:
+        return read()
+    except FileNotFoundError:
+        raise
+    except OSError:
+        pass
+    try:
+        return read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        what_to_do = "repair the disk, or move the file away to do without it"
+        raise UnreadableFileError(f"{path} cannot be read: {error.strerror or error}; {what_to_do}") from error
 
 
 def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:

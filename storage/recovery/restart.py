@@ -11,6 +11,7 @@ from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
 from leveret.storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
 from leveret.storage.directory.deleted_queues import name_of
+from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import Files
 from leveret.storage.event_log import EventLog, EventPosition
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
@@ -189,10 +190,14 @@ def commit_recovered(group: CommitGroup, files: Files, redo: RedoLog, threaded: 
         redo: The redo log.
         threaded: Whether to sync in several threads.
     Raises:
-        OSError: A sync failed.
+        DataDirectoryError: A sync failed. Nothing is lost: the next start writes again what the redo log has.
     """
-    if threaded:
-        with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
-            group.commit(files, redo, pool)
-    else:
-        group.commit(files, redo)
+    try:
+        if threaded:
+            with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
+                group.commit(files, redo, pool)
+        else:
+            group.commit(files, redo)
+    except OSError as error:
+        what_to_do = "nothing is lost; repair the disk and start again"
+        raise DataDirectoryError(f"what was recovered cannot be synced: {error}; {what_to_do}") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.disk.files import replace_file, write_file
+from leveret.storage.disk.files import must_read, replace_file, write_file
 from leveret.storage.format import (
     SEGMENT_HEADER_BYTES,
     Edit,
@@ -18,7 +19,6 @@ from leveret.storage.format import (
     unpack_segment_header,
 )
 from leveret.storage.recovery.store_damage import StoreDamage
-from leveret.storage.segments.reader import pread_around
 from leveret.storage.segments.scan import Scan, scan
 from leveret.storage.segments.segment import RECORDS_MAX, Segment, StorePlace
 from leveret.storage.segments.writer import header_bytes, index_bytes
@@ -54,19 +54,20 @@ class SegmentRepair:
             known: Its last edit in the manifest if it was sealed and is damaged.
         """
         path = f"{self._place.directory}/{segment.name}"
-        size = self._files.size(path)
-        handle = self._files.open(path)
+        handle = self._open(path)
         try:
-            octets, whole = self._contents(handle, size)
+            octets = self._contents(path, handle)
             found = scan(octets, self._place.salt, segment.first_seq)
-            missing = self._missing(segment, end, found) if whole else None
+            missing = self._missing(segment, end, found)
             if missing:
                 completed = self._complete(segment, path, octets, found, missing)
                 self._files.close(handle)
                 handle = completed
                 self._note_unrestored(segment, octets, found, missing)
-                octets, whole = self._contents(handle, self._files.size(path))
+                octets = self._contents(path, handle)
                 found = scan(octets, self._place.salt, segment.first_seq)
+            else:
+                self._write_again(path, octets, found)
             for header, offset in zip(found.headers, found.offsets, strict=True):
                 segment.data_len = offset
                 segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
@@ -74,22 +75,19 @@ class SegmentRepair:
             if octets and unpack_segment_header(octets) is None:
                 self._damage.note(segment.name, "its head is damaged; its records are read nevertheless")
             self._damage.note_spans(segment, found.damaged, found.places, known)
-            if not whole:
-                # The file is left unchanged: a later attempt may read more.
-                self._damage.report.failures.append(f"{path}: the disk cannot read all of it")
-            elif segment.count or any(octets[found.end :]):
+            if segment.count or any(octets[found.end :]):
                 self._seal(segment, path, handle, octets, found.end)
         finally:
             self._files.close(handle)
-        if not segment.count and whole:
+        if not segment.count:
             self._files.unlink(path)
 
     def mark_gaps_dead(self, segment: Segment) -> None:
         """Mark numbers without a record in a segment dead: they were transient or never written."""
         path = f"{self._place.directory}/{segment.name}"
-        handle = self._files.open(path)
+        handle = self._open(path)
         try:
-            octets, _ = self._contents(handle, segment.data_len)
+            octets = self._contents(path, handle)[: segment.data_len]
         finally:
             self._files.close(handle)
         found = scan(octets, self._place.salt, segment.first_seq)
@@ -136,6 +134,24 @@ class SegmentRepair:
             ) from error
         return self._files.open(path)
 
+    def _write_again(self, path: str, octets: bytes, found: Scan) -> None:
+        """Write the end of a segment that the redo log has too once more, so that the next sync writes it.
+
+        If a sync of it has failed since the machine started, the kernel may show what is not on the disk, and may not
+        write it with a later sync.
+        """
+        starts = [
+            offset for header, offset in zip(found.headers, found.offsets, strict=True) if header.seq in self._redo
+        ]
+        if starts:
+            # The head is written with the first record.
+            start = starts[0] if starts[0] > SEGMENT_HEADER_BYTES else 0
+            try:
+                self._files.overwrite(path, octets[start:], start)
+            except OSError as error:
+                # Continuing would remove the redo log, the only file that certainly has the messages.
+                raise DataDirectoryError(f"{path} cannot be written again: {error}; nothing is lost") from error
+
     def _note_unrestored(self, segment: Segment, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> None:
         """Report what was in damaged places of a segment, or behind its end, and is not in the redo log either.
 
@@ -163,12 +179,21 @@ class SegmentRepair:
             )
             damage.note(segment.name, what)
 
-    def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
-        """Return the contents of a file, and whether all of it could be read."""
-        try:
-            return self._files.pread(handle, size, 0), True
-        except OSError:
-            return pread_around(self._files, handle, size, 0), False
+    def _open(self, path: str) -> int:
+        """Open a file.
+
+        Raises:
+            UnreadableFileError: It cannot be opened.
+        """
+        return must_read(path, partial(self._files.open, path))
+
+    def _contents(self, path: str, handle: int) -> bytes:
+        """Return the contents of an open file.
+
+        Raises:
+            UnreadableFileError: They cannot be read.
+        """
+        return must_read(path, lambda: self._files.pread(handle, self._files.size(path), 0))
 
     def _seal(self, segment: Segment, path: str, handle: int, octets: bytes, end: int) -> None:
         index = segment.index

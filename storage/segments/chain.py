@@ -12,6 +12,7 @@ from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import Tail
 from leveret.storage.format import Edit, EditOp, Stream
 from leveret.storage.interface import Entry
+from leveret.storage.readers.holds import Content
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.reader import SegmentReader
@@ -298,8 +299,11 @@ class SegmentChain:
         group.callbacks += [writer.close for writer in self._retired]
         for segment in self._dropped:
             # Readers find it there for a while.
-            move = partial(self._place.trash.put, self._place.directory, segment.name, self._place.clock())
-            group.file_actions.append(move)
+            place = self._place
+            content = None
+            if self.stream is Stream.DURABLE:
+                content = Content(place.qid, place.priority, segment.last_seq)
+            group.file_actions.append(partial(place.trash.put, place.directory, segment.name, place.clock(), content))
         self._unsynced = self._new_names = False
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 

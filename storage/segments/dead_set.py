@@ -110,6 +110,21 @@ class DeadSet:
             at = stop
         return count
 
+    def last_live(self, end: int) -> int:
+        """Return the highest live number below `end`; the one before the floor if there is none."""
+        at = end - 1
+        while at >= self.floor:
+            block = at // BLOCK
+            bitmap = self._bitmaps.get(block)
+            if bitmap is not None:
+                live = ~int.from_bytes(bitmap, "little") & ((1 << (at % BLOCK + 1)) - 1)
+                if live:
+                    return max(self.floor - 1, block * BLOCK + live.bit_length() - 1)
+            elif not self._full or block not in self._full:
+                return at
+            at = block * BLOCK - 1
+        return self.floor - 1
+
     def part(self, first: int, end: int) -> DeadSet:
         """Return a copy that is valid for the numbers from `first` to `end`, excluded."""
         part = DeadSet(self.floor)

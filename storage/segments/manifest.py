@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -72,6 +72,8 @@ class Manifest:
                 deleted.add(key)
             elif edit.op in (EditOp.NEW, EditOp.SEAL, EditOp.COMPACTED):
                 segments[key] = edit
+                # One that had no message was deleted, and the next message began another one of the same name.
+                deleted.discard(key)
         return ManifestContents(segments, deleted, damaged)
 
     def append(self, edits: Sequence[Edit]) -> None:
@@ -105,19 +107,19 @@ class Manifest:
             group.directories[self._directory] = None
         self._unsynced = self._is_new = False
 
-    def shorten_if_long(self, group: CommitGroup, now: int) -> None:
+    def shorten_if_long(self, group: CommitGroup, clock: Callable[[], int]) -> None:
         """Write a draft without unneeded edits if the manifest has become long.
 
         Args:
             group: Syncs the draft, which then replaces the manifest unless edits were appended in the meantime.
-            now: Microseconds since 1970.
+            clock: Microseconds since 1970.
         """
         if self._edits < self._long_at:
             return
         path = f"{self._directory}/{NAME}"
         try:
             edits, _, size = _complete_groups(self._files.read_all(path) or b"")
-            kept = _without_deleted(edits, now - _REMEMBERED_US)
+            kept = _without_deleted(edits, clock() - _REMEMBERED_US)
             self._long_at = 4 * (len(kept) + _EDITS_MIN)
             if size == self._size and 2 * len(kept) < len(edits):
                 write_draft(self._files, f"{path}.tmp", b"".join(map(pack_edit, kept)))

@@ -56,6 +56,8 @@ class MessageLog:
         freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
         drops_active: Whether the active segments have no live messages and may be dropped too.
+        failure: Why the last read_run() or next_seq() could not read something, which may be readable later; None if
+            it could.
         persists_transient: See Args.
     """
 
@@ -68,6 +70,7 @@ class MessageLog:
         "disk_reads",
         "disk_writes",
         "drops_active",
+        "failure",
         "freed",
         "look_at",
         "persists_transient",
@@ -87,6 +90,7 @@ class MessageLog:
         self.disk_reads = self.disk_writes = 0
         self.freed = self.look_at = 0
         self.drops_active = False
+        self.failure: OSError | None = None
         self.persists_transient = persists_transient
         self.place = place
         self._durable = durable
@@ -153,16 +157,22 @@ class MessageLog:
             again: The messages have been taken before. They use a separate reader, so that both readers read in order.
             is_counted: Whether they count as read from disk.
         """
+        self.failure = None
         for chain in self.chains:
             segment = chain.find(seq)
             if segment is not None:
+                reader = chain.readers[again]
                 try:
-                    entries = chain.readers[again].read_run(segment, seq, count, body_bytes, expired_at, redelivered)
+                    entries = reader.read_run(segment, seq, count, body_bytes, expired_at, redelivered)
                 except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self.failure = error
                     continue
                 if entries:
                     self.disk_reads += len(entries) if is_counted else 0
                     return entries
+                self.failure = reader.failure or self.failure
         return []
 
     def measure_run(
@@ -195,7 +205,7 @@ class MessageLog:
                 return Measured(chain.stream, segment.count, segment.body_bytes, segment.min_arrived, True)
             try:
                 found = chain.readers[again].measure_run(segment, seq, min(count, looks), body_bytes, expired_at)
-            except FileNotFoundError:
+            except OSError:
                 continue
             if found[0]:
                 return Measured(chain.stream, *found, False)
@@ -203,12 +213,18 @@ class MessageLog:
 
     def next_seq(self, seq: int, end: int, again: bool) -> int:
         """Return the lowest readable number from `seq` on; `end` if there is none below it."""
+        self.failure = None
         for chain in self.chains:
+            reader = chain.readers[again]
             for segment in chain.overlapping(seq, end):
                 try:
-                    found = chain.readers[again].next_seq(segment, seq)
+                    found = reader.next_seq(segment, seq)
                 except FileNotFoundError:
                     continue
+                except OSError as error:
+                    # Nothing is known about its messages.
+                    self.failure, found = error, segment.last_seq + 1
+                self.failure = reader.failure or self.failure
                 if found is not None:
                     end = min(end, found)
                     break
@@ -323,7 +339,7 @@ class MessageLog:
         for chain in self.chains:
             chain.collect(group)
         self._manifest.collect(group)
-        self._manifest.shorten_if_long(group, self.place.clock())
+        self._manifest.shorten_if_long(group, self.place.clock)
         if len(self.chains) > Stream.SPILL + 1:
             self._forget_empty()
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 from zlib import crc32
 
-from leveret.storage.disk.files import Files
 from leveret.storage.format import (
     EXTENDED,
     FOOTER_BYTES,
@@ -24,7 +23,7 @@ from leveret.storage.format import (
     unpack_footer,
 )
 from leveret.storage.interface import Entry
-from leveret.storage.message import Envelope, StoredMessage
+from leveret.storage.message import NO_ENVELOPE, StoredMessage
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.segment import Segment, StorePlace
 
@@ -32,13 +31,24 @@ from leveret.storage.segments.segment import Segment, StorePlace
 _CHUNK_MIN: Final = 4 << 10
 _CHUNK_MAX: Final = 256 << 10
 _PAGE: Final = 4 << 10
+#: If none of so many pages in a row can be read, the disk fails as a whole, and trying the following ones is useless.
+_PAGES_TRIED: Final = 16
+
+
+#: Not the beginning of any envelope.
+_NO_PREFIX: Final = bytes(4)
 
 
 class SegmentReader:
     """Reads the records of a store's segments, with a position and a read-ahead buffer.
 
+    What the system cannot read looks like damage, but may be readable later.
+
     Args:
         place: Paths and shared services of the store.
+
+    Attributes:
+        failure: Why the last read_run(), measure_run() or next_seq() could not read something; None if it could.
     """
 
     __slots__ = (
@@ -50,23 +60,29 @@ class SegmentReader:
         "_place",
         "_prefix",
         "_prefix_crc",
+        "_run_at",
+        "_run_seq",
         "_seq",
         "_segment",
+        "failure",
     )
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place
+        self.failure: OSError | None = None
         self._segment: Segment | None = None
         self._handle = -1
         #: The record at `_offset` and all later ones have at least the number `_seq`.
         self._offset = 0
         self._seq = 0
+        #: Where the last run began, so that what was only looked at is found again. The number is 0 if there is none.
+        self._run_at = self._run_seq = 0
         self._chunk = b""
         self._chunk_at = 0
         #: The last decoded envelope, reused for records with equal ones.
-        self._envelope = Envelope(b"", b"")
+        self._envelope = NO_ENVELOPE
         #: The common bytes of these records; initially a value that no record has.
-        self._prefix = bytes(4)
+        self._prefix = _NO_PREFIX
         self._prefix_crc = 0
 
     def release(self) -> bool:
@@ -92,19 +108,28 @@ class SegmentReader:
             redelivered: Redelivered flag of the entries.
         Returns:
             Messages with consecutive numbers; none if the first one is missing or damaged.
+        Raises:
+            OSError: The file cannot be opened, or nothing in it can be read.
         """
-        entries = self._read_on(
-            segment, self._seek(segment, seq, count), seq, count, body_bytes, expired_at, redelivered
-        )
-        # Without gaps there is a record, maybe behind a damaged one of which the length is wrong.
-        if not entries and not expired_at and segment.gapless and self.next_seq(segment, seq) == seq:
+        self._forget_failure()
+        at = self._seek(segment, seq, count)
+        entries = self._read_on(segment, at, seq, count, body_bytes, expired_at, redelivered)
+        if not entries and self._is_elsewhere(segment, seq, at):
             return self._read_on(segment, self._offset, seq, count, body_bytes, expired_at, redelivered)
         return entries
+
+    def _is_elsewhere(self, segment: Segment, seq: int, at: int) -> bool:
+        """Return whether the record of a number is not where it was looked for; the reader is at the record then.
+
+        Without gaps there is one, maybe behind a damaged record of which the length or the number is wrong.
+        """
+        return segment.gapless and self._find_valid(segment, seq) == seq and self._offset != at
 
     def _read_on(
         self, segment: Segment, at: int, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
     ) -> list[Entry]:
         """Read messages with consecutive numbers from an offset on; see read_run()."""
+        self._run_at, self._run_seq = at, seq
         entries: list[Entry] = []
         salt, end = self._place.salt, segment.data_len
         while len(entries) < count and body_bytes > 0 and at < end:
@@ -138,9 +163,22 @@ class SegmentReader:
             expired_at: Only messages that expire by this time; 0 for all.
         Returns:
             Their number, the sum of their body lengths, and the arrival of the first one.
+        Raises:
+            OSError: The file cannot be opened, or nothing in it can be read.
         """
-        found = found_bytes = arrived = 0
+        self._forget_failure()
         at = self._seek(segment, seq, min(count, INDEX_STEP))
+        found = self._measure_on(segment, at, seq, count, body_bytes, expired_at)
+        if not found[0] and self._is_elsewhere(segment, seq, at):
+            return self._measure_on(segment, self._offset, seq, count, body_bytes, expired_at)
+        return found
+
+    def _measure_on(
+        self, segment: Segment, at: int, seq: int, count: int, body_bytes: int, expired_at: int
+    ) -> tuple[int, int, int]:
+        """Measure messages with consecutive numbers from an offset on; see measure_run()."""
+        self._run_at, self._run_seq = at, seq
+        found = found_bytes = arrived = 0
         # Long bodies are skipped, short ones are read with their headers.
         alone = segment.data_len // max(1, segment.count) > _PAGE
         while found < count and found_bytes < body_bytes and at < segment.data_len:
@@ -161,7 +199,15 @@ class SegmentReader:
         """Return the lowest number from `seq` on with a valid record; None if there is none in this segment.
 
         It is used after damage, so it trusts only checksums and the index.
+
+        Raises:
+            OSError: The file cannot be opened, or nothing in it can be read.
         """
+        self._forget_failure()
+        return self._find_valid(segment, seq)
+
+    def _find_valid(self, segment: Segment, seq: int) -> int | None:
+        """Return the lowest number from `seq` on with a valid record; see next_seq()."""
         self._open(segment)
         at = self._indexed(segment, seq) if segment.gapless else SEGMENT_HEADER_BYTES
         while at < segment.data_len:
@@ -171,7 +217,7 @@ class SegmentReader:
             elif header.seq < seq:
                 at += header.rec_len
             else:
-                self._offset, self._seq = at, header.seq
+                self._offset, self._seq = self._run_at, self._run_seq = at, header.seq
                 return header.seq
         return None
 
@@ -272,12 +318,14 @@ class SegmentReader:
             place = self._place
             self._handle = place.descriptors.open(place.files, f"{place.directory}/{segment.name}")
             self._segment = segment
-            self._offset = self._seq = 0
+            self._offset = self._seq = self._run_seq = 0
 
     def _seek(self, segment: Segment, seq: int, count: int) -> int:
         """Open the segment and find the offset of a record; approximate if records are damaged."""
         self._open(segment)
-        if not self._offset or seq < self._seq or seq - self._seq > INDEX_STEP:
+        if seq == self._run_seq:
+            self._offset = self._run_at
+        elif not self._offset or seq < self._seq or seq - self._seq > INDEX_STEP:
             self._offset = self._indexed(segment, seq)
         at = self._offset
         if not at - self._chunk_at < len(self._chunk) or at < self._chunk_at:
@@ -351,8 +399,36 @@ class SegmentReader:
         self._chunk = self._pread(min(max(size, _CHUNK_MIN), self._segment.data_len - at), at)
         self._chunk_at = at
 
+    def _forget_failure(self) -> None:
+        """Begin a call: what could not be read is read again."""
+        if self.failure is not None:
+            self.failure = None
+            self._chunk = b""
+
     def _pread(self, size: int, at: int) -> bytes:
-        return pread_around(self._place.files, self._handle, size, at)
+        """Read from the file; unreadable pages become zeros, with which no record begins.
+
+        Raises:
+            OSError: None of many pages can be read.
+        """
+        files, handle = self._place.files, self._handle
+        try:
+            return files.pread(handle, size, at)
+        except OSError:
+            pass
+        pages: list[bytes] = []
+        failed = 0
+        for page in range(at, at + size, _PAGE):
+            length = min(_PAGE, at + size - page)
+            try:
+                pages.append(files.pread(handle, length, page))
+            except OSError as error:
+                self.failure = error
+                failed += 1
+                if failed == len(pages) + 1 == _PAGES_TRIED:
+                    raise
+                pages.append(bytes(length))
+        return b"".join(pages)
 
     def _resync(self, at: int, lowest: int = 0) -> int:
         """Return the offset of the next valid record with a number of at least `lowest`, or the end of the data."""
@@ -389,25 +465,3 @@ class SegmentReader:
             self._envelope = unpack_envelope(chunk, start, header)
             self._prefix, self._prefix_crc = prefix, crc32(prefix[4:])
         return header.rec_len, header.seq, header.arrived, header.expires, body
-
-
-def pread_around(files: Files, handle: int, size: int, at: int) -> bytes:
-    """Read from a file; unreadable pages become zeros, with which no record begins.
-
-    Args:
-        files: The file system interface.
-        handle: The file.
-        size: Bytes to read.
-        at: Offset of the first byte.
-    """
-    try:
-        return files.pread(handle, size, at)
-    except OSError:
-        pages: list[bytes] = []
-        for page in range(at, at + size, _PAGE):
-            length = min(_PAGE, at + size - page)
-            try:
-                pages.append(files.pread(handle, length, page))
-            except OSError:
-                pages.append(bytes(length))
-        return b"".join(pages)

@@ -23,9 +23,11 @@ class Cursor:
         position: The first message never taken.
         requeued: Numbers of the other ready messages, which are lower: they were requeued, or passed over.
         untouched: Those of them that were passed over, because others were taken out behind them.
+        aside: Numbers of messages that are not ready for now, because the system cannot read them, and of those of them
+            that have never been delivered; None if there are none.
     """
 
-    __slots__ = ("_live_until", "_log", "_ram", "_redelivered_below", "position", "requeued", "untouched")
+    __slots__ = ("_live_until", "_log", "_ram", "_redelivered_below", "aside", "position", "requeued", "untouched")
 
     def __init__(self, ram: RamMessages, log: MessageLog, redelivered_below: int) -> None:
         self._ram = ram
@@ -35,6 +37,7 @@ class Cursor:
         self._redelivered_below = redelivered_below
         self.requeued = SeqRanges()
         self.untouched = SeqRanges()
+        self.aside: tuple[SeqRanges, SeqRanges] | None = None
 
     @property
     def redelivered_below(self) -> int:
@@ -64,6 +67,26 @@ class Cursor:
                 self.untouched.drop_below(end)
         else:
             self.position = end
+
+    def set_aside(self, first: int, end: int) -> None:
+        """Remove the messages at the head, from its first one up to a number, until bring_back()."""
+        aside, untouched = self.aside = self.aside or (SeqRanges(), SeqRanges())
+        aside.add(first, end)
+        if self.requeued:
+            for low, high in self.untouched.between(first, end):
+                untouched.add(max(first, low), min(end, high))
+        else:
+            untouched.add(first, end)
+        self.leave(end)
+
+    def bring_back(self) -> None:
+        """Make the messages that were set aside ready again, in their places."""
+        if self.aside is not None:
+            for first, end in self.aside[0]:
+                self.requeued.add(first, end)
+            for first, end in self.aside[1]:
+                self.untouched.add(first, end)
+            self.aside = None
 
     def ready_ranges(self, next_seq: int) -> Iterator[tuple[int, int]]:
         """Return the ranges of all ready messages as (first, end)."""

@@ -43,12 +43,14 @@ class Look(NamedTuple):
         end: All messages with numbers from the given one to this one, excluded, have been looked at.
         is_over: Whether there are no messages with higher numbers now.
         is_complete: Whether `seen` has them all. If not, those who hold taken messages know the missing ones.
+        failure: Why the system could not read some of them, which may be readable later; None if it could.
     """
 
     seen: list[Seen]
     end: int
     is_over: bool
     is_complete: bool
+    failure: OSError | None = None
 
 
 def levels(store: MessageStore) -> list[tuple[int, MessageStore]]:
@@ -114,6 +116,7 @@ class _SegmentLook:
         self._leaving = store.leaving.numbers()
         self._seen: list[Seen] = []
         self._is_complete = True
+        self._failure: OSError | None = None
 
     def from_number(self, seq: int) -> Look:
         """Look at the messages from a number on."""
@@ -122,9 +125,9 @@ class _SegmentLook:
             at = first
             while at < end:
                 if self._left <= 0 or self._bytes_left <= 0:
-                    return Look(self._seen, at, False, self._is_complete)
+                    return Look(self._seen, at, False, self._is_complete, self._failure)
                 at = self._step(at, end)
-        return Look(self._seen, max(seq, store.next_seq), True, self._is_complete)
+        return Look(self._seen, max(seq, store.next_seq), True, self._is_complete, self._failure)
 
     def _step(self, at: int, end: int) -> int:
         """Look at some live messages; return the number that follows them."""
@@ -150,6 +153,7 @@ class _SegmentLook:
         # A damaged message if it is ready; otherwise it may have been taken before it was written.
         self._is_complete = self._is_complete and ready
         if ready:
+            self._failure = store.log.failure or self._failure
             # The reader may have searched for a long time.
             self._left -= _DAMAGE_COST
         return at + 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import Final, Protocol
 
+from leveret.storage.disk.files import UnreadableFileError
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.looking import Look, Seen, look
-from leveret.storage.stores.segment_store import SegmentStore, lose, purge_numbers
+from leveret.storage.stores.segment_store import SegmentStore, log_unreadable, lose, purge_numbers
 
 _EXPIRES_ANY: Final = 0
 _ALL_BYTES: Final = 1 << 62
@@ -53,8 +54,8 @@ class NumberedStore(Protocol):
             numbers: Numbers of ready messages that are written, in any order.
             body_bytes: Stop when the bodies taken have reached this many bytes.
         Returns:
-            The messages in the order of the numbers, without those that cannot be read, which are lost; and how many of
-            the numbers are dealt with, from the first.
+            The messages in the order of the numbers, without damaged ones, which are lost; and how many of the numbers
+            are dealt with, from the first. None if the system cannot read the first one for now.
         """
 
     def put_back(self, entries: Sequence[Entry]) -> None:
@@ -99,7 +100,8 @@ class NumberedStore(Protocol):
             end: Number after the last one.
             count: Maximum number of messages.
         Returns:
-            Messages, without those that cannot be read, which are lost; and where to continue, `end` after the last.
+            Messages, without damaged ones, which are lost; and where to continue, `end` after the last. No messages and
+            the same number again if the system cannot read them for now.
         """
 
 
@@ -193,10 +195,12 @@ class NumberedSegments:
         store: The store.
     """
 
-    __slots__ = ("_store", "_taken")
+    __slots__ = ("_has_failed", "_store", "_taken")
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
+        #: Whether the last read has failed, which has been logged.
+        self._has_failed = False
         #: Numbers of the taken messages.
         self._taken: set[int] = set()
 
@@ -233,8 +237,12 @@ class NumberedSegments:
         while at < len(numbers) and taken_bytes < body_bytes:
             run = self._read_run(numbers, at, body_bytes - taken_bytes)
             if not run:
+                if store.log.failure is not None:
+                    self._note_failure(numbers[at], store.log.failure)
+                    break
                 at += 1
                 continue
+            self._has_failed = False
             at += len(run)
             taken_bytes += sum([len(entry[1].body) for entry in run])
             entries += run
@@ -246,8 +254,17 @@ class NumberedSegments:
         self._taken.update([entry[0] for entry in entries])
         return entries, at
 
+    def _note_failure(self, seq: int, error: OSError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            log_unreadable(self._store, seq, error)
+
     def _read_run(self, numbers: Sequence[int], at: int, body_bytes: int) -> list[Entry]:
-        """Read messages from a place in the numbers on, as long as these are consecutive; none if the first is lost."""
+        """Read messages from a place in the numbers on, as long as these are consecutive.
+
+        Returns:
+            None if the first one is lost or, with a `failure` of the log, cannot be read for now.
+        """
         first, count = numbers[at], 1
         while at + count < len(numbers) and numbers[at + count] == first + count:
             count += 1
@@ -259,6 +276,8 @@ class NumberedSegments:
     def _find(self, seq: int, end: int, body_bytes: int, again: bool) -> list[Entry]:
         """Read messages where there is damage; those before the first one that can be read are lost.
 
+        None is lost or returned, and the log has a `failure`, if the system cannot read them for now.
+
         Args:
             seq: Number of the first one.
             end: Number after the last one; all between are ready.
@@ -266,12 +285,15 @@ class NumberedSegments:
             again: Which reader is used.
         """
         while seq < end:
-            readable = self._store.log.next_seq(seq, end, again)
+            log = self._store.log
+            readable = log.next_seq(seq, end, again)
             if readable > seq:
+                if log.failure is not None:
+                    return []
                 lose(self._store, seq, readable)
             # The reader is now positioned at it.
             entries = self._read(readable, end - readable, body_bytes, again) if readable < end else []
-            if entries or readable == end:
+            if entries or readable == end or log.failure is not None:
                 return entries
             lose(self._store, readable, readable + 1)
             seq = readable + 1
@@ -296,7 +318,7 @@ class NumberedSegments:
         """Look at ready messages."""
         found = look(self._store, seq, count, body_bytes)
         seen = [each for each in found.seen if each.seq not in self._taken]
-        return Look(seen, found.end, found.is_over, found.is_complete)
+        return found._replace(seen=seen)
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Remove taken messages permanently."""
@@ -332,7 +354,33 @@ class NumberedSegments:
         stop = min(stop, first + count)
         entries = self._read(first, stop - first, _SCAN_BYTES, again=True)
         entries = entries or self._find(first, stop, _SCAN_BYTES, again=True)
-        return entries, entries[-1][0] + 1 if entries else stop
+        if entries:
+            self._has_failed = False
+            return entries, entries[-1][0] + 1
+        failure = self._store.log.failure
+        if failure is None:
+            return [], stop
+        self._note_failure(first, failure)
+        return [], first
+
+
+def scan_all(store: SegmentStore, count: int) -> Iterator[list[Entry]]:
+    """Read all messages of a store that were recovered at the start, in the order of their numbers.
+
+    Args:
+        store: The store; nothing may take messages from it meanwhile.
+        count: Maximum number of messages at a time.
+    Raises:
+        UnreadableFileError: The system cannot read a file.
+    """
+    numbered, end, seq = NumberedSegments(store), store.next_seq, 0
+    while seq < end:
+        before = seq
+        entries, seq = numbered.scan(seq, end, count)
+        if seq == before:
+            where, error = store.place.directory, store.log.failure
+            raise UnreadableFileError(f"{where} cannot be read: {error}; repair the disk and start again")
+        yield entries
 
 
 def _number(entry: Entry) -> int:

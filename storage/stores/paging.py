@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from leveret.storage.format import Stream
@@ -29,14 +29,15 @@ class Unwritten:
 
     Attributes:
         has_gaps: Whether some of them may have been settled since.
+        keeps_dead: Whether those are written, too, because a named reader wants them.
     """
 
-    __slots__ = ("_batches", "has_gaps")
+    __slots__ = ("_batches", "has_gaps", "keeps_dead")
 
     def __init__(self) -> None:
         #: Sequence number of the first message, messages, arrival.
         self._batches: list[tuple[int, Sequence[Message], int]] = []
-        self.has_gaps = False
+        self.has_gaps = self.keeps_dead = False
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -57,24 +58,28 @@ class Unwritten:
 
     def arrivals(self, dead: DeadSet) -> list[Arrival]:
         """Return the messages that are not dead, in order."""
-        return [each for each in self._each() if each[0] not in dead] if self.has_gaps else [*self._each()]
+        return [each for each in self._all() if each[0] not in dead] if self.has_gaps else self._all()
+
+    def to_write(self, dead: DeadSet) -> list[Arrival]:
+        """Return the messages that belong into files, in order."""
+        return self._all() if self.keeps_dead else self.arrivals(dead)
 
     def replace(self, arrivals: Sequence[Arrival]) -> None:
         """Replace the contents."""
         self._batches = [(seq, [message], arrived) for seq, message, arrived in arrivals]
-        self.has_gaps = False
+        self.has_gaps = self.has_gaps and self.keeps_dead
 
     def clear(self) -> None:
         """Remove all messages."""
         self._batches.clear()
         self.has_gaps = False
 
-    def _each(self) -> Iterator[Arrival]:
-        return (
+    def _all(self) -> list[Arrival]:
+        return [
             (seq, message, arrived)
             for first, messages, arrived in self._batches
             for seq, message in enumerate(messages, first)
-        )
+        ]
 
 
 class Paging:
@@ -184,12 +189,22 @@ class Paging:
 
     def _write(self) -> None:
         """Write the durable stream."""
-        batch = self.unwritten.arrivals(self._log.dead)
-        failure = self._log.append(Stream.DURABLE, batch) if batch else None
-        self.unwritten.clear()
+        log, unwritten = self._log, self.unwritten
+        batch = unwritten.to_write(log.dead)
+        failure = log.append(Stream.DURABLE, batch) if batch else None
+        if unwritten.has_gaps and unwritten.keeps_dead:
+            self._bury_written(batch)
         if failure is not None:
-            self.unwritten.replace([arrival for arrival in batch if not self._log.was_written(arrival)])
+            unwritten.replace([arrival for arrival in batch if not log.was_written(arrival)])
             raise failure
+        unwritten.clear()
+
+    def _bury_written(self, batch: Sequence[Arrival]) -> None:
+        """Count those of the messages just written that had been settled before."""
+        log = self._log
+        for seq, message, arrived in batch:
+            if seq in log.dead and log.was_written((seq, message, arrived)):
+                log.bury(seq, seq + 1, Stream.DURABLE, len(message.body), ())
 
     def _page_out(self, body_bytes: int, count: int) -> None:
         """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.stores.looking import Seen
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.returns_store import Returned
 from leveret.storage.stores.segment_store import SegmentStore
+
+#: Why a message is not ready: it is taken, or not there any more, or its number was never used.
+Absence: TypeAlias = Literal["unacked", "gone", "unknown"]
 
 
 def pick(store: MessageStore, seen: Sequence[Seen]) -> list[Entry]:
@@ -39,6 +43,28 @@ def is_ready(store: MessageStore, seq: int) -> bool:
         return [entry[0] for entry in store.entries_from(seq, 1)] == [seq]
     assert isinstance(store, SegmentStore)
     return seq < store.next_seq and seq not in store.log.dead and store.cursor.is_ready(seq)
+
+
+def absence(store: MessageStore, numbers: Sequence[int]) -> list[Absence]:
+    """Return why messages of one level on disk are not ready.
+
+    Args:
+        store: The level.
+        numbers: Their numbers; none of them is ready.
+    """
+    if isinstance(store, Returned):
+        return absence(store.store, numbers)
+    assert isinstance(store, SegmentStore)
+    leaving = store.leaving.numbers()
+    found: list[Absence] = []
+    for seq in numbers:
+        if seq >= store.next_seq:
+            found.append("unknown")
+        elif seq in store.log.dead or seq in leaving:
+            found.append("gone")
+        else:
+            found.append("unacked")
+    return found
 
 
 def next_number(store: MessageStore) -> int:

@@ -38,7 +38,8 @@ class PriorityStore:
         self._make_store = make_store
         self.levels = dict(levels or {})
         #: Bit n is set if priority n may have ready messages.
-        self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)
+        self._used = 0
+        self.look_again()
 
     @property
     def ready_count(self) -> int:
@@ -133,6 +134,10 @@ class PriorityStore:
         for store in self.levels.values():
             store.close()
         self._used = 0
+
+    def look_again(self) -> None:
+        """Look for ready messages in all levels: some that could not be read may be ready again."""
+        self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)
 
     def _append(self, level: int, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         if level not in self.levels:

@@ -29,6 +29,8 @@ _ALL_BYTES: Final = 1 << 62
 _DROP_STEPS: Final = 1024
 #: Number of visited records that a completely dropped segment counts for.
 _SEGMENT_STEPS: Final = 16
+#: Calls of bring_back(), about one a second, until messages that the system could not read are read again.
+_CHECKS_ASIDE: Final = 5
 
 
 @dataclass(slots=True)
@@ -88,18 +90,24 @@ class SegmentStore:
         taken_bytes: Their body bytes.
         persistent_count: Number of ready and taken messages that survive a restart.
         persistent_bytes: Their body bytes.
-        lost_count: Number of ready messages that could not be read.
+        lost_count: Number of ready messages that were damaged.
+        aside_count: Number of messages that are not ready for now, because the system cannot read them.
+        aside_bytes: Their body bytes, about.
         noted: Whether there are events of messages that were never in the store.
         oldest_ready, oldest_taken: Number and arrival of these messages when last asked; see ages.py.
     """
 
     __slots__ = (
         "_add_event",
+        "_checks_left",
         "_dirty",
         "_durable",
+        "_events",
         "_on_dirty",
         "_persists_transient",
         "_used",
+        "aside_bytes",
+        "aside_count",
         "cursor",
         "leaving",
         "log",
@@ -132,6 +140,7 @@ class SegmentStore:
         state = state or StoreState()
         manifest = manifest or Manifest(place.files, place.directory)
         self.place = place
+        self._events = events
         self._add_event: Final = partial(events.add, place.qid, place.priority)
         self._durable = durable
         self._persists_transient = durable and persists_transient
@@ -145,7 +154,7 @@ class SegmentStore:
         self.ready_count, self.ready_bytes = state.count, state.body_bytes
         self.taken_count = self.taken_bytes = 0
         self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
-        self.lost_count = 0
+        self.lost_count = self.aside_count = self.aside_bytes = self._checks_left = 0
         self._dirty = self.noted = False
         self.oldest_ready = self.oldest_taken = 0, 0
         #: Whether messages were read since the last idle().
@@ -266,14 +275,15 @@ class SegmentStore:
             return
         leave = lives_on(kind, flags)
         unwritten = self.paging.unwritten.first_seq(self.next_seq)
-        runs = settled_runs(entries, self.place.clock(), self.ram, self._durable, self._persists_transient, unwritten)
+        now = self.place.clock()
+        runs = settled_runs(entries, now, self.ram, self._durable, self._persists_transient, unwritten)
         self.taken_count -= len(entries)
         for run in runs:
             self._count_out(run)
             if leave and run.durable and run.stored:
                 self.leaving.add(run, kind, flags)
             else:
-                self._bury(run, kind, flags, entries)
+                self._bury(run, kind, flags, entries, now)
         if not self.taken_count and not self.ram:
             self.ram.forget_arrivals()
         self._note_dirty()
@@ -285,7 +295,8 @@ class SegmentStore:
         self._note_dirty()
 
     def purge(self) -> int:
-        """Remove all ready messages; return their number."""
+        """Remove all ready messages, and those that cannot be read; return their number."""
+        _end_aside(self)
         purged = self.ready_count
         requeued, position = [*self.cursor.requeued], self.cursor.position
         _note_purged(self, self.cursor.ready_ranges(self.next_seq))
@@ -294,10 +305,10 @@ class SegmentStore:
 
     def close(self) -> None:
         """Discard all contents: the queue has been deleted."""
+        _end_aside(self)
         count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
         if count:
-            wait = _longest_wait(self)
-            self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, wait, 0, body_bytes)
+            _note_deleted(self, count, body_bytes)
         self.log.release()
         self.paging.unwritten.clear()
         self.leaving.clear()
@@ -342,7 +353,7 @@ class SegmentStore:
             log.drops_active = True
         if log.drops_active and log.size:
             self._note_dirty()
-        return idle
+        return idle and not self.aside_count
 
     def set_lazy(self, lazy: bool) -> None:
         """Change the mode.
@@ -455,33 +466,46 @@ class SegmentStore:
         if run.durable:
             self.persistent_count -= run.end - run.first
             self.persistent_bytes = max(0, self.persistent_bytes - run.body_bytes)
-        if not self.ready_count and not self.taken_count:
+        if not (self.ready_count or self.taken_count or self.aside_count):
             # Estimates after losses may have left a remainder.
             self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
-    def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry]) -> None:
-        """Mark a run dead and log the reason."""
+    def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry], now: int = 0) -> None:
+        """Mark a run dead and log the reason.
+
+        Args:
+            run: The run.
+            kind: The reason.
+            flags: Event flags.
+            entries: Entries that include the messages; empty if their single lengths are unknown.
+            now: What the clock has just said; 0 to ask it.
+        """
         first, count, body_bytes = run.first, run.end - run.first, run.body_bytes
         if run.redelivered:
             flags |= REDELIVERED_ONCE
         if run.stored:
             self.log.bury(first, run.end, Stream.DURABLE if run.durable else Stream.SPILL, body_bytes, entries)
         else:
-            flags |= NEVER_STORED
-            self.paging.unwritten.has_gaps = True
+            unwritten = self.paging.unwritten
+            if not run.durable or not unwritten.keeps_dead:
+                flags |= NEVER_STORED
+            unwritten.has_gaps = True
             self.log.dead.add(first, count)
-        self._add_event(first, count, kind, run.wait // 1000, flags, body_bytes)
+        self._events.add(
+            self.place.qid, self.place.priority, first, count, kind, run.wait // 1000, flags, body_bytes, now
+        )
 
     def _bury_unread(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Mark messages dead that have not been read, and count the persistent messages again."""
         self.log.bury_all(ranges)
         unwritten = self.paging.unwritten.arrivals(self.log.dead)
         self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
-        everything = self.ready_count + self.taken_count
+        everything = self.ready_count + self.taken_count + self.aside_count
         if not everything:
             self.taken_bytes = self.persistent_count = 0
         # Single lengths are unknown, so bytes are distributed in proportion to the counts.
-        self.persistent_bytes = (self.ready_bytes + self.taken_bytes) * self.persistent_count // max(1, everything)
+        body_bytes = self.ready_bytes + self.taken_bytes + self.aside_bytes
+        self.persistent_bytes = body_bytes * self.persistent_count // max(1, everything)
         self._note_dirty()
 
     def _note_dirty(self) -> None:
@@ -513,8 +537,33 @@ def _note_purged(store: SegmentStore, ranges: Iterable[tuple[int, int]]) -> None
     for first, end in ranges:
         # The bytes of each range are unknown, so they are distributed in proportion to the counts.
         part = body_bytes * (end - first) // max(1, left)
-        store._add_event(first, end - first, EventKind.PURGED, wait, 0, part)
+        store._add_event(first, end - first, EventKind.PURGED, wait, _flags_of(store, first, end), part)
         left, body_bytes = left - (end - first), body_bytes - part
+
+
+def _note_deleted(store: SegmentStore, count: int, body_bytes: int) -> None:
+    """Log that all messages go with their queue.
+
+    There may be others between them, so the newest one has an event of its own: readers know from it whether they have
+    read all.
+
+    Args:
+        store: The store.
+        count: Number of messages, at least 1.
+        body_bytes: Sum of their body lengths.
+    """
+    first = store.log.dead.floor
+    last = max(store.log.dead.last_live(store.next_seq), first + count - 1)
+    wait, flags, part = _longest_wait(store), _flags_of(store, first, last + 1), body_bytes // count
+    if count > 1:
+        store._add_event(first, count - 1, EventKind.QUEUE_DELETED, wait, flags, body_bytes - part)
+    store._add_event(last, 1, EventKind.QUEUE_DELETED, wait, flags, part)
+
+
+def _flags_of(store: SegmentStore, first: int, end: int) -> int:
+    """Return the flag of messages that were removed unread if none of them was written."""
+    segments = [segment for chain in store.log.chains for segment in chain.overlapping(first, end)]
+    return 0 if any(segment.last_seq >= first for segment in segments) else NEVER_STORED
 
 
 def persist_transient(store: SegmentStore) -> None:
@@ -538,7 +587,7 @@ def lose(store: SegmentStore, first: int, end: int) -> None:
 
 
 def _lose_head(store: SegmentStore, first: int, end: int) -> None:
-    """Record unreadable messages at the head of a store as lost.
+    """Record damaged messages at the head of a store as lost; set aside what the system cannot read for now.
 
     Args:
         store: The store.
@@ -546,10 +595,65 @@ def _lose_head(store: SegmentStore, first: int, end: int) -> None:
         end: End of its ready range.
     """
     end = store.cursor.lost_end(first, end)
-    if end > first:
-        lose(store, first, end)
-        store.cursor.leave(end)
     # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
+    if end > first:
+        if store.log.failure is not None:
+            _set_aside(store, first, end, store.log.failure)
+        else:
+            lose(store, first, end)
+            store.cursor.leave(end)
+
+
+def log_unreadable(store: SegmentStore, seq: int, error: OSError) -> None:
+    """Log that messages of a store from a number on cannot be read for now."""
+    text = "%s: messages from number %d on cannot be read for now, and wait: %s"
+    _LOG.error(text, store.place.directory, seq, error.strerror or error)
+
+
+def _set_aside(store: SegmentStore, first: int, end: int, error: OSError) -> None:
+    """Take messages at the head that the system cannot read out of the ready ones for some seconds.
+
+    Args:
+        store: The store.
+        first: Number of the first one.
+        end: Number after the last one.
+        error: Why they cannot be read.
+    """
+    count = end - first
+    if not store.aside_count:
+        store._checks_left = _CHECKS_ASIDE
+        log_unreadable(store, first, error)
+    store.cursor.set_aside(first, end)
+    store.ready_count -= count
+    body_bytes = count * store.log.mean_body(first)
+    body_bytes = min(store.ready_bytes, body_bytes) if store.ready_count else store.ready_bytes
+    store.ready_bytes -= body_bytes
+    store.aside_count += count
+    store.aside_bytes += body_bytes
+    store._note_dirty()
+
+
+def bring_back(store: SegmentStore) -> bool:
+    """Make messages that could not be read ready again after some seconds; return whether there are any now.
+
+    Called about once a second.
+    """
+    if not store.aside_count:
+        return False
+    store._checks_left -= 1
+    if store._checks_left > 0:
+        return False
+    _end_aside(store)
+    return True
+
+
+def _end_aside(store: SegmentStore) -> None:
+    """Make messages ready that could not be read."""
+    if store.aside_count:
+        store.cursor.bring_back()
+        store.ready_count += store.aside_count
+        store.ready_bytes += store.aside_bytes
+        store.aside_count = store.aside_bytes = 0
 
 
 def _longest_wait(store: SegmentStore) -> int:

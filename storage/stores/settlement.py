@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.interface import Entry
@@ -18,7 +18,7 @@ _WAIT_STEP: Final = 100_000
 _MOVES: Final = (EventKind.RETURNED, EventKind.MOVED, EventKind.ROUTED, EventKind.FORGOTTEN)
 
 
-class SettledRun(NamedTuple):
+class SettledRun:
     """Settled messages with consecutive numbers and equal attributes.
 
     Attributes:
@@ -31,18 +31,23 @@ class SettledRun(NamedTuple):
         body_bytes: Sum of their body lengths.
     """
 
-    first: int
-    end: int
-    durable: bool
-    stored: bool
-    redelivered: bool
-    wait: int
-    body_bytes: int
+    __slots__ = ("body_bytes", "durable", "end", "first", "redelivered", "stored", "wait")
+
+    def __init__(
+        self, first: int, end: int, durable: bool, stored: bool, redelivered: bool, wait: int, body_bytes: int
+    ) -> None:
+        self.first: Final = first
+        self.end: Final = end
+        self.durable: Final = durable
+        self.stored: Final = stored
+        self.redelivered: Final = redelivered
+        self.wait: Final = wait
+        self.body_bytes: Final = body_bytes
 
 
 def settled_runs(
     entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, persists_transient: bool, unwritten: int
-) -> Iterator[SettledRun]:
+) -> list[SettledRun]:
     """Group entries into runs.
 
     Args:
@@ -53,6 +58,20 @@ def settled_runs(
         persists_transient: Whether all messages survive a restart.
         unwritten: First number of the durable stream that is not on disk yet.
     """
+    if len(entries) > 1:
+        return [*_grouped(entries, now, ram, durable, persists_transient, unwritten)]
+    seq, message, redelivered = entries[0]
+    is_read = isinstance(message, StoredMessage)
+    survives = persists_transient or (durable and message.envelope.persistent)
+    stored = seq < unwritten if survives else is_read
+    arrived = message.arrived_at if isinstance(message, StoredMessage) else ram.arrival(seq)[0]
+    return [SettledRun(seq, seq + 1, survives, stored, redelivered, now - arrived, len(message.body))]
+
+
+def _grouped(
+    entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, persists_transient: bool, unwritten: int
+) -> Iterator[SettledRun]:
+    """Group entries into runs; see settled_runs()."""
     first = end = run_bytes = shortest = longest = 0
     like = True, False, False
     # Arrival of the messages with numbers in this range.
@@ -122,11 +141,12 @@ class Leaving:
     __slots__ = ("_runs", "body_bytes", "count", "uncovered")
 
     def __init__(self) -> None:
-        self._runs: deque[tuple[SettledRun, EventKind, int]] = deque()
+        #: Most stores never have any, and an empty deque takes 600 bytes.
+        self._runs: deque[tuple[SettledRun, EventKind, int]] | None = None
         self.count = self.body_bytes = self.uncovered = 0
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return 0 if self._runs is None else len(self._runs)
 
     def add(self, run: SettledRun, kind: EventKind, flags: int) -> None:
         """Add a run.
@@ -136,6 +156,8 @@ class Leaving:
             kind: The reason.
             flags: Event flags.
         """
+        if self._runs is None:
+            self._runs = deque()
         self._runs.append((run, kind, flags))
         self.count += run.end - run.first
         self.body_bytes += run.body_bytes
@@ -149,12 +171,13 @@ class Leaving:
     def numbers(self) -> SeqRanges:
         """Return the numbers of all messages."""
         numbers = SeqRanges()
-        for run, _, _ in self._runs:
+        for run, _, _ in self._runs or ():
             numbers.add(run.first, run.end)
         return numbers
 
     def pop(self) -> tuple[SettledRun, EventKind, int]:
         """Remove and return the oldest run. There must be one."""
+        assert self._runs is not None
         run, kind, flags = self._runs.popleft()
         self.count -= run.end - run.first
         self.body_bytes -= run.body_bytes
@@ -162,5 +185,5 @@ class Leaving:
 
     def clear(self) -> None:
         """Remove all runs."""
-        self._runs.clear()
+        self._runs = None
         self.count = self.body_bytes = self.uncovered = 0

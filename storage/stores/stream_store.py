@@ -15,7 +15,7 @@ from leveret.storage.message import Message
 from leveret.storage.segments.reader import SegmentReader
 from leveret.storage.segments.segment import Segment
 from leveret.storage.stores.retention import RetentionUnits
-from leveret.storage.stores.segment_store import SegmentStore, lose
+from leveret.storage.stores.segment_store import SegmentStore, log_unreadable, lose
 
 #: Messages, and bytes of bodies, that are read from disk at once.
 _PAGE_MESSAGES: Final = 256
@@ -125,10 +125,12 @@ class StreamStore:
 
     Attributes:
         keeps_tail: Whether the newest messages are kept in memory, because there are readers.
+        has_stalled: Whether a reader has to be asked again later, because the system could not read something.
     """
 
     __slots__ = (
-        "_active_seq", "_last_append", "_pages", "_seeker", "_store", "_tail", "_units", "_was_appended", "keeps_tail",
+        "_active_seq", "_last_append", "_pages", "_seeker", "_store", "_tail", "_units", "_was_appended",
+        "has_stalled", "keeps_tail",
     )  # fmt: skip
 
     def __init__(self, store: SegmentStore, unit_bytes: int) -> None:
@@ -146,6 +148,7 @@ class StreamStore:
         #: Number of the first message of the file that was being written when has_rolled() was last asked.
         self._active_seq = 0
         self.keeps_tail = False
+        self.has_stalled = False
 
     # -- figures ------------------------------------------------------------------------------------------
 
@@ -230,7 +233,8 @@ class StreamStore:
             return self.written_end
         try:
             number = self._seeker.number_at(segments[at], time)
-        except FileNotFoundError:
+        except OSError:
+            # Too early is better than too late.
             number = segments[at].first_seq
         finally:
             self._seeker.release()
@@ -255,7 +259,9 @@ class StreamStore:
             number: Number of the first message; it is not removed.
             end: Number after the last one that may be read.
         Returns:
-            The messages; None if the first one cannot be read: it is lost now, and maybe others after it.
+            The messages; None if the first one is damaged: it is lost now, and maybe others after it.
+        Raises:
+            OSError: The system cannot read the first one for now.
         """
         store = self._store
         limit = next(store.log.dead.live_runs(number, end), (number, number))[1]
@@ -279,20 +285,35 @@ class StreamStore:
         if segment is None or count <= 0:
             return []
         try:
-            return reader.read_run(segment, number, count, _PAGE_BYTES, _ANY_EXPIRY, False)
+            entries = reader.read_run(segment, number, count, _PAGE_BYTES, _ANY_EXPIRY, False)
         except FileNotFoundError:
             return []
+        if not entries and reader.failure is not None:
+            raise reader.failure
+        return entries
 
     def _next_readable(self, reader: SegmentReader, number: int, end: int) -> int:
-        """Return the lowest number from a number on that can be read; the end if there is none before it."""
+        """Return the lowest number from a number on that can be read; the end if there is none before it.
+
+        Raises:
+            OSError: The system cannot read some for now.
+        """
         for segment in self._store.log.chains[0].overlapping(number, end):
             try:
                 found = reader.next_seq(segment, number)
             except FileNotFoundError:
                 continue
+            if reader.failure is not None and found != number:
+                raise reader.failure
             if found is not None:
                 return min(end, found)
         return end
+
+    def note_unreadable(self, number: int, error: OSError) -> None:
+        """Note that messages from a number on cannot be read for now."""
+        if not self.has_stalled:
+            self.has_stalled = True
+            log_unreadable(self._store, number, error)
 
     def reader_at(self, number: int) -> StreamReader:
         """Return a reader that begins with the first message from a number on, which may be one of the future."""
@@ -381,7 +402,7 @@ class StreamReader:
             body_bytes: Stop when the bodies have reached this many bytes.
             end: Number after the last message that may be read.
         Returns:
-            The messages; none if there are none before the end.
+            The messages; none if there are none before the end, or the system cannot read them for now.
         """
         stream = self._stream
         # What was removed meanwhile may still be in memory.
@@ -393,7 +414,11 @@ class StreamReader:
                 self.number = number
                 page = self._page = stream.find_page(number) if number < end else None
                 if page is None and number < end:
-                    page = self._page = stream.read_page(self._reader, number, end)
+                    try:
+                        page = self._page = stream.read_page(self._reader, number, end)
+                    except OSError as error:
+                        stream.note_unreadable(number, error)
+                        break
             if page is not None:
                 return self._take(page, count, body_bytes, end)
         self.release()

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from leveret.storage.format import SEGMENT_HEADER_BYTES, peek_record
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
@@ -19,6 +20,7 @@ from tests.support.simulated_files import SimulatedFiles, flip
 #: More messages and bytes than any test appends.
 ALL = 1 << 20
 ENVELOPES = [Envelope(b"\x01x\x01k", bytes(14), True, priority) for priority in range(3)]
+TRANSIENT = Envelope(b"\x01x\x01k", bytes(14), False, 0)
 #: Maximum number of reads until a damaged store is empty: each read removes damaged messages or returns some.
 MAX_READS = 1000
 
@@ -60,6 +62,30 @@ def assert_nothing_is_left(store: MessageStore, parts: Parts) -> None:
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("has_gap", [False, True])
+def test_expired_messages_behind_a_record_of_a_wrong_length_leave(drops: bool, has_gap: bool) -> None:
+    """Its length leads past the next record. Where numbers are missing, nobody knows that there is one."""
+    store = new_flushed_store()
+    for number in range(5):
+        envelope = TRANSIENT if has_gap and number == 1 else ENVELOPES[0]
+        store.append([TimedMessage(envelope, b"%d" % number, 5)], 1)
+    taken: list[Entry] = []
+    while len(taken) < 2:
+        taken += store.take(1, ALL)[0]
+    store.settle(taken)
+    path, octets = next(each for each in files_of(store).snapshot().items() if each[0].endswith("1-0000.seg"))
+    header = peek_record(octets, SEGMENT_HEADER_BYTES)
+    assert header is not None
+    files_of(store).overwrite(path, (3 * header.rec_len).to_bytes(4, "little"), SEGMENT_HEADER_BYTES + 8)
+    store.log.release()
+    if drops:
+        assert store.drop_expired(10, ALL) == (3, 3)
+    else:
+        assert [entry[1].body for entry in store.take_expired(10, ALL)] == [b"2", b"3", b"4"]
+    assert store.ready_count == 0
 
 
 def damage_body(parts: Parts, body: bytes) -> None:

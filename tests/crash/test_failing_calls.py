@@ -50,8 +50,8 @@ class FailingFiles(SlowFiles):
         self._kind = kind
         self._number = number
         self._calls: Counter[str] = Counter()
-        #: Files and directories of which something was dropped.
-        self._dropped: set[int | str] = set()
+        #: Directories of which something was dropped.
+        self._dropped: set[str] = set()
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -61,18 +61,17 @@ class FailingFiles(SlowFiles):
         def may_fail(*arguments: Any, **named: Any) -> Any:
             self._calls[name] += 1
             if name == self._kind and self._calls[name] - 1 == self._number:
-                if name in SYNCS:
-                    self._dropped.add(self._target(name, arguments[0]))
+                if name == "fdatasync":
+                    self._handles[arguments[0]][1].drop_unsynced()
+                elif name == "sync_directory":
+                    self._dropped.add(arguments[0])
                 raise OSError(errno.EIO, "input/output error")
-            if name in SYNCS and self._target(name, arguments[0]) in self._dropped:
+            if name == "sync_directory" and arguments[0] in self._dropped:
                 # It says that it has succeeded.
                 return None
             return found(*arguments, **named)
 
         return may_fail
-
-    def _target(self, name: str, of: Any) -> int | str:
-        return id(self._handles[of][1]) if name == "fdatasync" else str(of)
 
     def calls(self, kind: str) -> int:
         """How often a method was called."""

@@ -9,6 +9,7 @@ import pytest
 
 from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.storage.engine import EngineOptions
+from leveret.storage.format import SEGMENT_HEADER_BYTES
 from leveret.storage.message import Message
 from tests.crash.power_cuts import check_power_cuts
 from tests.support.fake_consumer import FakeConsumer
@@ -104,3 +105,21 @@ class StreamLoad:
 @pytest.mark.parametrize("redo_segments", [0, 3])
 def test_power_goes_while_a_stream_is_written(power_cuts: int, redo_segments: int) -> None:
     check_power_cuts(power_cuts, redo_segments, StreamLoad)
+
+
+def test_a_segment_without_a_message_is_begun_again_under_its_name() -> None:
+    files = SimulatedFiles()
+    StreamBroker(files).publish("a")
+    contents = {path: octets for path, octets in files.snapshot().items() if "/redo/" not in path}
+    (segment,) = [path for path in contents if path.endswith(".seg")]
+    contents[segment] = contents[segment][:SEGMENT_HEADER_BYTES]
+    files.restore(contents)
+    before = StreamBroker(files, now=2000.0)
+    before.publish("b")
+    assert segment in files.snapshot()
+    assert before.stores.close()
+    after = StreamBroker(files, now=3000.0)
+    assert after.engine.report.lost_messages == 0
+    consumer = _attach(after)
+    after.advance(0)
+    assert consumer.received == ["b"]

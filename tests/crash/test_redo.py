@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from queue import Queue
 from typing import Final
@@ -245,6 +246,85 @@ def test_a_sync_of_it_that_fails_is_a_failure() -> None:
     assert not synced
     files.sync_fails = False
     assert not engine.close()
+
+
+class SyncFails(SimulatedFiles):
+    """A disk of which one sync fails.
+
+    Attributes:
+        left: Number of syncs until then; negative after it, or for no failure.
+    """
+
+    left = -1
+
+    def fdatasync(self, handle: int) -> None:
+        with self._failing():
+            super().fdatasync(handle)
+
+    def sync_directory(self, path: str) -> None:
+        with self._failing():
+            super().sync_directory(path)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        self.sync_fails = self.left == 0
+        self.left -= 1
+        try:
+            yield
+        finally:
+            self.sync_fails = False
+
+
+@pytest.mark.parametrize("is_kill", [True, False], ids=["kill", "power loss"])
+@pytest.mark.parametrize("seed", range(4))
+def test_recovery_whose_sync_fails_is_repeated(is_kill: bool, seed: int) -> None:
+    refused = 0
+    for number in range(60):
+        files = SyncFails()
+        living = work(open_engine(files), 3, 6)
+        if is_kill:
+            files.stop()
+        else:
+            files.crash(random.Random(seed))
+        files.left = number
+        try:
+            open_engine(files)
+        except DataDirectoryError as error:
+            refused += "input/output error" in str(error)
+        if files.left >= 0:
+            break
+        files.stop()
+        engine = open_engine(files)
+        assert found_by(engine) == living
+        assert engine.report.lost_messages == 0
+        # What the kernel has read back out of its memory all the time is now lost, if it was not written again.
+        files.crash(random.Random(seed + 1))
+        engine = open_engine(files)
+        assert found_by(engine) == living, number
+        assert engine.report.lost_messages == 0
+    assert refused > 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_segments_whose_own_sync_fails_are_written_again(seed: int) -> None:
+    for number in range(40):
+        files = SyncFails()
+        engine = open_engine(files)
+        living = work(engine, 3, 6)
+        files.left = number
+        try:
+            # The redo log is old enough to be removed.
+            engine._redo._age = 0
+            work(engine, 1, 1)
+        except OSError:
+            pass
+        if files.left >= 0:
+            break
+        files.stop()
+        assert living.items() <= found_by(open_engine(files)).items()
+        files.crash(random.Random(seed))
+        assert living.items() <= found_by(open_engine(files)).items(), number
+    assert number > 3
 
 
 def test_any_history_agrees_with_plain_lists(monkeypatch: pytest.MonkeyPatch) -> None:

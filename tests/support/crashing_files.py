@@ -65,6 +65,9 @@ class CrashingFiles(SimulatedFiles):
     def truncate(self, handle: int, size: int) -> None:
         self._change(lambda: SimulatedFiles.truncate(self, handle, size))
 
+    def overwrite(self, path: str, octets: bytes, offset: int) -> None:
+        self._change(lambda: SimulatedFiles.overwrite(self, path, octets, offset))
+
     def fdatasync(self, handle: int) -> None:
         self._change(lambda: SimulatedFiles.fdatasync(self, handle))
 

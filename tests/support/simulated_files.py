@@ -11,12 +11,33 @@ from leveret.storage.disk.files import DirectoryInUseError
 
 
 class _Inode:
-    __slots__ = ("octets", "synced")
+    __slots__ = ("dropped", "octets", "synced")
 
     def __init__(self) -> None:
         self.octets = bytearray()
         #: Content that certainly survives a crash.
         self.synced = b""
+        #: Parts whose sync has failed: they are read, and no later sync writes them. Start and end of each.
+        self.dropped: list[tuple[int, int]] = []
+
+    def sync(self) -> None:
+        """Put on the disk what no failed sync has dropped."""
+        synced = bytearray(self.octets)
+        for start, end in self.dropped:
+            synced[start:end] = bytes(min(end, len(synced)) - min(start, len(synced)))
+        self.synced = bytes(synced)
+
+    def drop_unsynced(self) -> None:
+        """Fail to write what is not on the disk yet."""
+        if len(self.octets) > len(self.synced):
+            self.dropped.append((len(self.synced), len(self.octets)))
+
+    def overwrite(self, octets: bytes, offset: int) -> None:
+        """Write again what is there, or something else: the next sync writes it."""
+        end = offset + len(octets)
+        self.octets[offset:end] = octets
+        rest = [part for start, stop in self.dropped for part in ((start, min(stop, offset)), (max(start, end), stop))]
+        self.dropped = [(start, stop) for start, stop in rest if start < stop]
 
 
 class SimulatedFiles:
@@ -25,7 +46,7 @@ class SimulatedFiles:
     Attributes:
         room: Free space in bytes; None for no limit. A write that exceeds it is short.
         unreadable: Paths whose reads fail.
-        sync_fails: Whether every sync fails.
+        sync_fails: Whether every sync fails. No later sync writes what such a one should have written.
         appended: Number of bytes appended.
         syncs: Number of successful calls of fdatasync().
     """
@@ -60,6 +81,7 @@ class SimulatedFiles:
         for inode in {id(each): each for each in names.values()}.values():
             inode.octets = _after_crash(inode, rng)
             inode.synced = bytes(inode.octets)
+            inode.dropped = []
         self._names, self._synced_names = names, dict(names)
         self._handles.clear()
         self._locks.clear()
@@ -139,12 +161,17 @@ class SimulatedFiles:
         self._give_back(len(inode.octets) - size)
         del inode.octets[size:]
         inode.synced = inode.synced[:size]
+        inode.dropped = [(start, min(end, size)) for start, end in inode.dropped if start < size]
+
+    def overwrite(self, path: str, octets: bytes, offset: int) -> None:
+        self._inode(path).overwrite(octets, offset)
 
     def fdatasync(self, handle: int) -> None:
-        if self.sync_fails:
-            raise OSError(errno.EIO, "input/output error")
         inode = self._handles[handle][1]
-        inode.synced = bytes(inode.octets)
+        if self.sync_fails:
+            inode.drop_unsynced()
+            raise OSError(errno.EIO, "input/output error")
+        inode.sync()
         self.syncs += 1
 
     def size(self, path: str) -> int:
@@ -158,7 +185,7 @@ class SimulatedFiles:
 
     def rename(self, source: str, target: str) -> None:
         if source in self._directories:
-            self._rename_directory(source, target)
+            _rename_directory(self, source, target)
         else:
             inode = self._inode(source)
             if target in self._names:
@@ -211,15 +238,6 @@ class SimulatedFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return self._names[path]
 
-    def _rename_directory(self, source: str, target: str) -> None:
-        def moved(path: str) -> str:
-            return target + path[len(source) :] if _within(path, source) else path
-
-        self._directories = {moved(path) for path in self._directories}
-        self._synced_directories = {moved(path) for path in self._synced_directories}
-        self._names = {moved(path): inode for path, inode in self._names.items()}
-        self._synced_names = {moved(path): inode for path, inode in self._synced_names.items()}
-
 
 def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
     """Damage one byte of a file.
@@ -233,6 +251,16 @@ def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
     inode = files._inode(path)
     inode.octets[at] ^= bits
     inode.synced = bytes(inode.octets)
+
+
+def _rename_directory(files: SimulatedFiles, source: str, target: str) -> None:
+    def moved(path: str) -> str:
+        return target + path[len(source) :] if _within(path, source) else path
+
+    files._directories = {moved(path) for path in files._directories}
+    files._synced_directories = {moved(path) for path in files._synced_directories}
+    files._names = {moved(path): inode for path, inode in files._names.items()}
+    files._synced_names = {moved(path): inode for path, inode in files._synced_names.items()}
 
 
 def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:

@@ -84,6 +84,30 @@ def test_reads_without_taking(make: Callable[[], NumberedStore]) -> None:
     assert store.next_seq == 11
 
 
+def test_a_look_shows_ready_messages_in_order_and_takes_none(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 6)
+    entries, _ = store.take([2, 4], _ALL)
+    store.put_back(entries[1:])
+    found = store.look(0, 2, _ALL)
+    first = found.seen[0]
+    assert (first.seq, first.message.body, first.is_ready, first.redelivered) == (1, b"001", True, False)
+    rest = store.look(found.end, 100, _ALL)
+    assert [seen.seq for seen in (*found.seen, *rest.seen)] == [1, 3, 4, 5, 6]
+    assert (found.is_over, rest.is_over, rest.end, rest.is_complete) == (False, True, 7, True)
+    assert (store.ready_count, store.ready_bytes) == (5, 15)
+
+
+def test_a_look_ends_at_its_count_and_once_its_bytes_are_reached(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 5)
+    found = store.look(2, 2, _ALL)
+    assert ([seen.seq for seen in found.seen], found.end, found.is_over) == ([2, 3], 4, False)
+    found = store.look(2, 100, 4)
+    assert ([seen.seq for seen in found.seen], found.end, found.is_over) == ([2, 3], 4, False)
+    found = store.look(2, 100, 3)
+    assert ([seen.seq for seen in found.seen], found.end, found.is_over) == ([2], 3, False)
+    assert store.look(6, 100, _ALL)[:3] == ([], 6, True)
+
+
 def test_messages_of_this_turn_are_not_written_yet() -> None:
     store, segments = on_disk()
     first = store.append([timed("a"), timed("b")], 2)
@@ -170,6 +194,16 @@ def test_a_purge_on_disk_knows_what_is_unwritten_and_what_is_leaving() -> None:
     segments.settle_left(1)
     assert 2 in segments.log.dead
     assert (segments.persistent_count, segments.persistent_bytes, segments.ready_bytes) == (0, 0, 0)
+
+
+def test_a_purge_removes_the_file_that_is_written_to() -> None:
+    store, segments = on_disk()
+    store.append([timed("a")], 1)
+    commit(segments)
+    assert segments.log.size > 0
+    store.purge()
+    commit(segments)
+    assert segments.log.size == 0
 
 
 def test_envelopes_are_read_as_they_were_written() -> None:

@@ -7,12 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
+from leveret.storage.engine import events_since
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.messages import bodies, message
-from tests.support.segment_stores import new_flushed_store
+from tests.support.segment_stores import new_flushed_store, open_engine
+from tests.support.simulated_files import SimulatedFiles
 
 ALL = 1 << 20
 
@@ -63,6 +67,32 @@ def test_returned_messages_are_dropped_first(store: ReturnsStore) -> None:
     assert head is not None
     assert head.body == b"b"
     assert store.purge() == 1
+
+
+def test_what_becomes_of_them_is_logged() -> None:
+    engine = open_engine(SimulatedFiles())
+    queue = engine.create_queue(True, {"name": "q"})
+    store = ReturnsStore(lambda level: engine.store(queue, level))
+    append(store, "a", "bb", "ccc")
+    for entry in store.take(2, ALL)[0]:
+        give_back(store, entry)
+    first, second, third = store.take(3, ALL)[0]
+    store.settle([first], EventKind.REJECT, DEAD_LETTERED)
+    store.settle([second, third], EventKind.ACK)
+    store.note(EventKind.REFUSED, 2, 7, DEAD_LETTERED)
+    engine.flush()
+    engine.commit()
+    found = [
+        (event.kind, event.length, event.body_bytes, event.flags & DEAD_LETTERED)
+        for event in events_since(engine, EventPosition(0, 0))
+    ]
+    assert sorted(found) == [
+        (EventKind.ACK, 1, 2, 0),
+        # The first two before their return, and the third one.
+        (EventKind.ACK, 3, 6, 0),
+        (EventKind.REJECT, 1, 1, DEAD_LETTERED),
+        (EventKind.REFUSED, 2, 7, DEAD_LETTERED),
+    ]
 
 
 def test_long_histories() -> None:

@@ -154,11 +154,11 @@ def test_the_newest_messages_in_memory_are_few(disk: Disk) -> None:
     for _ in range(8):
         disk.add("x" * 300_000)
     tail = disk.stream._tail
-    assert tail.body_bytes <= 1 << 20
+    assert tail.body_bytes == sum(page.body_bytes for page in tail._pages) <= 1 << 20
     assert len(disk.entries()) == 8
     for _ in range(10):
         disk.add(*["y"] * 5000)
-    assert tail._count <= 8192
+    assert tail._count == sum(len(page.entries) for page in tail._pages) <= 8192
 
 
 def test_readers_in_one_place_share_what_is_read(disk: Disk) -> None:
@@ -249,6 +249,20 @@ def test_the_newest_segment_stays(disk: Disk) -> None:
     assert disk.texts()[-1] == "0100"
 
 
+def test_a_segment_is_removed_once_all_its_files_are_complete(disk: Disk) -> None:
+    # A segment has three files.
+    while disk.stream.file_count < 3:
+        disk.add("x" * 100)
+    assert disk.stream.retain(0, None) == (0, 0)
+    while disk.stream.file_count < 4:
+        disk.add("x" * 100)
+    count = disk.stream.count
+    removed = disk.stream.retain(0, None)
+    disk.end_turn()
+    assert removed.messages == count - 1
+    assert (disk.stream.count, disk.stream.file_count) == (1, 1)
+
+
 def test_old_segments_are_removed(disk: Disk) -> None:
     for text in numbered(100):
         disk.add(text)
@@ -313,6 +327,7 @@ def test_very_many_files_are_removed_in_parts() -> None:
 
 
 def test_a_new_file_is_noted(disk: Disk) -> None:
+    assert not disk.stream.has_rolled()
     disk.add("a")
     assert disk.stream.has_rolled()
     assert not disk.stream.has_rolled()
