@@ -22,6 +22,7 @@ from leveret.storage.disk.trash import Trash
 from leveret.storage.engine_options import EngineOptions
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events
+from leveret.storage.readers.named_readers import NamedReaders
 from leveret.storage.recovery.checkpointer import Checkpointer
 from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.restart import Restart, commit_recovered
@@ -30,7 +31,7 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.snapshots.lease import remove_dead_snapshots
 from leveret.storage.stores.retention import file_bytes
-from leveret.storage.stores.segment_store import SegmentStore, StoreState, persist_transient
+from leveret.storage.stores.segment_store import SegmentStore, StoreState, bring_back, persist_transient
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "abandon", "describe_queue", "events_since", "is_moving"]
 
@@ -91,11 +92,13 @@ class StorageEngine:
     Raises:
         DirectoryInUseError: Another process has it open.
         DataDirectoryError: It cannot be used; the message says why.
+        UnreadableFileError: A file in it that is needed cannot be read.
         OSError: It cannot be read or written.
 
     Attributes:
         queues: Recovered durable queues and queues created since, by number.
         report: Report of the recovery.
+        readers: Named readers, and what is kept for them.
         disk: Monitor of the free disk space.
     """
 
@@ -118,6 +121,7 @@ class StorageEngine:
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
         self._descriptors = Descriptors(self._options.append_files, self._options.read_files)
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
+        self.readers = NamedReaders(self._files, path, self._trash, self._options, self._system_clock)
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
         self._on_work = on_work or _ignore
@@ -159,6 +163,7 @@ class StorageEngine:
         """
         record = self._directory.make_queue(durable, attributes)
         queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes, record.salt or 0)
+        self.readers.add(record.qid, record.attributes)
         if durable:
             self._commits.add_queue(record.qid)
         return queue
@@ -286,13 +291,20 @@ class StorageEngine:
             self._remove_expired(is_short=True)
         return pause
 
-    def housekeeping(self) -> None:
+    def housekeeping(self) -> set[int]:
         """Run periodic work: close idle files, sync events, tick, compact, empty old trash, write a checkpoint.
 
         Called about once a second, after flush().
+
+        Returns:
+            Numbers of the queues that have ready messages again which the system could not read before.
         """
+        readable: set[int] = set()
         self._descriptors.close_idle()
+        _refresh_readers(self)
         for store in [*self._recently_used]:
+            if bring_back(store):
+                readable.add(store.place.qid)
             if store.idle():
                 del self._recently_used[store]
         if not self.flush() and self._files.appended != self._ticked and not self._commits.has_unwritten_events:
@@ -308,6 +320,7 @@ class StorageEngine:
         self._remove_expired(is_short=False)
         if self._checkpointer.due and not self._commits.has_unwritten_events:
             self.checkpoint()
+        return readable
 
     def checkpoint(self, clean: bool = False) -> None:
         """Write a checkpoint with the next commit group, so that recovery reads only later events.
@@ -389,6 +402,7 @@ class StorageEngine:
             place, self._events, queue.durable, self._note_dirty, manifest, state, queue.persists_transient
         )
         queue.stores[place.priority] = store
+        store.paging.unwritten.keeps_dead = self.readers.reads(queue.qid)
         return store
 
     def _recover(self, threaded: bool) -> None:
@@ -398,6 +412,7 @@ class StorageEngine:
             # Restoring segments from the redo log needs space.
             self.disk.release_ballast()
         keeps_numbers = self._options.sync is SyncMode.ALWAYS
+        self.readers.begin()
         restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
         self._clock.advance_past(restart.latest)
@@ -409,10 +424,11 @@ class StorageEngine:
                 store.log.drop_dead()
                 self._commits.add(store)
                 self._stores_with_dead[store] = None
+        _refresh_readers(self)
+        self._flush_events()
+        # The callbacks write to the manifests which segments are sealed; the next group syncs that.
+        commit_recovered(self._commits.collect(True, keep=True), files, self._redo, threaded)
         try:
-            self._flush_events()
-            # The callbacks write to the manifests which segments are sealed; the next group syncs that.
-            commit_recovered(self._commits.collect(True, keep=True), files, self._redo, threaded)
             self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
                 remove_redo(files, directory.redo)
@@ -495,10 +511,27 @@ class StorageEngine:
         """Remove expired trash and snapshots; all of them if the disk is short of space."""
         group = CommitGroup()
         group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
+        if is_short:
+            group.file_actions.append(self._trash.give_up)
         if isinstance(self._files, DiskFiles):
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._commits.submit(group)
+
+
+def _refresh_readers(engine: StorageEngine) -> None:
+    """Note what named readers have read, and who reads which queue."""
+    readers = engine.readers
+    if readers.refresh(engine.queues):
+        for queue in engine.queues.values():
+            for store in queue.stores.values():
+                store.paging.unwritten.keeps_dead = readers.reads(queue.qid)
+        engine._checkpointer.reader_retention = readers.retention
+    action = readers.next_action()
+    if action is not None:
+        group = CommitGroup()
+        group.file_actions.append(action)
+        engine._commits.submit(group)
 
 
 def abandon(engine: StorageEngine) -> None:

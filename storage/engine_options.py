@@ -34,6 +34,8 @@ class EngineOptions:
         append_files: Maximum number of segments open for appending; a few more during syncs.
         read_files: Maximum number of segments open for reading.
         ballast_bytes: Disk space reserved for writes that must succeed on a full disk; 0 for none.
+        reader_max_age: Microseconds after which a named reader that is not seen is dropped.
+        reader_max_bytes: Maximum size of the files that are kept for named readers alone.
         holds_moved: Returns True while the removal events of moved messages must be held back, because the target
             queue might not exist after a crash.
     """
@@ -50,6 +52,8 @@ class EngineOptions:
     append_files: int = 256
     read_files: int = 128
     ballast_bytes: int = 32 << 20
+    reader_max_age: int = 86_400 * _SECOND
+    reader_max_bytes: int = 1 << 30
     holds_moved: Callable[[], bool] = _never
 
     @property

@@ -38,6 +38,8 @@ class Checkpointer:
         self._directory = directory
         self._events = events
         self._retention = retention
+        #: Events are kept at least as long for named readers, in microseconds.
+        self.reader_retention = 0
         self._clock = clock
         self._appended = 0
         self._when = clock()
@@ -66,8 +68,7 @@ class Checkpointer:
                 store.log.dead,
                 store.next_seq,
                 store.cursor.redelivered_below,
-                # After losses the lengths are estimates: the next start must measure them.
-                0 if store.lost_count else store.ready_count + store.taken_count + store.leaving.count,
+                _known_count(store),
                 store.ready_bytes + store.taken_bytes + store.leaving.body_bytes,
             )
             for qid, priority, store in stores
@@ -85,8 +86,15 @@ class Checkpointer:
         oldest = 0
         for file, following in pairwise(event_files(self._files, self._directory.events)):
             # Its events are older than the start of the following file.
-            if file < covered and following < now - self._retention:
+            if file < covered and following < now - max(self._retention, self.reader_retention):
                 self._files.unlink(f"{self._directory.events}/{file_name(file)}")
                 oldest = following
         if oldest:
             forget_deleted(self._files, self._directory.events, oldest)
+
+
+def _known_count(store: SegmentStore) -> int:
+    """Return the number of messages; 0 if some could not be read: the next start measures their lengths."""
+    if store.lost_count or store.aside_count:
+        return 0
+    return store.ready_count + store.taken_count + store.leaving.count

@@ -12,6 +12,7 @@ from leveret.storage.disk.files import Files
 from leveret.storage.disk.trash import NAME as TRASH
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import SEGMENT_HEADER_BYTES, Edit, EditOp, Stream, unpack_segment_header
+from leveret.storage.readers.holds import Content
 from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.segment_repair import SegmentRepair
 from leveret.storage.recovery.store_damage import StoreDamage
@@ -87,6 +88,7 @@ class _Recovery:
         for segment in state.segments:
             self._damage.attempt(segment.name, partial(self._count, segment))
         self._measure([segment for segment in state.segments if 0 < segment.live < segment.count])
+        self._damage.attempt(TRASH, partial(self._empty_trash, _firsts_of(names | {each.name for each in found})))
         self._report.messages += state.count
         self._report.body_bytes += state.body_bytes
         if self._manifest.is_long(len(state.segments)):
@@ -101,20 +103,21 @@ class _Recovery:
         known = [segment_of_edit(edit).name for edit in contents.segments.values()]
         self._state.lacks_files = not set(known).issubset(names)
         unfinished = self._unfinished_copies(contents, names)
-        named = [segment_of_name(name) for name in names if name not in unfinished]
-        firsts = sorted([each.first_seq for each in named if each is not None and each.stream is Stream.DURABLE])
+        firsts = _firsts_of(name for name in names if name not in unfinished)
         for name in names:
             path = f"{directory}/{name}"
             segment = segment_of_name(name)
             if name == TRASH:
-                self._files.remove_tree(path)
-            elif name.endswith(".tmp") or name in unfinished or (segment and segment.stream is Stream.SPILL):
+                # What named readers need of it is found at the end.
+                continue
+            if name.endswith(".tmp") or name in unfinished or (segment and segment.stream is Stream.SPILL):
                 self._damage.attempt(name, partial(self._files.unlink, path))
             elif segment is not None:
                 key = segment.stream, segment.first_seq, segment.generation
                 edit = contents.segments.get(key)
-                if key in contents.deleted:
-                    self._damage.attempt(name, partial(self._files.unlink, path))
+                # A damaged edit may have said that another segment of the same name has begun since.
+                if key in contents.deleted and not contents.damaged:
+                    self._damage.attempt(name, partial(self._drop, name))
                 elif edit is not None and edit.op != EditOp.NEW and self._size(path) >= edit.file_len:
                     found.append(segment_of_edit(edit))
                 else:
@@ -124,6 +127,37 @@ class _Recovery:
                     if segment.count:
                         found.append(segment)
         return found
+
+    def _drop(self, name: str) -> None:
+        """Move a segment to the trash that was dropped just before the process ended."""
+        directory = self._place.directory
+        self._files.make_directory(f"{directory}/{TRASH}")
+        self._files.rename(f"{directory}/{name}", f"{directory}/{TRASH}/{name}")
+
+    def _empty_trash(self, firsts: Sequence[int]) -> None:
+        """Remove the dropped segments that no named reader needs.
+
+        Args:
+            firsts: The first numbers of all other segments, ascending.
+        """
+        place, path = self._place, f"{self._place.directory}/{TRASH}"
+        names = self._files.list_directory(path)
+        following = sorted({*firsts, *_firsts_of(names)})
+        left = False
+        for name in names:
+            segment = segment_of_name(name)
+            content = None
+            if segment is not None and segment.stream is Stream.DURABLE:
+                at = bisect_right(following, segment.first_seq)
+                # At most: it may have no footer.
+                end = following[at] if at < len(following) else max(self._state.next_seq, segment.first_seq + 1)
+                content = Content(place.qid, place.priority, end - 1)
+            if place.trash.adopt(place.directory, name, place.clock(), content):
+                left = True
+            else:
+                self._files.unlink(f"{path}/{name}")
+        if names and not left:
+            self._files.remove_tree(path)
 
     def _seal(self, segment: Segment, end: int, known: Edit | None) -> None:
         """Repair and seal a segment.
@@ -283,3 +317,9 @@ def salt_of_segments(files: Files, directories: Iterable[str]) -> int:
             if header is not None:
                 return header.salt
     return 0
+
+
+def _firsts_of(names: Iterable[str]) -> list[int]:
+    """Return the first numbers of the durable segments among some files, ascending."""
+    found = (segment_of_name(name) for name in names)
+    return sorted({each.first_seq for each in found if each is not None and each.stream is Stream.DURABLE})

@@ -11,6 +11,8 @@ from typing import Final
 import pika
 from playwright.sync_api import expect
 
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.readers.reader_file import READERS, ReaderFile, write_reader
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.ui.conftest import Console
@@ -39,6 +41,25 @@ def test_numbers_and_charts_are_those_of_the_broker(new_ui: NewUi, own_broker: L
     expect(ui.main.locator(".legend").first).to_contain_text("at ")
     connection.close()
     expect(tiles.filter(has_text="Connections")).to_contain_text("0")
+
+
+def test_named_readers_are_shown_and_dropped(new_ui: NewUi, own_broker: LeveretProcess) -> None:
+    # Seen in the year 2100, so that it is not dropped for its age.
+    seen = 4_102_444_800_000_000
+    reader = ReaderFile("lake", None, "orders.*", seen, seen, {})
+    ui = new_ui(url=own_broker.http_url)
+    ui.choose("refresh", "1")
+    expect(ui.main).to_contain_text("Churn")
+    section = ui.main.locator("section.section").filter(has=ui.page.locator("h2", has_text="Readers"))
+    expect(section).to_have_count(0)
+    write_reader(DiskFiles(), str(own_broker.data_dir), reader)
+    row = section.get_by_role("row").filter(has_text="lake")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("all")
+    expect(row.get_by_role("cell").nth(2)).to_have_text("orders.*")
+    row.get_by_role("button", name="Drop …").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Drop").click()
+    expect(section).to_have_count(0)
+    assert not (own_broker.data_dir / READERS / "lake").exists()
 
 
 def test_charts_look_back_as_far_as_is_asked(ui: Ui) -> None:

@@ -169,6 +169,16 @@ class QueueBacking(Backing):
         return NumberedMemory()
 
     @property
+    def unreadable_count(self) -> int:
+        """Number of messages that are not ready for now, because the system cannot read them."""
+        return sum([store.aside_count for store in self.stores()])
+
+    def look_again(self) -> None:
+        """Look for ready messages that could not be read before."""
+        if isinstance(self.store, PriorityStore):
+            self.store.look_again()
+
+    @property
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
         return self.store.ready_bytes

@@ -24,9 +24,10 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts
+from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
+from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
 from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
@@ -87,6 +88,8 @@ class DiskMessageStores(MessageStores):
         self._gate = gate or ALWAYS_OPEN
         self._end_turn = end_turn
         self._waiting: list[SyncWaiter] = []
+        #: Called once the events of this turn are synced.
+        self._settling: list[Callable[[], None]] = []
         self._preload_messages = preload_messages
         self._embed_bodies_below = embed_bodies_below
         #: Messages left to preload, by queue.
@@ -193,9 +196,28 @@ class DiskMessageStores(MessageStores):
         """Record unroutable messages."""
         self.engine.note_unroutable(count, body_bytes)
 
+    @property
+    def reader_counts(self) -> ReaderCounts | None:
+        """What is kept for named readers."""
+        return self.engine.readers.counts
+
+    @property
+    def readers(self) -> list[ReaderState]:
+        """The named readers."""
+        return self.engine.readers.states
+
+    def drop_reader(self, name: str) -> bool:
+        """Drop a named reader."""
+        return self.engine.readers.drop(name)
+
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""
         self._waiting.append(waiter)
+        self._end_turn()
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once it is synced that messages have left their queues in this turn."""
+        self._settling.append(callback)
         self._end_turn()
 
     def write(self) -> None:
@@ -206,6 +228,9 @@ class DiskMessageStores(MessageStores):
             has_failed = partial(_has_failed, failures)
             callbacks = [waiter.written(has_failed) for waiter in waiting]
             self.engine.commit(partial(_call_all, [each for each in callbacks if each is not None]))
+        if self._settling:
+            settling, self._settling = self._settling, []
+            self.engine.commit(partial(_call_all, settling), events=True)
         if self._preloading:
             self._preload()
 
@@ -243,7 +268,9 @@ class DiskMessageStores(MessageStores):
     def _housekeep(self) -> None:
         self._housekeeping_timer = self._call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
         self.write()
-        self.engine.housekeeping()
+        readable = self.engine.housekeeping()
+        if readable:
+            self.on_readable(readable)
 
     def _check_space(self) -> None:
         self._space_timer = self._call_later(self.engine.watch_disk(), self._check_space)
@@ -283,7 +310,7 @@ def open_stores(
             on_disk_alarm=partial(_update_alarm, alarms),
             on_work=turn.end_later,
         )
-    except (DirectoryInUseError, DataDirectoryError) as error:
+    except (DirectoryInUseError, DataDirectoryError, UnreadableFileError) as error:
         raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
         raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
@@ -311,6 +338,8 @@ def _engine_options(settings: Settings, gate: DefinitionsGate) -> EngineOptions:
     return EngineOptions(
         segment_bytes=storage.segment_size,
         event_retention=storage.event_retention * 1_000_000,
+        reader_max_age=storage.reader_max_age * 1_000_000,
+        reader_max_bytes=storage.reader_max_bytes,
         sync=SyncMode(storage.sync.mode),
         sync_interval=storage.sync.interval * 1000,
         disk_free_limit=disk_free_limit(settings),

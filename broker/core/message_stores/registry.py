@@ -9,6 +9,7 @@ from leveret.broker.core.message_stores.backing import Backing, QueueBacking, St
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.disk.files import FileCounts
+from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
 
 
 class Backed(Protocol):
@@ -41,10 +42,15 @@ class MessageStores:
 
     Args:
         file_counts: Counts reads, writes and syncs of message files.
+
+    Attributes:
+        file_counts: See Args.
+        on_readable: Called with the numbers of queues that have ready messages again which could not be read before.
     """
 
     def __init__(self, file_counts: FileCounts | None = None) -> None:
         self.file_counts = file_counts or FileCounts()
+        self.on_readable: Callable[[Collection[int]], None] = _ignore
 
     def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
         """Open the stores of a queue.
@@ -73,6 +79,24 @@ class MessageStores:
         """
         return None
 
+    @property
+    def reader_counts(self) -> ReaderCounts | None:
+        """What is kept for named readers; None if nothing is kept on disk."""
+        return None
+
+    @property
+    def readers(self) -> list[ReaderState]:
+        """The named readers."""
+        return []
+
+    def drop_reader(self, name: str) -> bool:
+        """Drop a named reader; return whether there was one.
+
+        Raises:
+            OSError: Its file could not be deleted.
+        """
+        return False
+
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""
         synced = waiter.written(lambda queues: False)
@@ -82,6 +106,10 @@ class MessageStores:
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call back once all messages of this turn are synced."""
         self.await_sync(_Callback(callback))
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once it is synced that messages have left their queues in this turn."""
+        self.when_synced(callback)
 
     def note_unroutable(self, count: int, body_bytes: int) -> None:
         """Record unroutable messages.
@@ -109,6 +137,10 @@ class MessageStores:
 
     def delete_unclaimed(self) -> None:
         """Delete the messages on disk of all queues that have not been opened; called after all have been restored."""
+
+
+def _ignore(numbers: Collection[int]) -> None:
+    """Do nothing: messages in memory can always be read."""
 
 
 class _Callback:

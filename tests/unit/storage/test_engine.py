@@ -18,7 +18,7 @@ from leveret.storage.event_log import EventPosition, file_name, read_events
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock, open_engine
-from tests.support.simulated_files import ROOT, SimulatedFiles
+from tests.support.simulated_files import ROOT, SimulatedFiles, flip
 
 ALL = 1 << 20
 PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)
@@ -405,13 +405,14 @@ def test_events_that_cannot_be_written_are_kept(files: SimulatedFiles) -> None:
     assert [event.kind for event in events(files)] == [EventKind.ACK]
 
 
-def test_what_cannot_be_read_is_lost_and_the_rest_is_not(files: SimulatedFiles) -> None:
+def test_what_is_damaged_is_lost_and_the_rest_is_not(files: SimulatedFiles) -> None:
     engine = open_engine(files)
     store = new_queue(engine)
     add(store, *[b"%0300d" % number for number in range(6)])
     finish(engine)
     broken, *_ = segments(files)
-    files.unreadable.add(broken)
+    for at in range(64, files.size(broken)):
+        flip(files, broken, at, 255)
     assert bodies(store) == [b"%0300d" % number for number in range(2, 6)]
     assert (store.lost_count, store.ready_count, store.ready_bytes) == (2, 0, 0)
     finish(engine)

@@ -34,6 +34,7 @@ from leveret.storage.format import (
     unpack_segment_header,
 )
 from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.readers.reader_file import ReaderFile, pack_reader, unpack_reader
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
 from leveret.storage.segments.manifest import Manifest
@@ -86,6 +87,7 @@ def written() -> dict[str, bytes]:
         "MANIFEST": snapshot["/d/MANIFEST"],
         "segment.seg": snapshot[f"/d/{writer.segment.name}"],
         "events.log": snapshot[f"/d/events/{log}"],
+        "reader": pack_reader(ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})),
         "checkpoint.bin": pack_checkpoint(Checkpoint(True, STORE_ID, EventPosition(START, 160), START, 8, stores)),
     }
 
@@ -97,6 +99,11 @@ def test_todays_code_writes_these_bytes(name: str) -> None:
 
 def test_no_golden_file_is_forgotten() -> None:
     assert sorted(path.name for path in GOLDEN.iterdir()) == sorted(written())
+
+
+def test_a_reader_can_be_read() -> None:
+    reader = unpack_reader((GOLDEN / "reader").read_bytes(), "reader")
+    assert reader == ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})
 
 
 def test_a_segment_can_be_read() -> None:

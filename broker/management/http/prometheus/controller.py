@@ -20,6 +20,7 @@ from leveret.broker.management.http.prometheus.node import (
     object_families,
 )
 from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT, OWN_FAMILIES
+from leveret.broker.management.http.prometheus.readers import reader_families
 from leveret.broker.management.http.prometheus.streams import STREAM_FAMILIES
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 from leveret.broker.management.http.responses import accepts_gzip
@@ -109,7 +110,12 @@ class Metrics:
     def _common(self, exposition: Exposition, counted: CounterTotals) -> Iterator[bytes]:
         """Yield the metrics of the node and the totals."""
         single = [family for _, family in node_families(self._context, _PREFIX)]
-        for family in (*alarm_families(self._context.broker), *single, *object_families(self._context, counted)):
+        for family in (
+            *alarm_families(self._context.broker),
+            *single,
+            *object_families(self._context, counted),
+            *reader_families(self._context.broker),
+        ):
             yield exposition.text([family])
 
 

@@ -9,6 +9,7 @@ import { RangeChoice } from "../parts/range.js";
 import { levels, rates } from "../parts/series.js";
 import { definitionsSection } from "./overview_definitions.js";
 import { NodeSection } from "./overview_node.js";
+import { readersSection } from "./overview_readers.js";
 
 const LENGTHS = [
   ["messages_ready", "Ready", "waiting in queues"],
@@ -49,7 +50,11 @@ export default {
     const definitions = user.may("administrator") ? definitionsSection(context) : null;
 
     return async () => {
-      const [overview, nodes] = await Promise.all([api.get(["overview"], range.query), node ? api.get(["nodes"], range.query) : []]);
+      const [overview, nodes, readers] = await Promise.all([
+        api.get(["overview"], range.query),
+        node ? api.get(["nodes"], range.query) : [],
+        node ? api.get(["readers"]) : [],
+      ]);
       draw(charts, overview);
       node?.update(nodes[0]);
       patch(
@@ -59,6 +64,7 @@ export default {
         totals(overview),
         h("div", { class: "charts" }, charts.lengths.element, charts.rates.element),
         node ? section("Node", node.element) : null,
+        readersSection(context, readers),
         section("Churn", h("div", { class: "charts" }, charts.churn.element, churnTable(overview.churn_rates))),
         section("About", about(overview)),
         overview.listeners ? section("Listeners", listeners(overview.listeners)) : null,

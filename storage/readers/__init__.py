@@ -1,0 +1,1 @@
+"""Named readers: what they have not read yet stays on disk."""
