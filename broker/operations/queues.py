@@ -114,7 +114,7 @@ def delete(
         accepted(0)
         vhost.delete_queue(queue)
         return
-    ready = queue.ready_count() + queue.contents.delayed_count
+    ready = queue.ready_count() + queue.contents.delayed_count + queue.backing.unreadable_count
     if if_empty and ready:
         raise _not_deleted(principal, name, "not empty")
     if if_unused and len(queue.consumers):
@@ -177,6 +177,31 @@ def open_for_move(principal: Principal, source_name: str, target_name: str) -> t
     target = principal.vhost.queue(target_name, None)
     _refuse_single_active(target)
     return source, target
+
+
+def open_for_removal(principal: Principal, name: str, queue_id: int) -> Queue:
+    """Find a queue of which the principal may delete single messages.
+
+    Args:
+        principal: Who asks.
+        name: Name of the queue.
+        queue_id: Its number on disk, as a reader of the data directory has seen it.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405). PRECONDITION_FAILED (406): the queue
+            has another number.
+        ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
+    """
+    queue = open_for_reading(principal, name)
+    _refuse_stream(queue, "deleting messages is")
+    if queue.backing.qid != queue_id:
+        where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
+        if queue.backing.qid is None:
+            raise precondition_failed(f"{where} is in memory, so its messages have no keys")
+        raise precondition_failed(
+            f"{where} has the queue_id {queue.backing.qid}, the keys have {queue_id}: they are of another queue, or of"
+            " one of this name that was deleted since"
+        )
+    return queue
 
 
 def _refuse_stream(queue: Queue, method: str) -> None:

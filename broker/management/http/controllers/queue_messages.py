@@ -1,4 +1,4 @@
-"""Gets messages of a queue, and moves messages to another queue."""
+"""Gets messages of a queue, moves messages to another queue, and deletes messages by their keys."""
 
 from __future__ import annotations
 
@@ -14,29 +14,37 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import got_document
-from leveret.broker.management.http.durability import wait_until_stored
+from leveret.broker.management.http.durability import wait_until_settled, wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
-from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
+from leveret.broker.management.http.json_fields import read_flag, read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.moving import Move, MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
 from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.removal import Removal
+from leveret.protocol.constants import INT64_END
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.storage.interface import Entry
 
+#: Messages that one request deletes at most.
+_KEYS_MAX: Final = 10_000
 #: How messages are settled after they were got.
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 
 
 class QueueMessages(Controller):
-    """The resources ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``."""
+    """The resources ``/api/queues/{vhost}/{name}/get``, ``/move-messages`` and ``/delete-messages``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
         path = "queues/{vhost}/{name}"
-        return [*resource(f"{path}/get", POST=self.get), *resource(f"{path}/move-messages", POST=self.move)]
+        return [
+            *resource(f"{path}/get", POST=self.get),
+            *resource(f"{path}/move-messages", POST=self.move),
+            *resource(f"{path}/delete-messages", POST=self.delete),
+        ]
 
     async def get(self, request: web.Request) -> web.Response:
         """Get messages. The body has count, ackmode and encoding, optionally truncate."""
@@ -91,6 +99,29 @@ class QueueMessages(Controller):
             }
         )
 
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete messages by their keys. The body has queue_id and keys, optionally dry_run."""
+        principal = self._access.require_connect(request)
+        document = await read_object(request)
+        require_keys(document, "queue_id", "keys")
+        keys, is_trial = _read_keys(document["keys"]), read_flag(document, "dry_run")
+        queue_id = read_integer(document["queue_id"])
+        queue = queues.open_for_removal(principal, request.match_info["name"], queue_id)
+        removal = Removal(queue, keys, is_trial)
+        await run_in_slices(removal.steps())
+        if removal.removed and not is_trial:
+            await wait_until_settled(self._broker)
+        return json_response(
+            {
+                "deleted": removal.removed,
+                "dry_run": is_trial,
+                "skipped": [
+                    {"store_priority": each.level, "seq": each.seq, "reason": each.reason} for each in removal.skipped
+                ],
+                "messages_ready": 0 if queue.deleted else queue.ready_count(),
+            }
+        )
+
     def _begin_job(self, principal: Principal, name: str, document: Mapping[str, Any]) -> web.Response:
         """Let a job move the messages."""
         if name == document["to"]:
@@ -100,6 +131,23 @@ class QueueMessages(Controller):
         except ValueError as error:
             raise bad_request(str(error)) from None
         return json_response(job.shown(), status=201)
+
+
+def _read_keys(value: object) -> list[tuple[int, int]]:
+    """Return the keys of a body: priority in the files, and number.
+
+    Raises:
+        HTTPBadRequest: An entry is not a key, or there are too many.
+    """
+    if not isinstance(value, list):
+        raise bad_request("keys must be a list of pairs [store_priority, seq]")
+    if len(value) > _KEYS_MAX:
+        raise bad_request(f"keys has {len(value)} entries, {_KEYS_MAX} are allowed in a request")
+    for pair in value:
+        is_pair = isinstance(pair, list) and [type(part) for part in pair] == [int, int]
+        if not is_pair or not (0 <= pair[0] < 256 and 1 <= pair[1] < INT64_END):
+            raise bad_request(f"keys has {encode(pair)[:100]}, which is not a pair [store_priority, seq]")
+    return [(level, seq) for level, seq in value]
 
 
 def _get_error(fault: AmqpFault) -> web.HTTPException:
