@@ -1,0 +1,1 @@
+"""Bodies as columns: reads JSON, Avro and Protobuf into the column `value`."""

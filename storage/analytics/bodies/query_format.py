@@ -1,0 +1,31 @@
+"""Finds the format of a query's bodies."""
+
+from __future__ import annotations
+
+from leveret.storage.analytics.bodies.body_format import BodyFormat, json_format, schema_format
+from leveret.storage.analytics.bodies.value_types import type_ddl
+from leveret.storage.analytics.options import Options
+
+
+def format_of(options: Options, session: str = "") -> BodyFormat | None:
+    """Return the format of a query's bodies; None if it does not read any.
+
+    Args:
+        options: Options of the data source.
+        session: Directory of the session; empty for none.
+    Raises:
+        OptionError: The schema cannot be read, or is not one.
+        AnalyticsError: This Python lacks the library for the format.
+        AnalyticsError, DataDirectoryError, SnapshotError, DamagedRecordError: As plan_table() does.
+    """
+    bodies = options.bodies
+    if bodies is None:
+        return None
+    if bodies.form != "json":
+        return schema_format(bodies)
+    if bodies.schema:
+        return json_format(bodies.schema)
+    # Imported late, as what parses JSON takes long to load.
+    from leveret.storage.analytics.bodies.sampling import inferred_type
+
+    return BodyFormat("json", type_ddl(inferred_type(options, bodies.sample, session)))

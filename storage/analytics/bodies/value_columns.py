@@ -1,0 +1,37 @@
+"""The columns `value` and `value_error` of messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from leveret.storage.analytics.arrow_slices import binary_slices
+from leveret.storage.analytics.bodies.body_format import BodyReader
+from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
+from leveret.storage.analytics.bodies.compression import Payloads, decompress
+from leveret.storage.analytics.property_slices import Slices, property_column
+from leveret.storage.analytics.record_rows import RecordRows
+
+
+def value_columns(rows: RecordRows, slices: dict[str, Slices], reader: BodyReader) -> dict[str, Any]:
+    """Return the columns.
+
+    Args:
+        rows: The messages.
+        slices: Where their properties are, PROPERTIES_OF_BODIES among them.
+        reader: Reads their bodies.
+    """
+    payloads = payloads_of(rows, slices)
+    values = reader.read(payloads)
+    reasons = pa.array([payloads.reasons.get(row) for row in range(len(rows.at))], pa.string())
+    return {VALUE: values, VALUE_ERROR: reasons}
+
+
+def payloads_of(rows: RecordRows, slices: dict[str, Slices]) -> Payloads:
+    """Return the bodies as their publishers made them; see value_columns()."""
+    start = rows.body_at
+    bodies = binary_slices(rows.octets, start, start + rows.body_len)
+    encodings = property_column(rows, "content_encoding", slices["content_encoding"])
+    begin, end, present = slices["headers"]
+    return decompress(bodies, encodings, binary_slices(rows.octets, begin, end, present))
