@@ -1,0 +1,1 @@
+"""The sink: publishes rows of Spark to an exchange of a broker."""
