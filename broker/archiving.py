@@ -1,0 +1,93 @@
+"""Runs the archiver, `leveret-analytics archive`, as a process beside the broker, and starts it again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+log = logging.getLogger("leveret.archiver")
+
+_PROGRAM: Final = "leveret.storage.analytics_program"
+#: What the program writes before each line.
+_PREFIX: Final = "leveret-analytics archive: "
+#: Seconds before the first new start, and the longest pause; each failure doubles it.
+_PAUSE: Final = 1.0
+_PAUSE_MAX: Final = 60.0
+#: Maximum bytes of a line.
+_LINE_MAX: Final = 1 << 20
+
+
+class ArchiverProcess:
+    """The process of the archiver.
+
+    Args:
+        arguments: Command-line arguments after `archive`.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = arguments
+        self._process: Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start it, and start it again whenever it has ended, until stop() is called."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self, seconds: float) -> None:
+        """End it.
+
+        Args:
+            seconds: How long it may take to end in order; then it is killed, which loses nothing.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), seconds)
+            except TimeoutError:
+                await self.kill()
+
+    async def kill(self) -> None:
+        """Kill it."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    async def _run(self) -> None:
+        loop, pause = asyncio.get_running_loop(), _PAUSE
+        while True:
+            began = loop.time()
+            try:
+                said = f"has ended with status {await self._run_once()}"
+            except OSError as error:
+                said = f"cannot be started: {error}"
+            if loop.time() - began > _PAUSE_MAX:
+                pause = _PAUSE
+            log.error("the archiver %s; it is started again in %g s", said, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX)
+
+    async def _run_once(self) -> int:
+        """Start it, and log what it says until it ends; return its status."""
+        command = (sys.executable, "-m", _PROGRAM, "archive", *self._arguments)
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, limit=_LINE_MAX
+        )
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            text = line.decode("utf-8", "replace").rstrip().removeprefix(_PREFIX)
+            log.log(logging.DEBUG if text.startswith("manifest ") else logging.WARNING, "%s", text)
+        return await self._process.wait()

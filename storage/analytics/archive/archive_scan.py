@@ -1,0 +1,34 @@
+"""`leveret.scan` of an archive, alone or together with live data directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from leveret.storage.analytics.archive.archive_plan import check_archive_options, plan_archive
+from leveret.storage.analytics.archive.archive_reading import read_parts
+from leveret.storage.analytics.archive.archived_columns import archived_schema, archived_types
+from leveret.storage.analytics.archive.sources import Sources
+from leveret.storage.analytics.held_snapshots import held_reader
+from leveret.storage.analytics.named_options import chosen_columns
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.selection import Selection
+
+
+def scan_archive(sources: Sources, options: Options, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+    """Read a table of an archive, and what live data directories have besides; see leveret.scan().
+
+    Args:
+        sources: What to read.
+        options: Options of the data source.
+        columns: Names of the columns, in order; None for all.
+    Raises:
+        OptionError: An option does not apply to archives, or the table has no such column.
+        DataDirectoryError, SnapshotError, ArchiveError: As plan_archive() does.
+    """
+    check_archive_options(options)
+    chosen = chosen_columns(options.table, columns, archived_types(options.table))
+    plan = plan_archive(sources, options, Selection(limits=options.batch_limits))
+    batches = read_parts(plan.parts, options, chosen)
+    return held_reader(archived_schema(options.table, chosen), batches, plan.leases)

@@ -1,0 +1,49 @@
+"""Columns of the tables in an archive: the name of the broker, and then those of the live tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from leveret.storage.analytics.archive.layout import TIME_COLUMNS
+from leveret.storage.analytics.arrow_schema import ARROW_TYPES
+from leveret.storage.analytics.arrow_slices import constant
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.errors import OptionError
+
+#: Name of the column with the broker.
+BROKER: Final = "broker"
+#: Spark types of the columns of each table.
+ARCHIVED_TABLES: Final = {table: {BROKER: "string", **TABLES[table]} for table in TIME_COLUMNS}
+
+
+def archived_types(table: str) -> dict[str, str]:
+    """Return the Spark types of the columns of an archived table, by name.
+
+    Raises:
+        OptionError: Archives have no such table.
+    """
+    known = ARCHIVED_TABLES.get(table)
+    if known is None:
+        raise OptionError(f"an archive has the tables {' and '.join(ARCHIVED_TABLES)}, but not {table}")
+    return known
+
+
+def archived_schema(table: str, columns: Sequence[str]) -> Any:
+    """Return the Arrow schema of some columns of an archived table."""
+    return pa.schema([(name, ARROW_TYPES[ARCHIVED_TABLES[table][name]]) for name in columns])
+
+
+def with_broker(batch: pa.RecordBatch, broker: str | None, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return rows of a live table as those of an archived one.
+
+    Args:
+        batch: Those of the columns that the live table has, or any, if it has none of them.
+        broker: Name of the broker; None if the archive does not know it.
+        columns: Names of the columns to return, in order.
+    """
+    name = constant(broker, pa.string(), batch.num_rows)
+    arrays = [name if each == BROKER else batch.column(each) for each in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

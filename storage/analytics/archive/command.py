@@ -1,0 +1,203 @@
+"""`leveret-analytics archive`: copies messages and events of a broker into an archive, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.analytics.archive.archiver import Archiver, ArchiverOptions, Copied
+from leveret.storage.analytics.archive.errors import ArchiveError, ArchiveRefusedError
+from leveret.storage.analytics.data_files import absolute_location
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.termination import exit_on_sigterm
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.readers.reader_file import is_reader_name
+from leveret.storage.snapshots.snapshot import SnapshotError
+
+#: A reader that is not seen for a day is dropped by default.
+_INTERVAL_MAX: Final = 3600
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_SPAN: Final = re.compile(r"([1-9]\d{0,9})([dhs])")
+#: Microseconds.
+_UNITS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "s": 1_000_000}
+_PROGRAM: Final = "leveret-analytics archive"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the archiver.
+
+    Args:
+        arguments: Command-line arguments after `archive`.
+    Returns:
+        The exit status: 0 for success, 1 for failure, 2 for wrong arguments, 130 after SIGINT.
+    """
+    given = _parser().parse_args(arguments)
+    logging.basicConfig(format=f"{_PROGRAM}: %(message)s", level=logging.WARNING)
+    try:
+        with exit_on_sigterm():
+            options = _options(given)
+            if given.once:
+                _run(options, given.to, None)
+            else:
+                _run_for_ever(options, given.to, given.interval)
+    except (AnalyticsError, DataDirectoryError, SnapshotError, OSError) as error:
+        _say(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Copy the messages and events of a broker to Parquet files as they come, each exactly once. The "
+        "broker may be running; nothing is consumed. Spark is not needed.",
+    )
+    parser.add_argument("--data-dir", required=True, help="the broker's data directory; local or mounted")
+    parser.add_argument("--to", required=True, metavar="URL", help="the archive: a path, or s3://bucket/path, gs://…")
+    parser.add_argument(
+        "--reader",
+        default="archive",
+        type=_reader,
+        metavar="NAME",
+        help="name of the reader for which the broker keeps what has not been copied (default: archive)",
+    )
+    parser.add_argument(
+        "--interval",
+        default=60,
+        type=_interval,
+        metavar="SECONDS",
+        help=f"time from one copy to the next, 1 to {_INTERVAL_MAX} (default: 60)",
+    )
+    parser.add_argument("--once", action="store_true", help="copy what is there, and end")
+    parser.add_argument(
+        "--broker",
+        default="",
+        metavar="NAME",
+        help="name of the broker in the archive (default: the one it has there, or the first part of the host's name)",
+    )
+    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
+    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
+    parser.add_argument(
+        "--keep",
+        type=_span,
+        metavar="TIME",
+        help="how long rows stay in the archive, such as 30d or 12h (default: for ever)",
+    )
+    parser.add_argument(
+        "--fail-on-data-loss",
+        choices=("true", "false"),
+        default="false",
+        help="whether to fail if messages were removed before they could be copied; otherwise that is logged, and the "
+        "manifest counts them (default: false)",
+    )
+    return parser
+
+
+def _reader(text: str) -> str:
+    if not is_reader_name(text):
+        raise argparse.ArgumentTypeError(
+            f"'{text[:100]}' is not 1 to 64 letters, digits and _.- that begin with a letter or digit"
+        )
+    return text
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= _INTERVAL_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 1 to {_INTERVAL_MAX}")
+    return seconds
+
+
+def _span(text: str) -> int:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{text[:100]}' is not a number of days or hours, such as 30d or 12h")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _options(given: argparse.Namespace) -> ArchiverOptions:
+    if "://" in given.data_dir:
+        raise AnalyticsError("the archiver needs a data directory on a local or mounted file system")
+    host = _NOT_IN_A_NAME.sub("-", socket.gethostname().partition(".")[0]).strip("-_")[:64]
+    return ArchiverOptions(
+        absolute_location(given.data_dir),
+        given.reader,
+        given.broker,
+        host or "broker",
+        given.vhost,
+        given.queue,
+        given.fail_on_data_loss == "true",
+        keep=given.keep,
+    )
+
+
+def _run_for_ever(options: ArchiverOptions, url: str, interval: float) -> None:
+    """Copy until something fails that time does not mend."""
+    while True:
+        try:
+            _run(options, url, interval)
+        except (AnalyticsError, SnapshotError, OSError) as error:
+            is_loss = options.fail_on_data_loss and not isinstance(error, ArchiveError | SnapshotError | OSError)
+            if is_loss or isinstance(error, ArchiveRefusedError):
+                raise
+            # The store may be out of reach, or the disk full. Whether the last manifest was written is not known.
+            _say(f"{error}; it tries again in {interval:g} s")
+            time.sleep(interval)
+
+
+def _run(options: ArchiverOptions, url: str, interval: float | None) -> None:
+    """Copy what is there, and then what comes, once in an interval; None to end when nothing is left."""
+    files = ArchiveFiles(url)
+    _check_apart(options.data_dir, files)
+    archiver = Archiver(options, files)
+    try:
+        while True:
+            began = time.monotonic()
+            copied = archiver.copy()
+            if copied.number:
+                _tell(copied)
+            if not copied.is_all:
+                continue
+            archiver.keep_up()
+            if interval is None:
+                return
+            time.sleep(max(0.0, began + interval - time.monotonic()))
+    finally:
+        archiver.close()
+
+
+def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
+    """Refuse an archive in the data directory.
+
+    Raises:
+        ArchiveRefusedError: It is there.
+    """
+    if files.local_path is not None and f"{files.local_path}/".startswith(f"{data_dir.rstrip('/')}/"):
+        raise ArchiveRefusedError(f"{files.url} is in the data directory; put the archive somewhere else")
+
+
+def _tell(copied: Copied) -> None:
+    rows = " and ".join(f"{count} {table}" for table, count in copied.rows.items())
+    _say(f"manifest {copied.number}: {rows} in {copied.files} files")
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(f"{_PROGRAM}: {text}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # The broker that has started this process is dead, and its next start makes another one.
+        os._exit(1)

@@ -1,0 +1,105 @@
+"""Archives in Spark, alone and together with live data directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+import leveret
+from leveret.analytics import read
+from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.jobs.registry import JOBS
+from leveret.storage.event_format import EventKind
+from tests.spark.directories import DirectoryBuilder
+from tests.support.archived import archive
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Iterator[DirectoryBuilder]:
+    """Queues a and b with 200 messages each; a has lost 50."""
+    builder = DirectoryBuilder(tmp_path / "data")
+    for name in ("a", "b"):
+        store = builder.store(builder.queue(name))
+        builder.publish(store, [b"%s %03d" % (name.encode(), number) for number in range(200)], headers={"n": 1})
+        if name == "a":
+            builder.settle(store, 50)
+    builder.tick()
+    yield builder
+    builder.close()
+
+
+def test_an_archive_is_a_table(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    url = str(tmp_path / "archive")
+    archive(builder, ArchiveFiles(url), batch=100)
+    store = builder.store(builder.queue("c"))
+    builder.publish(store, [b"c %03d" % number for number in range(10)])
+    builder.tick()
+    source = spark.read.format("leveret")
+    alone, together = source.load(url), source.load([url, builder.path])
+    assert alone.columns[0] == "broker"
+    counts = {row.queue: (row.rows, row.bodies) for row in _counts(alone)}
+    assert counts == {"a": (200, 200), "b": (200, 200)}
+    assert {row.queue: (row.rows, row.bodies) for row in _counts(together)} == {**counts, "c": (10, 10)}
+    assert alone.where("seq = 7 and queue = 'a'").select("broker", "headers").collect()[0][:] == ("one", {"n": "1"})
+    events = source.option("table", "events").load([url, builder.path])
+    assert [(row.broker, row.messages) for row in events.collect()] == [("one", 50)]
+    some = read(spark, [url, builder.path], columns=["broker", "seq"], queue="[bc]", limit=205)
+    assert (some.columns, some.count()) == (["broker", "seq"], 205)
+    assert read(spark, url, columns=["body"], queue="b", first_seq=199).count() == 2
+    assert leveret.scan([url, builder.path], columns=["seq"]).read_all().num_rows == together.count() == 410
+
+
+def test_jobs_tell_the_queues_of_brokers_apart(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """Equal bodies in queues of one name are duplicates only if they are of one broker."""
+    url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
+    store = second.store(second.queue("a"))
+    death = {"queue": "work", "reason": "rejected", "count": 2, "time": datetime(2023, 11, 14, tzinfo=UTC)}
+    second.publish(store, [b"a 000", b"twice", b"twice"], headers={"x-death": [death]})
+    second.settle(store, 2, EventKind.MAXLEN)
+    second.settle(store, 1)
+    second.tick()
+    archive(builder, ArchiveFiles(url))
+    archive(second, ArchiveFiles(url), broker="two")
+    second.close()
+    options = JobOptions(url)
+
+    def result(job: str) -> list[tuple[object, ...]]:
+        return [(row.broker, row.queue, row.messages) for row in JOBS[job](spark, options)[job].collect()]
+
+    assert result("duplicates") == [("two", "a", 2)]
+    assert result("overflow") == [("two", "a", 2)]
+    assert sorted(result("latency")) == [("one", "a", 50), ("two", "a", 1)]
+    assert result("deadletters") == [("two", "a", 3)]
+
+
+def _counts(frame: DataFrame) -> list[Row]:
+    grouped = frame.groupBy("queue").agg(f.count("*").alias("rows"), f.countDistinct("body").alias("bodies"))
+    return grouped.collect()
+
+
+def test_what_archives_do_not_do_is_said(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    url = str(tmp_path / "archive")
+    archive(builder, ArchiveFiles(url))
+    for options, said in (
+        ({"table": "queues"}, "an archive has the tables messages and events, but not queues"),
+        ({"asOf": "1700000000"}, "asOf and snapshot do not apply to archives"),
+        ({"pushdown": "true"}, "pushdown does not apply to archives"),
+        ({"bodies": "json"}, "bodies does not apply to archives"),
+    ):
+        with pytest.raises(PySparkException, match=said):
+            spark.read.format("leveret").options(**options).load(url).count()
+    with pytest.raises(PySparkException, match="an archive cannot be read as a stream"):
+        spark.readStream.format("leveret").load(url).writeStream.format("memory").queryName(
+            "x"
+        ).start().awaitTermination()
+    assert os.listdir(f"{builder.path}/snap") == []

@@ -1,0 +1,31 @@
+"""Archives of data directories with known contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.analytics.archive.archiver import Archiver, ArchiverOptions
+from tests.spark.directories import DirectoryBuilder
+
+
+def archiver_options(builder: DirectoryBuilder, **changes: Any) -> ArchiverOptions:
+    """Those of the broker `one` with the clock of its data directory, unless they are changed."""
+    options = ArchiverOptions(builder.path, "lake", "one", clock=lambda: builder.clock.time)
+    return replace(options, **changes)
+
+
+def archive(builder: DirectoryBuilder, files: ArchiveFiles, **changes: Any) -> list[int]:
+    """Copy what is there, and keep the archive up; the numbers of the manifests that added rows."""
+    archiver = Archiver(archiver_options(builder, **changes), files)
+    numbers = []
+    try:
+        while True:
+            copied = archiver.copy()
+            numbers += [copied.number] if copied.number else []
+            if copied.is_all:
+                archiver.keep_up()
+                return numbers
+    finally:
+        archiver.close()
