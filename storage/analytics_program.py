@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-#: Packages of the extra `analytics`.
-_LIBRARIES: Final = ("numpy", "plotly", "pyarrow", "pyspark")
+#: Packages of the extra `analytics`, and what they bring along.
+_LIBRARIES: Final = ("fsspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark")
 
 
 def main() -> int:
@@ -16,7 +18,7 @@ def main() -> int:
         The exit status.
     """
     try:
-        from leveret.storage.analytics.command import main as run
+        run = _program()
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
@@ -26,6 +28,16 @@ def main() -> int:
         )
         return 1
     return run()
+
+
+def _program() -> Callable[[], int]:
+    if sys.argv[1:2] == ["archive"]:
+        from leveret.storage.analytics.archive.command import main as archive
+
+        return partial(archive, sys.argv[2:])
+    from leveret.storage.analytics.command import main as jobs
+
+    return jobs
 
 
 if __name__ == "__main__":

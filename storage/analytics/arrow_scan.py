@@ -7,17 +7,28 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from leveret.storage.analytics.archive.sources import find_sources
 from leveret.storage.analytics.arrow_schema import arrow_schema
-from leveret.storage.analytics.held_snapshots import hold
-from leveret.storage.analytics.named_options import Time, chosen_columns, named_options
-from leveret.storage.analytics.options import Options, parse_options
+from leveret.storage.analytics.bodies.body_options import reads_values, types_with_values
+from leveret.storage.analytics.bodies.query_format import format_of
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.held_snapshots import held_reader
+from leveret.storage.analytics.named_options import (
+    BodySchema,
+    Time,
+    chosen_columns,
+    locations_in,
+    named_options,
+    schema_text,
+)
+from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.selection import Selection
-from leveret.storage.analytics.table_plan import TablePlan, plan_table
+from leveret.storage.analytics.table_plan import plan_table
 from leveret.storage.analytics.table_reading import read_partitions
 
 
 def scan(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     table: str = "messages",
     *,
     columns: Sequence[str] | None = None,
@@ -32,14 +43,20 @@ def scan(
     ending_offsets: Time | None = None,
     limit: int | None = None,
     mode: str = "permissive",
+    bodies: str | None = None,
+    body_schema: BodySchema | None = None,
+    body_message: str | None = None,
+    body_sample: int | None = None,
 ) -> pa.RecordBatchReader:
-    """Read a table of a data directory as it is now. The broker may be running; nothing is consumed.
+    """Read a table of a data directory or archive as it is now. The broker may be running; nothing is consumed.
 
     A snapshot is taken at once. The files are read, one after the other, when the batches are asked for. The snapshot
     is removed when the last batch has been read, when the reader is closed, or when it is freed.
 
     Args:
-        path: The data directory, or the URI of a copy.
+        path: The data directory, or the URI of a copy; or an archive, or a list of one archive and of data directories
+            that it may have been copied from, whose newest rows are added. An archive has the tables `messages` and
+            `events`.
         table: `messages`, `delayed`, `events`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all. Only these are decoded: name them if you do not need the
             bodies.
@@ -55,16 +72,24 @@ def scan(
         ending_offsets: Only messages before an offset or a time; `latest` for all.
         limit: Read at most this many rows.
         mode: `permissive` skips damaged records and logs a warning, `failfast` makes them an error.
+        bodies: `json`, `avro` or `protobuf`: adds the columns `value`, what the body says, and `value_error`, what is
+            wrong with it.
+        body_schema: For JSON the type of `value`, in Spark's DDL or as an Arrow schema or type; None to infer it. For
+            Avro the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.
+        body_message: For Protobuf, the full name of the message.
+        body_sample: For JSON, from how many messages at most the type is inferred; 1000 by default.
     Raises:
         OptionError: An argument is wrong, or does not apply to the table.
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         SnapshotError: No snapshot can be taken, or there is no such queue.
         AnalyticsError: Neither PyArrow nor fsspec can open the URI.
+        ArchiveError: The archive cannot be read.
         DamagedRecordError: With `failfast`, data of that moment is damaged or gone. What is damaged inside of a file
             is found while reading: then the reader raises `pyarrow.ArrowInvalid`, which names file and byte.
     """
+    locations = locations_in(path)
     given = named_options(
-        path,
+        locations[0],
         table,
         vhost=vhost,
         queue=queue,
@@ -77,35 +102,20 @@ def scan(
         ending_offsets=ending_offsets,
         limit=limit,
         mode=mode,
+        bodies=bodies,
+        body_schema=schema_text(body_schema),
+        body_message=body_message,
+        body_sample=body_sample,
     )
     options = parse_options(given)
-    chosen = chosen_columns(table, columns)
+    sources = find_sources(locations)
+    if sources is not None:
+        # Data directories are read without what archives need.
+        from leveret.storage.analytics.archive.archive_scan import scan_archive
+
+        return scan_archive(sources, options, columns)
+    chosen = chosen_columns(table, columns, types_with_values(TABLES[table], options.bodies))
+    form = format_of(options) if reads_values(chosen) else None
     plan = plan_table(options, Selection(limits=options.batch_limits))
-    # As a stream, the reader frees its batches when it is closed, not only when it is freed itself.
-    batches = _Batches(plan, options, chosen)
-    return pa.RecordBatchReader.from_stream(pa.RecordBatchReader.from_batches(arrow_schema(table, chosen), batches))
-
-
-class _Batches:
-    """The record batches of a plan; removes its snapshot at the end.
-
-    Args:
-        plan: The plan.
-        options: Options of the data source.
-        columns: Names of the columns, in order.
-    """
-
-    def __init__(self, plan: TablePlan, options: Options, columns: Sequence[str]) -> None:
-        self._batches = read_partitions(plan.partitions, options, columns)
-        self._release = hold(self, plan.lease) if plan.lease is not None else lambda: None
-
-    def __iter__(self) -> _Batches:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            return next(self._batches)
-        except BaseException:
-            # The last batch has been read, or nothing more can be.
-            self._release()
-            raise
+    batches = read_partitions(plan.partitions, options, chosen, form)
+    return held_reader(arrow_schema(table, chosen, form), batches, [] if plan.lease is None else [plan.lease])

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from leveret.storage.analytics.bodies.body_format import BodyFormat
+from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
 from leveret.storage.analytics.columns import TABLES
 
 #: Arrow types by Spark type.
@@ -21,11 +23,15 @@ ARROW_TYPES: Final[dict[str, Any]] = {
 }
 
 
-def arrow_schema(table: str, columns: Sequence[str]) -> Any:
+def arrow_schema(table: str, columns: Sequence[str], bodies: BodyFormat | None = None) -> Any:
     """Return the Arrow schema of some columns of a table.
 
     Args:
         table: Name of the table.
         columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
     """
-    return pa.schema([(name, ARROW_TYPES[TABLES[table][name]]) for name in columns])
+    kinds = {name: ARROW_TYPES[kind] for name, kind in TABLES[table].items()}
+    if bodies is not None:
+        kinds |= {VALUE: bodies.kind, VALUE_ERROR: pa.string()}
+    return pa.schema([(name, kinds[name]) for name in columns])

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import Partition
@@ -40,10 +41,14 @@ class LeveretReader(DataSourceReader):
         options: Options of the data source.
         columns: Names of the columns, in order.
         session: Directory in which the snapshot is recorded for the process that renews its lease; empty for none.
+        bodies: How bodies are read; None if no column needs it.
     """
 
-    def __init__(self, options: Options, columns: Sequence[str], session: str = "") -> None:
+    def __init__(
+        self, options: Options, columns: Sequence[str], session: str = "", bodies: BodyFormat | None = None
+    ) -> None:
         self._options = options
+        self._bodies = bodies
         self._columns = list(columns)
         self._session = session
         self._pruning = Pruning(limits=options.batch_limits)
@@ -57,7 +62,7 @@ class LeveretReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        return read_partitions(partition.value.parts, self._options, self._columns)
+        return read_partitions(partition.value.parts, self._options, self._columns, self._bodies)
 
 
 class PushdownReader(LeveretReader):

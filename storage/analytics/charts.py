@@ -96,10 +96,14 @@ def lines_over_time(
                 figure.add_bar(x=texts, y=heights, name=f"{label(name)}: {what}", marker=marker, **legend)
                 continue
             line = {"dash": dash, "color": colour}
+            # Many together would press the others flat on the axis: they are drawn by a click on the legend.
+            hidden = name not in names
             # A point between two gaps has no line on either side, so markers are needed.
             mode = "lines" if sums else "lines+markers"
-            title = f"{label(name)}: {what}"
-            figure.add_scatter(x=times, y=heights, name=title, mode=mode, line=line, marker_size=4, **legend)
+            title = f"{label(name)}: {what}{' (hidden; click)' if hidden else ''}"
+            shown = "legendonly" if hidden else True
+            points_of = {"x": times, "y": heights, "visible": shown}
+            figure.add_scatter(**points_of, name=title, mode=mode, line=line, marker_size=4, **legend)
     if few:
         figure.update_xaxes(type="category", categoryorder="category ascending")
     else:
@@ -107,7 +111,9 @@ def lines_over_time(
     return _fragment(figure, unit)
 
 
-def horizontal_bars(rows: Rows, name: Callable[[Mapping[str, Any]], str], value: str, unit: str) -> str:
+def horizontal_bars(
+    rows: Rows, name: Callable[[Mapping[str, Any]], str], value: str, unit: str, others: Rows = ()
+) -> str:
     """Return a chart with one bar per row, the first at the top.
 
     Args:
@@ -115,11 +121,18 @@ def horizontal_bars(rows: Rows, name: Callable[[Mapping[str, Any]], str], value:
         name: Returns the label of a row's bar.
         value: Column of the values.
         unit: Title of the value axis.
+        others: Further rows, which have one bar together.
     """
     names = [name(row) for row in rows]
+    values = [row[value] for row in rows]
+    colours = [_COLOURS[0]] * len(names)
+    if others:
+        names.append(f"{len(others)} others, together")
+        values.append(sum(row[value] for row in others))
+        colours.append(_OTHERS_COLOUR)
     places = list(range(len(names)))
     full = [html.escape(each) for each in names]
-    bars = go.Bar(x=[row[value] for row in rows], y=places, orientation="h", hovertext=full, hoverinfo="x+text")
+    bars = go.Bar(x=values, y=places, orientation="h", hovertext=full, hoverinfo="x+text", marker_color=colours)
     figure = go.Figure(bars)
     # Bars are placed by index, because different names may have the same shortened label.
     figure.update_yaxes(autorange="reversed", tickvals=places, ticktext=[label(each, 40) for each in names])

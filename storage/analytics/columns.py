@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from leveret.protocol.properties import FLAGS
@@ -106,4 +107,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 
 def schema_of(table: str) -> str:
     """Return the schema of a table as a Spark DDL string."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in TABLES[table].items())
+    return ddl_of(TABLES[table])
+
+
+def ddl_of(types: Mapping[str, str]) -> str:
+    """Return columns as a Spark DDL string.
+
+    Args:
+        types: Their Spark types by name.
+    """
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())

@@ -4,46 +4,52 @@ from __future__ import annotations
 
 import argparse
 import io
-import logging
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
-import pyspark
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from leveret.storage.analytics.archive.sources import is_archive
+from leveret.storage.analytics.class_archive import open_cache
 from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.java_stderr import JavaStderr
-from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import sql
-from leveret.storage.analytics.jobs.registry import JOBS, SUMMARIES
+from leveret.storage.analytics.jobs.registry import JOBS, OF_ARCHIVES, SUMMARIES
 from leveret.storage.analytics.jobs.report import page
+from leveret.storage.analytics.local_java import find_java, is_local
 from leveret.storage.analytics.progress import SparkProgress
 from leveret.storage.analytics.result_output import FORMATS, rows_of, write_results
 from leveret.storage.analytics.session import register
+from leveret.storage.analytics.spark_start import start_spark
+from leveret.storage.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
+#: Jobs with many results, or with one that is about more than this run.
+_WITHOUT_CONDITION: Final = ("export", "report")
+_WITHOUT_SPARK: Final = """
+
+without Spark:
+  archive      copies messages and events to Parquet as they come; see leveret-analytics archive --help
+"""
+#: Options of single jobs.
+_OF_SINGLE_JOBS: Final = ("query", "hours", "max_length", "fail_on_data_loss", "reader", *sql.BODY_VALUES)
 #: Errors of the data source are raised inside Spark errors, followed by a Java stack trace.
 _OURS: Final = re.compile(
     r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
 )
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
-#: Suffixes of files from which workers can import packages: PySpark's list, and wheels, which are zip files too.
-_PACKED: Final = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 _HOW_TO_SHIP: Final = (
     "send leveret to them with --py-files and its wheel (made by pip wheel --no-deps); install other packages there, "
@@ -61,31 +67,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Command-line arguments; None for those of the process.
     Returns:
-        The exit status: 0 for success, 1 for failure, 2 for wrong arguments, 130 after SIGINT.
+        The exit status: 0 for success, 1 for failure or rows that fulfil --fail-if, 2 for wrong arguments, 130 after
+        SIGINT.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.fail_if is not None and options.job in _WITHOUT_CONDITION:
+        parser.error(f"--fail-if does not apply to the job {options.job}")
     try:
-        with _exit_on_sigterm():
+        with exit_on_sigterm():
+            _check_archive(options)
             _check_java_for(options)
             return _run(options)
     except AnalyticsError as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
-        return 1
+        return 2 if isinstance(error, ConditionError) else 1
     except KeyboardInterrupt:
         return 130
-
-
-@contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Make SIGTERM raise SystemExit, so that the job releases its snapshots."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def check_java() -> None:
@@ -94,10 +92,9 @@ def check_java() -> None:
     Raises:
         AnalyticsError: Java is missing or too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
+    home, java = os.environ.get("JAVA_HOME"), find_java()
     wanted = f"install a JDK {_JAVA_MINIMUM} or newer, and set JAVA_HOME if it is not on the path"
-    if java is None or not os.path.exists(java):
+    if java is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java command was found"
         raise AnalyticsError(f"Spark needs Java: {where}; {wanted}")
     try:
@@ -109,6 +106,16 @@ def check_java() -> None:
         raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
 
 
+def _check_archive(options: argparse.Namespace) -> None:
+    """Refuse a job over an archive that needs a data directory."""
+    if options.job not in OF_ARCHIVES and is_archive(options.data_dir):
+        known = ", ".join(sorted(OF_ARCHIVES))
+        raise AnalyticsError(
+            f"{options.data_dir} is an archive, which does not say what waits: the job {options.job} needs the data "
+            f"directory. Jobs over archives are {known}"
+        )
+
+
 def _check_java_for(options: argparse.Namespace) -> None:
     """Check Java; without it, the job `sql` shows the command that answers the query without Spark."""
     try:
@@ -116,7 +123,8 @@ def _check_java_for(options: argparse.Namespace) -> None:
     except AnalyticsError as error:
         if options.job != "sql" or not options.query:
             raise
-        given = JobOptions(options.data_dir, options.as_of, options.vhost, options.queue)
+        values = {name: value for name in sql.BODY_VALUES if (value := getattr(options, name)) is not None}
+        given = JobOptions(options.data_dir, options.as_of, options.vhost, options.queue, None, values)
         text = f"{error}. DuckDB answers the query without Java (pip install duckdb):"
         raise AnalyticsError(f"{text}\n{sql.duckdb_command(options.query, given)}") from error
 
@@ -138,11 +146,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="leveret-analytics",
         description="Run Spark jobs over a data directory of Leveret. The broker may be running; nothing is consumed.",
-        epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()),
+        epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()) + _WITHOUT_SPARK,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="the job to run; see below")
-    parser.add_argument("--data-dir", required=True, help="the broker's data directory, or the URI of a copy")
+    parser.add_argument(
+        "--data-dir", required=True, help="the broker's data directory, the URI of a copy, or an archive"
+    )
     parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
     parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
     parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
@@ -152,12 +162,37 @@ def _parser() -> argparse.ArgumentParser:
         choices=("table", "json", "csv", "parquet", "html"),
         help="output format (default: table; html for the job report)",
     )
+    parser.add_argument(
+        "--fail-if",
+        metavar="EXPRESSION",
+        help="a condition in SQL: exit with status 1, and show the rows, if rows of the result fulfil it",
+    )
     parser.add_argument("--master", type=_master, help="Spark master (default: local[*], or that of spark-submit)")
     parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
     parser.add_argument("--archives", help="environments for the workers of a cluster, as for spark-submit")
     parser.add_argument("--query", help="job sql: the query")
+    parser.add_argument(
+        "--bodies",
+        choices=("json", "avro", "protobuf"),
+        help="job sql: read bodies into the column value, and what is wrong with them into value_error",
+    )
+    parser.add_argument(
+        "--body-schema",
+        metavar="SCHEMA",
+        help="job sql: for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the "
+        "path of a schema; for Protobuf, the path of a descriptor set",
+    )
+    parser.add_argument("--body-message", metavar="NAME", help="job sql: for Protobuf, the full name of the message")
     parser.add_argument("--hours", help="job capacity: hours of history to replay (default: 24)")
     parser.add_argument("--max-length", help="job capacity: limits to try, separated by commas")
+    parser.add_argument(
+        "--fail-on-data-loss",
+        choices=("true", "false"),
+        help="job export: whether to fail if messages were removed before they could be exported (default: true)",
+    )
+    parser.add_argument(
+        "--reader", metavar="NAME", help="job export: keep messages in the broker's files until NAME has exported them"
+    )
     return parser
 
 
@@ -168,7 +203,7 @@ def _master(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    values = {name: getattr(arguments, name) for name in ("query", "hours", "max_length")}
+    values = {name: getattr(arguments, name) for name in _OF_SINGLE_JOBS}
     options = JobOptions(
         arguments.data_dir,
         arguments.as_of,
@@ -178,13 +213,15 @@ def _run(arguments: argparse.Namespace) -> int:
         {name: value for name, value in values.items() if value is not None},
     )
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    spark = _start(arguments.master or ("" if submitted else "local[*]"), arguments.py_files, arguments.archives)
+    master = arguments.master or ("" if submitted else "local[*]")
+    cache = open_cache() if is_local(master) and not submitted else None
+    spark = start_spark(master, arguments.py_files, arguments.archives, cache)
     if submitted:
         sys.stderr = JavaStderr(spark.sparkContext._jvm)
     session = register(spark)
     try:
         before = session.damaged
-        _run_job(spark, arguments, options)
+        failure = _run_job(spark, arguments, options)
         damaged = session.damaged - before
         if damaged:
             sys.stderr.write(f"leveret-analytics: {damaged} damaged records were skipped\n")
@@ -195,10 +232,14 @@ def _run(arguments: argparse.Namespace) -> int:
     finally:
         session.close()
         spark.stop()
-    return 0
+    if cache is not None:
+        cache.make_later()
+    sys.stderr.write(f"leveret-analytics: {failure}" if failure else "")
+    return 1 if failure else 0
 
 
-def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOptions) -> None:
+def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOptions) -> str:
+    """Run a job, and write its results; return what is said of rows that fulfil --fail-if."""
     form = arguments.format or ("html" if arguments.job == "report" else "table")
     if form == "parquet" and options.output is None:
         raise AnalyticsError("Parquet is written to files; name a directory with --output DIR")
@@ -206,11 +247,13 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
         _make_output(options.output)
     texts: list[str] = []
     paths: list[str] = []
+    failure = ""
     with SparkProgress(spark, arguments.job):
         if arguments.job == "report" and form == "html":
             _write_report(spark, options, texts, paths)
         else:
             results = JOBS[arguments.job](spark, options)
+            failing = None if arguments.fail_if is None else _failing_rows(results, arguments.fail_if)
             if options.output is not None and arguments.job != "export":
                 paths = write_results(results, form, options.output)
             else:
@@ -219,9 +262,20 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
                 for name, frame in shown:
                     title = f"{name}\n" if len(shown) > 1 else ""
                     texts.append(title + FORMATS[form](frame.columns, rows_of(frame)))
+            if failing is not None:
+                failure = failure_text(failing, arguments.fail_if)
     for path in paths:
         sys.stderr.write(f"{path}\n")
     _print("\n".join(texts))
+    return failure
+
+
+def _failing_rows(results: Results, condition: str) -> DataFrame:
+    """Return the rows of the main result that fulfil a condition; the result is computed once for both."""
+    frame = next(iter(results.values()))
+    failing = rows_that_fulfil(frame, condition)
+    frame.persist()
+    return failing
 
 
 def _print(text: str) -> None:
@@ -255,48 +309,6 @@ def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], pa
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     paths.append(path)
-
-
-def _start(master: str, py_files: str | None, archives: str | None) -> SparkSession:
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    # The error is reported in one line by main(), so PySpark must not log it as well.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    # Local workers use the Python of this process.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local-cluster"):
-        os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    SparkContext.PACKAGE_EXTENSIONS = _PACKED
-    builder = SparkSession.builder.appName("leveret-analytics")
-    if master:
-        builder = builder.master(master)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4" if master.startswith("local") else "64",
-        "spark.sql.adaptive.enabled": "true",
-    }
-    if master.startswith("local"):
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    if archives:
-        settings["spark.archives"] = archives
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    try:
-        spark = builder.getOrCreate()
-        for path in filter(None, (py_files or "").split(",")):
-            spark.sparkContext.addPyFile(path)
-        return spark
-    except Py4JError as error:
-        # If the master does not answer, Spark logs the reason and stops the context.
-        if "stopped SparkContext" in str(error):
-            raise AnalyticsError(f"Spark does not start: no master answers at {master}") from error
-        raise AnalyticsError(f"Spark does not start: {' '.join(str(error).splitlines()[:2])}") from error
-    except (PySparkException, OSError, RuntimeError) as error:
-        raise AnalyticsError(f"Spark does not start: {str(error).splitlines()[0]}") from error
 
 
 if __name__ == "__main__":

@@ -87,9 +87,23 @@ def open_files(location: str) -> tuple[RemoteFiles | None, str]:
     """
     if "://" not in location:
         return None, location
+    system, path = file_system(location)
+    return RemoteFiles(system), path
+
+
+def file_system(location: str) -> tuple[Any, str]:
+    """Return a PyArrow file system, and the path there.
+
+    Args:
+        location: A path or a URI.
+    Raises:
+        AnalyticsError: Neither PyArrow nor fsspec supports the URI.
+    """
+    if "://" not in location:
+        return fs.LocalFileSystem(), location
     try:
         system, path = fs.FileSystem.from_uri(location)
-        return RemoteFiles(system), path.rstrip("/")
+        return system, path.rstrip("/")
     except (pa.ArrowException, ValueError) as error:
         refused = error
     try:
@@ -98,4 +112,4 @@ def open_files(location: str) -> tuple[RemoteFiles | None, str]:
         made, path = fsspec.core.url_to_fs(location)
     except (ImportError, ValueError) as error:
         raise AnalyticsError(f"cannot open {location}: {refused}; {error}") from error
-    return RemoteFiles(fs.PyFileSystem(fs.FSSpecHandler(made))), str(path).rstrip("/")
+    return fs.PyFileSystem(fs.FSSpecHandler(made)), str(path).rstrip("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from leveret.storage.analytics.data_loss import report_data_loss
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import EventsPartition, event_partitions, locate_snapshot
@@ -75,12 +76,12 @@ class EventStream:
             return
         snapshot = self._take()
         oldest = snapshot.events[0].file if snapshot.events else end["file"]
-        if self._options.fail_on_data_loss and oldest > start["file"] > 0:
-            raise AnalyticsError(
+        if oldest > start["file"] > 0:
+            gone = (
                 f"events from {start['file']} to {oldest} (microseconds since 1970) are gone: the query was stopped "
-                "for longer than the broker keeps events. Start it with a new checkpoint directory, or set the "
-                "option failOnDataLoss=false to continue with the remaining events"
+                "for longer than the broker keeps events"
             )
+            report_data_loss(gone, self._options.fail_on_data_loss)
         views = [
             EventFileView(view.path, view.file, end["offset"] if view.file == end["file"] else view.end, view.until)
             for view in snapshot.events

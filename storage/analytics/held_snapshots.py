@@ -6,8 +6,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from leveret.storage.snapshots.lease import SnapshotLease
 
@@ -55,3 +57,42 @@ def renew_held() -> None:
     """Renew the leases of all snapshots that this process holds."""
     for lease in list(_HELD.values()):
         lease.renew()
+
+
+def held_reader(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], leases: Sequence[SnapshotLease]
+) -> pa.RecordBatchReader:
+    """Return a reader of record batches that removes their snapshots at the end.
+
+    Args:
+        schema: The schema of the batches.
+        batches: The batches.
+        leases: Leases of the snapshots that they are read from.
+    """
+    # As a stream, the reader frees its batches when it is closed, not only when it is freed itself.
+    return pa.RecordBatchReader.from_stream(pa.RecordBatchReader.from_batches(schema, _HeldBatches(batches, leases)))
+
+
+class _HeldBatches:
+    """Record batches; removes their snapshots after the last one, or when it is freed.
+
+    Args:
+        batches: The batches.
+        leases: Leases of the snapshots.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], leases: Sequence[SnapshotLease]) -> None:
+        self._batches = batches
+        self._releases: list[Callable[[], object]] = [hold(self, lease) for lease in leases]
+
+    def __iter__(self) -> _HeldBatches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except BaseException:
+            # The last batch has been read, or nothing more can be.
+            for release in self._releases:
+                release()
+            raise

@@ -10,10 +10,13 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES, BROKER
+from leveret.storage.analytics.archive.sources import is_archive
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.data_files import absolute_location
 from leveret.storage.analytics.session import register
 from leveret.storage.analytics.times import parse_time
+from leveret.storage.analytics.whole_spans import span_start
 
 #: Results of a job: data frames by name, the main one first.
 Results: TypeAlias = dict[str, DataFrame]
@@ -28,7 +31,7 @@ class JobOptions:
     """Options of a job.
 
     Attributes:
-        data_dir: Path or URI of the data directory.
+        data_dir: Path or URI of the data directory, or of an archive.
         as_of: Time in the past to show, in ISO 8601 or seconds since 1970; None for the latest state.
         vhost: Virtual host, with wildcards `*` and `?`; None for all.
         queue: Name of the queue, with wildcards `*` and `?`; None for all.
@@ -53,6 +56,16 @@ class JobOptions:
         return absolute_location(self.data_dir)
 
     @property
+    def is_archive(self) -> bool:
+        """Whether it is an archive."""
+        return is_archive(self.location)
+
+    @property
+    def queue_key(self) -> tuple[str, ...]:
+        """Names of the columns that tell queues apart; in an archive, brokers have queues of the same name."""
+        return (BROKER, "vhost", "queue") if self.is_archive else ("vhost", "queue")
+
+    @property
     def source_options(self) -> dict[str, str]:
         """Options of the data source that select the same data."""
         named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue, "snapshot": self.snapshot}
@@ -73,8 +86,7 @@ class JobOptions:
         Args:
             at: Name of the column with the time.
         """
-        seconds = _GRAINS[self.grain]
-        return f.timestamp_seconds(f.floor(f.unix_micros(at) / (seconds * 1_000_000)) * seconds).alias("minute")
+        return f.timestamp_micros(span_start(f.unix_micros(at), _GRAINS[self.grain] * 1_000_000)).alias("minute")
 
     def age(self, since: str) -> Column:
         """Return the seconds from the time in a column until `moment`.
@@ -85,8 +97,8 @@ class JobOptions:
         return f.greatest(f.lit(0.0), (f.lit(self.moment) - f.unix_micros(since)) / 1_000_000)
 
     def with_snapshot(self, spark: SparkSession) -> JobOptions:
-        """Return these options with a snapshot, so that all tables show the same moment."""
-        if self.snapshot is not None:
+        """Return these options with a snapshot, so that all tables show the same moment; archives have none."""
+        if self.snapshot is not None or self.is_archive:
             return self
         return replace(self, snapshot=register(spark).snapshot(self.location, **self.source_options))
 
@@ -96,7 +108,7 @@ class JobOptions:
         Args:
             spark: The session.
             table: Name of the table.
-            columns: Names of the columns to read; empty for all.
+            columns: Names of the columns to read; empty for all. That of the broker is added if it is an archive.
             options: Further options of the data source.
         """
         register(spark)
@@ -105,5 +117,8 @@ class JobOptions:
             source_options = {name: value for name, value in source_options.items() if name != "queue"}
         reader = spark.read.format("leveret").options(table=table, **source_options, **options)
         if columns:
-            reader = reader.schema(", ".join(f"`{name}` {TABLES[table][name]}" for name in columns))
+            types = TABLES[table]
+            if self.is_archive:
+                types, columns = ARCHIVED_TABLES[table], (BROKER, *columns)
+            reader = reader.schema(", ".join(f"`{name}` {types[name]}" for name in columns))
         return reader.load(self.location)

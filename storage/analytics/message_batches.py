@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from leveret.storage.analytics.arrow_slices import binary_slices, constant, text_slices, times
+from leveret.storage.analytics.bodies.body_format import BodyReader
+from leveret.storage.analytics.bodies.body_options import PROPERTIES_OF_BODIES, reads_values
 from leveret.storage.analytics.columns import HEADERS, PROPERTIES
 from leveret.storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, untyped
-from leveret.storage.analytics.property_slices import property_column, property_slices
+from leveret.storage.analytics.property_slices import Slices, property_column, property_slices
 from leveret.storage.analytics.record_rows import Positions, RecordRows, in_ranges
 from leveret.storage.format import PERSISTENT
 from leveret.storage.snapshots.segments import SegmentView
@@ -36,7 +38,12 @@ class Label(NamedTuple):
 
 
 def message_batch(
-    rows: RecordRows, view: SegmentView, columns: Sequence[str], label: Label, delivered: array[int]
+    rows: RecordRows,
+    view: SegmentView,
+    columns: Sequence[str],
+    label: Label,
+    delivered: array[int],
+    bodies: BodyReader | None = None,
 ) -> Any:
     """Return messages as a record batch.
 
@@ -46,9 +53,13 @@ def message_batch(
         columns: Names of the columns, in order.
         label: Name of their queue.
         delivered: Ranges of sequence numbers of redelivered messages; see in_ranges().
+        bodies: Reads the bodies; None if the columns `value` and `value_error` are not among the columns.
     """
     names = frozenset(columns)
-    slices = property_slices(rows, _properties(names))
+    if not reads_values(names):
+        bodies = None
+    slices = property_slices(rows, _properties(names) | (frozenset() if bodies is None else PROPERTIES_OF_BODIES))
+    values = {} if bodies is None else _values(rows, slices, bodies)
     tables = None
     if not names.isdisjoint(HEADERS):
         start, end, present = slices["headers"]
@@ -57,6 +68,8 @@ def message_batch(
     for name in columns:
         if tables is not None and name in HEADERS:
             arrays.append(tables.column(name))
+        elif name in values:
+            arrays.append(values[name])
         elif name in PROPERTIES:
             arrays.append(property_column(rows, name, slices[name]))
         elif name == "vhost":
@@ -74,6 +87,13 @@ def message_batch(
         else:
             arrays.append(_PLAIN[name](rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _values(rows: RecordRows, slices: dict[str, Slices], bodies: BodyReader) -> dict[str, Any]:
+    # Imported late, since it takes long to load and few queries need it.
+    from leveret.storage.analytics.bodies.value_columns import value_columns
+
+    return value_columns(rows, slices, bodies)
 
 
 def _stream_offsets(rows: RecordRows, is_stream: bool) -> Any:

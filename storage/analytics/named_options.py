@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+import pyarrow as pa
+
+from leveret.storage.analytics.bodies.body_options import VALUE_COLUMNS
+from leveret.storage.analytics.bodies.value_types import type_ddl
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 
 #: A time: ISO 8601 or a datetime, in UTC unless it has a time zone; or seconds since 1970.
 Time: TypeAlias = str | int | float | datetime
+#: The schema of bodies: for JSON in Spark's DDL or as an Arrow schema or type; for others a path, or the text.
+BodySchema: TypeAlias = "str | os.PathLike[str] | pa.Schema | pa.DataType"
 
 
 def named_options(path: str | os.PathLike[str], table: str, **given: Time | None) -> dict[str, str]:
@@ -28,16 +34,42 @@ def named_options(path: str | os.PathLike[str], table: str, **given: Time | None
     }
 
 
-def chosen_columns(table: str, columns: Sequence[str] | None) -> list[str]:
+def locations_in(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return one path or several as a list.
+
+    Raises:
+        OptionError: There are none.
+    """
+    found = [os.fspath(each) for each in ([path] if isinstance(path, str | os.PathLike) else path)]
+    if not found:
+        raise OptionError("name an archive or a data directory")
+    return found
+
+
+def schema_text(schema: BodySchema | None) -> str | None:
+    """Return the schema of bodies as the option bodySchema; None for none.
+
+    Raises:
+        OptionError: Spark lacks a type of the Arrow schema.
+    """
+    if isinstance(schema, pa.Schema):
+        return type_ddl(pa.struct(list(schema)))
+    if isinstance(schema, pa.DataType):
+        return type_ddl(schema)
+    return None if schema is None else os.fspath(schema)
+
+
+def chosen_columns(table: str, columns: Sequence[str] | None, types: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the columns to read.
 
     Args:
         table: Name of a table that exists.
         columns: Names of columns; None for all.
+        types: The columns of the table, if it is an archived one or has values of bodies.
     Raises:
         OptionError: There are none, they are not a list, or the table has no such column.
     """
-    known = TABLES[table]
+    known = TABLES[table] if types is None else types
     if isinstance(columns, str):
         raise OptionError(f"columns is a list of names: columns=['{columns}']")
     chosen = list(known) if columns is None else list(columns)
@@ -45,5 +77,7 @@ def chosen_columns(table: str, columns: Sequence[str] | None) -> list[str]:
         raise OptionError(f"name at least one column of table {table}: {', '.join(known)}")
     for name in chosen:
         if name not in known:
+            if name in VALUE_COLUMNS:
+                raise OptionError(f"column '{name}' needs bodies='json', 'avro' or 'protobuf', of messages or delayed")
             raise OptionError(f"table {table} has no column '{name}'; its columns are {', '.join(known)}")
     return chosen

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
+from leveret.storage.analytics.bodies.body_options import BODY_OPTIONS, BODY_TABLES, BodyOptions, parse_body_options
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
 from leveret.storage.analytics.times import parse_time
+from leveret.storage.readers.reader_file import is_reader_name, matches
 from leveret.storage.snapshots.lease import TIMEOUT
 
 _WILD: Final = frozenset("*?[")
@@ -35,6 +36,8 @@ _NAMES: Final = (
     "limit",
     "pushdown",
     "snapshot",
+    "reader",
+    *BODY_OPTIONS,
 )
 #: Tables to which an option applies, for options that do not apply to all.
 _LIMITED: Final = {
@@ -45,6 +48,8 @@ _LIMITED: Final = {
     "lastseq": ("messages",),
     "startingoffsets": ("messages", "events"),
     "endingoffsets": ("messages",),
+    "reader": ("messages",),
+    **dict.fromkeys(BODY_OPTIONS, BODY_TABLES),
 }
 _NUMBERS_MAX: Final = (1 << 63) - 1
 #: Seconds that the segments of a stream's last batch are kept while its query is not running.
@@ -74,6 +79,8 @@ class Options:
         lease_seconds: Seconds that an unused snapshot is kept; 0 for the default.
         snapshot: Result of Session.snapshot(), for queries that see the same moment; empty for a snapshot per query.
         limit: Maximum number of rows; None for all.
+        reader: Name of the reader of a streaming query: the broker keeps what it has not read; empty for none.
+        bodies: How bodies are read into the column `value`; None if there is no such column.
     """
 
     path: str
@@ -92,18 +99,22 @@ class Options:
     pushdown: bool = False
     snapshot: str = ""
     limit: int | None = None
+    reader: str = ""
+    bodies: BodyOptions | None = None
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Return whether a queue is selected."""
-        return _matches(vhost, self.vhost) and _matches(queue, self.queue)
+        return matches(vhost, self.vhost) and matches(queue, self.queue)
 
     @property
     def batch_limits(self) -> RowLimits:
         """All limits of a query that is no streaming query.
 
         Raises:
-            OptionError: It is to start at the end, or to end at the beginning.
+            OptionError: It is to start at the end, or to end at the beginning; or it has a reader.
         """
+        if self.reader:
+            raise OptionError("option 'reader' is for streaming queries (spark.readStream)")
         return limits_between(self.starting, self.ending, self.limits)
 
     def for_stream(self) -> Options:
@@ -139,8 +150,6 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         OptionError: An option is unknown, invalid or not applicable.
     """
     found = {name.lower(): str(value) for name, value in raw.items()}
-    if "paths" in found:
-        raise OptionError("load one data directory at a time, and put the data frames together with unionByName()")
     for name in found:
         if name not in _NAMES:
             raise OptionError(f"unknown option '{name}'; the options are {', '.join(_NAMES)}")
@@ -171,6 +180,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         _choice(found, "pushdown", ("false", "true")) == "true",
         found.get("snapshot", ""),
         _number(found, "limit", 0, 0) if "limit" in found else None,
+        _reader_name(found.get("reader", "")),
+        parse_body_options(found),
     )
 
 
@@ -179,9 +190,13 @@ def applies(name: str, table: str) -> bool:
     return table in _LIMITED.get(name, TABLES)
 
 
-def _matches(name: str, wanted: str | None) -> bool:
-    """Return whether a name equals or matches a pattern; names themselves may contain wildcards."""
-    return wanted is None or name == wanted or fnmatchcase(name, wanted)
+def _reader_name(name: str) -> str:
+    if name and not is_reader_name(name):
+        raise OptionError(
+            "option 'reader' takes 1 to 64 letters, digits and _.- that begin with a letter or digit, not "
+            f"'{name[:100]}'"
+        )
+    return name
 
 
 def _limits(found: Mapping[str, str]) -> RowLimits:

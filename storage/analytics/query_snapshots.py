@@ -67,10 +67,21 @@ def take_query_snapshot(
             snapshot.close()
             raise DamagedRecordError(text)
         _LOG.warning("%s", text)
+    note_snapshot(snapshot, options, session)
+    return snapshot
+
+
+def note_snapshot(snapshot: Snapshot, options: Options, session: str) -> None:
+    """Record a snapshot for the process that renews its lease.
+
+    Args:
+        snapshot: The snapshot.
+        options: Options of the data source.
+        session: Directory of the session; empty for none.
+    """
     if snapshot.lease is not None and session:
         with open(os.path.join(session, f"{uuid4().hex}{_NOTE}"), "w", encoding="utf-8") as file:
             file.write(f"{options.lease_seconds or KEPT_SECONDS} {snapshot.lease.path}")
-    return snapshot
 
 
 def noted_snapshots(session: str) -> Iterator[tuple[str, float]]:

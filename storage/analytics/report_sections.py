@@ -12,7 +12,10 @@ from leveret.storage.analytics.findings import queue_text, reason_text
 from leveret.storage.analytics.report_page import Section, bytes_text, duration_text
 from leveret.storage.analytics.result_output import Rows
 
+#: More bars than this are added up.
 _BARS_MAX: Final = 20
+#: Most points that the charts over time are made of, before small queues are added up.
+_POINTS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,18 @@ _GRAINS: Final = (
 )
 
 
-def grain_for(span: timedelta) -> Grain:
-    """Return the grain that gives a chart a readable number of columns.
+def grain_for(span: timedelta, queues: int = 1) -> Grain:
+    """Return the grain that gives a chart a readable number of columns, and not too many points to read.
 
     Args:
         span: Time from the first to the last data shown.
+        queues: Number of queues.
     """
-    return next(grain for longest, grain in _GRAINS if span <= longest)
+    return next(
+        grain
+        for longest, grain in _GRAINS
+        if span <= longest and (span / grain.length * queues <= _POINTS_MAX or longest == timedelta.max)
+    )
 
 
 def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain) -> list[Section]:
@@ -73,6 +81,7 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
         }
         for row in sorted(rows["queues"], key=lambda row: -row["messages"])
     ]
+    drawn, others = queues[:_BARS_MAX], queues[_BARS_MAX:]
     keys = rows["backlog"][:_BARS_MAX]
     sizes: dict[int, dict[str, Any]] = {}
     for row in rows["sizes"]:
@@ -83,7 +92,7 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
         Section(
             "Queues now",
             "The messages that wait in each queue, their size, and the age of the oldest one. If that age keeps "
-            "growing, the queue is not being consumed." + _drawn(queues, "longest"),
+            "growing, the queue is not being consumed." + _drawn(queues, "longest, and all others together"),
             queues,
             {
                 "vhost": "virtual host",
@@ -93,7 +102,7 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "disk": "on disk",
                 "age": "age of the oldest",
             },
-            horizontal_bars(queues[:_BARS_MAX], queue_text, "messages", "messages waiting") if queues else "",
+            horizontal_bars(drawn, queue_text, "messages", "messages waiting", others) if queues else "",
             "There is no queue.",
             folded=len(queues) > _BARS_MAX,
         ),

@@ -70,7 +70,7 @@ def as_table(columns: Sequence[str], rows: Rows) -> str:
 
 def as_json_lines(columns: Sequence[str], rows: Rows) -> str:
     """Return one JSON object per line."""
-    lines = (json.dumps({name: _plain(row[name]) for name in columns}, ensure_ascii=False) for row in rows)
+    lines = (_json({name: _plain(row[name]) for name in columns}) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -144,19 +144,26 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in value} if value and pairs else [_plain(each) for each in value]
     if isinstance(value, dict):
         return {name if isinstance(name, str) else _text(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not isfinite(value):
         # JSON has no such numbers.
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return value if isinstance(value, str | int | float | bool | Decimal | None) else str(value)
+
+
+def _json(value: Any) -> str:
+    """Return a value of _plain() as JSON; a decimal is a number with all its digits, which no float has."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {_json(value[name])}" for name in value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(value: Any) -> str:
     found = _plain(value)
     if found is None:
         return ""
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return found if isinstance(found, str) else _json(found)
 
 
 def _html_cell(value: Any) -> str:

@@ -18,6 +18,7 @@ from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import applies, parse_options
 from leveret.storage.analytics.query_snapshots import noted_snapshots, save_shared_snapshot
+from leveret.storage.analytics.sink.written import NOTES, Written, read_written
 from leveret.storage.analytics.source import LeveretDataSource
 from leveret.storage.analytics.table_reading import damage_of
 from leveret.storage.analytics.worker_python import prepare_workers
@@ -58,6 +59,7 @@ class Session:
         self._uses: dict[str, _Use] = {}
         self._views: tuple[str, dict[str, str]] | None = None
         self._damaged: dict[str, int] = {}
+        self._written = Written()
         self._thread = threading.Thread(target=self._run, name="leveret-leases", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -67,6 +69,13 @@ class Session:
         """Number of damaged records that the session's queries have skipped."""
         self._collect_damage()
         return sum(self._damaged.values())
+
+    @property
+    def written(self) -> Written:
+        """What the session's queries have published: rows, those that were not taken, and warnings."""
+        if not self._ended.is_set():
+            self._written = read_written(self.directory)
+        return self._written
 
     def snapshot(self, data_dir: str, **options: str) -> str:
         """Take one snapshot for several queries, so that all of them see the same moment.
@@ -118,13 +127,15 @@ class Session:
         self._collect_damage()
         for path, _ in self._snapshots():
             SnapshotLease(path).release()
-        for path, _, names in os.walk(self.directory):
+        for path, directories, names in os.walk(self.directory):
+            directories[:] = [name for name in directories if name != NOTES]
             for name in names:
                 os.unlink(os.path.join(path, name))
 
     def close(self) -> None:
         """Release all snapshots, and stop renewing leases."""
         if not self._ended.is_set():
+            self._written = read_written(self.directory)
             self._ended.set()
             self.release()
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -183,7 +194,7 @@ def register(spark: SparkSession) -> Session:
         spark: The session.
     Returns:
         The object that manages the snapshots of the session's queries: `release()` releases them, `damaged` is the
-        number of damaged records that were skipped.
+        number of damaged records that were skipped, `written` says what was published.
     Raises:
         AnalyticsError: `PYSPARK_PYTHON` names a Python that cannot read the data.
     """

@@ -7,15 +7,26 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from leveret.storage.analytics.columns import TABLES
-from leveret.storage.analytics.named_options import Time, chosen_columns, named_options
+from leveret.storage.analytics.archive.archived_columns import archived_types
+from leveret.storage.analytics.archive.sources import find_sources
+from leveret.storage.analytics.bodies.body_options import VALUE, reads_values, types_with_values
+from leveret.storage.analytics.bodies.query_format import format_of
+from leveret.storage.analytics.columns import TABLES, ddl_of
+from leveret.storage.analytics.named_options import (
+    BodySchema,
+    Time,
+    chosen_columns,
+    locations_in,
+    named_options,
+    schema_text,
+)
 from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.session import register
 
 
 def read(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     table: str = "messages",
     *,
     columns: Sequence[str] | None = None,
@@ -31,6 +42,10 @@ def read(
     ending_offsets: Time | None = None,
     mode: str | None = None,
     snapshot: str | None = None,
+    bodies: str | None = None,
+    body_schema: BodySchema | None = None,
+    body_message: str | None = None,
+    body_sample: int | None = None,
 ) -> DataFrame:
     """Return a table of a data directory as a data frame; no setting of the session is changed.
 
@@ -39,7 +54,8 @@ def read(
 
     Args:
         spark: The session; the data source is registered in it.
-        path: The data directory, or the URI of a copy.
+        path: The data directory, or the URI of a copy; or an archive, or a list of one archive and of data directories;
+            see leveret.scan().
         table: `messages`, `delayed`, `events`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all.
         limit: Read at most this many rows, from the first queue on.
@@ -54,11 +70,16 @@ def read(
         ending_offsets: Only messages of a stream before an offset or a time.
         mode: `permissive` skips damaged records and counts them, `failfast` makes them an error.
         snapshot: Result of Session.snapshot(), for data frames that show the same moment.
+        bodies: `json`, `avro` or `protobuf`: adds the columns `value` and `value_error`; see leveret.scan().
+        body_schema: The schema of bodies; None to infer that of JSON.
+        body_message: For Protobuf, the full name of the message.
+        body_sample: For JSON, from how many messages at most the type is inferred; 1000 by default.
     Raises:
         OptionError: An argument is wrong, or does not apply to the table.
     """
+    locations = locations_in(path)
     given = named_options(
-        path,
+        locations[0],
         table,
         limit=limit,
         vhost=vhost,
@@ -72,8 +93,24 @@ def read(
         ending_offsets=ending_offsets,
         mode=mode,
         snapshot=snapshot,
+        bodies=bodies,
+        body_schema=schema_text(body_schema),
+        body_message=body_message,
+        body_sample=body_sample,
     )
-    _ = parse_options(given).batch_limits
-    schema = ", ".join(f"`{name}` {TABLES[table][name]}" for name in chosen_columns(table, columns))
-    register(spark)
-    return spark.read.format("leveret").options(**given).schema(schema).load()
+    options = parse_options(given)
+    _ = options.batch_limits
+    archived = find_sources(locations) is not None
+    types = archived_types(table) if archived else types_with_values(TABLES[table], options.bodies)
+    chosen = chosen_columns(table, columns, types)
+    session = register(spark)
+    form = format_of(options, session.directory) if reads_values(chosen) else None
+    if form is not None:
+        types = {**types, VALUE: form.ddl}
+        # What was inferred once is the same for all columns.
+        given |= {"bodyschema": form.ddl} if form.form == "json" else {}
+    reader = spark.read.format("leveret").schema(ddl_of({name: types[name] for name in chosen}))
+    if len(locations) == 1:
+        return reader.options(**given).load()
+    del given["path"]
+    return reader.options(**given).load(locations)

@@ -5,16 +5,15 @@ A message of a stream has the offset of its number minus 1.
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 from typing import Final, NamedTuple
 
+from leveret.storage.analytics.data_loss import report_data_loss
 from leveret.storage.analytics.errors import AnalyticsError, OptionError
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.times import parse_time
 from leveret.storage.snapshots.snapshot import Snapshot
 
-_LOG: Final = logging.getLogger(__name__)
 #: Offsets have at most so many digits.
 _DIGITS_MAX: Final = 18
 _FORMS: Final = "earliest, latest, an offset such as 1200, or a time such as 2026-01-31T12:00:00Z or @1769860800"
@@ -126,11 +125,8 @@ def note_gap(stream: str, first: int, end: int, fails: bool) -> None:
         AnalyticsError: `fails` is set.
     """
     gone = (
-        f"offsets {first - 1} to {end - 2} of stream '{stream}' are not there any more, and the query has not read them"
+        f"offsets {first - 1} to {end - 2} of stream '{stream}' are not there any more, and the query has not read "
+        "them: retention has removed them"
     )
-    if fails:
-        raise AnalyticsError(
-            f"{gone}: retention has removed them. Set the option failOnDataLoss=false to go on with offset {end - 1}, "
-            "or start the query with a new checkpoint directory; the stream's limits say how long messages stay"
-        )
-    _LOG.warning("%s; it goes on with offset %d", gone, end - 1)
+    advice = "The stream's limits say how long messages stay"
+    report_data_loss(gone, fails, f"go on with offset {end - 1}", advice)

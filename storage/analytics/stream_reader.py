@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.event_stream import EventStream
 from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import Options
@@ -21,13 +22,15 @@ class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         options: Options of the data source.
         columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
     Raises:
         OptionError: The table cannot be streamed, or an option does not apply to streams.
     """
 
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+    def __init__(self, options: Options, columns: Sequence[str], bodies: BodyFormat | None = None) -> None:
         self._options = options.for_stream()
         self._columns = list(columns)
+        self._bodies = bodies
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the start offset of a new query."""
@@ -51,7 +54,8 @@ class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        return read_partition(partition.value, self._options.table, self._columns, self._options.fail_fast)
+        options = self._options
+        return read_partition(partition.value, options.table, self._columns, options.fail_fast, self._bodies)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Release the resources of a batch that is stored."""

@@ -59,7 +59,7 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
     if options.table in ("messages", "delayed"):
         found = list(message_partitions(snapshot, place, selection.limits, options.segments_per_partition))
     elif options.table == "events":
-        found = list(event_partitions(snapshot, place, selection.limits, _queue_ids(snapshot, options, selection)))
+        found = list(event_partitions(snapshot, place, selection.limits, event_queue_ids(snapshot, options, selection)))
     else:
         found = list(queue_partitions(snapshot, place))
     if not found and not options.snapshot:
@@ -78,7 +78,7 @@ def _take(options: Options, selection: Selection, session: str) -> Snapshot:
     return take_query_snapshot(options, wants, described, not events, events, session)
 
 
-def _queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:
+def event_queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:
     """Return the ids of the queues whose events are selected; None for all queues."""
     if options.vhost is None and options.queue is None and not selection.names:
         return None

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
+from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.data_files import LocalFiles, open_files
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.event_batches import event_batch, select_events
@@ -20,10 +21,11 @@ from leveret.storage.analytics.partitions import (
     MessagesPartition,
     Partition,
     QueuesPartition,
+    SegmentPart,
     SnapshotLocation,
 )
 from leveret.storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
-from leveret.storage.analytics.record_rows import RowDamage, select_rows
+from leveret.storage.analytics.record_rows import RecordRows, RowDamage, select_rows
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.reader import DamagedRecordError
@@ -42,15 +44,24 @@ class PartitionReader:
         table: Name of the table.
         columns: Names of the columns, in order.
         fail_fast: Raise an error at a damaged record instead of skipping it.
+        bodies: How bodies are read; None if no column needs it.
     """
 
-    def __init__(self, place: SnapshotLocation, table: str, columns: Sequence[str], fail_fast: bool) -> None:
+    def __init__(
+        self,
+        place: SnapshotLocation,
+        table: str,
+        columns: Sequence[str],
+        fail_fast: bool,
+        bodies: BodyFormat | None = None,
+    ) -> None:
         self._place = place
         self._table = table
         self._columns = columns
         self._fail_fast = fail_fast
         self._lease = SnapshotLease(place.lease) if place.lease else None
         self._files = open_files(place.location)[0] or LocalFiles()
+        self._bodies = None if bodies is None else bodies.reader()
 
     def messages(self, partition: MessagesPartition) -> Iterator[Any]:
         """Yield record batches of messages, one per segment.
@@ -59,12 +70,21 @@ class PartitionReader:
             DamagedRecordError: A record is damaged, and `fail_fast` is set.
             AnalyticsError: The snapshot is gone.
         """
-        for view, label, delivered, limits, dead_too in partition.parts:
-            live = None if dead_too else view.live
-            rows = select_rows(self._read(view), view, self._place.cut, limits, live)
-            self._record_damage(rows.damage, self._original_path(view))
+        for part in partition.parts:
+            rows = self.rows(part)
             if len(rows.at):
-                yield message_batch(rows, view, self._columns, label, delivered)
+                yield message_batch(rows, part.view, self._columns, part.label, part.delivered, self._bodies)
+
+    def rows(self, part: SegmentPart) -> RecordRows:
+        """Return the selected messages of a segment.
+
+        Raises:
+            DamagedRecordError, AnalyticsError: As messages() does.
+        """
+        live = None if part.dead_too else part.view.live
+        rows = select_rows(self._read(part.view), part.view, self._place.cut, part.limits, live)
+        self._record_damage(rows.damage, self._original_path(part.view))
+        return rows
 
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Yield record batches of events."""
@@ -150,9 +170,11 @@ class PartitionReader:
             pass
 
 
-def read_partition(partition: Partition, table: str, columns: Sequence[str], fail_fast: bool) -> Iterator[Any]:
-    """Return the record batches of any kind of partition."""
-    reader = PartitionReader(partition.place, table, columns, fail_fast)
+def read_partition(
+    partition: Partition, table: str, columns: Sequence[str], fail_fast: bool, bodies: BodyFormat | None = None
+) -> Iterator[Any]:
+    """Return the record batches of any kind of partition; see PartitionReader."""
+    reader = PartitionReader(partition.place, table, columns, fail_fast, bodies)
     readers: dict[type, Callable[[Any], Iterator[Any]]] = {
         MessagesPartition: reader.messages,
         EventsPartition: reader.events,
@@ -161,13 +183,15 @@ def read_partition(partition: Partition, table: str, columns: Sequence[str], fai
     return readers[type(partition)](partition)
 
 
-def read_partitions(partitions: Sequence[Partition], options: Options, columns: Sequence[str]) -> Iterator[Any]:
+def read_partitions(
+    partitions: Sequence[Partition], options: Options, columns: Sequence[str], bodies: BodyFormat | None = None
+) -> Iterator[Any]:
     """Yield the record batches of several partitions, up to the limit of the options; later files are not opened."""
     left = options.limit
     for partition in partitions:
         if left == 0:
             return
-        for batch in read_partition(partition, options.table, columns, options.fail_fast):
+        for batch in read_partition(partition, options.table, columns, options.fail_fast, bodies):
             if left is None:
                 yield batch
                 continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from leveret.storage.analytics.errors import OptionError
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The year 10000.
 _SECONDS_MAX: Final = 253_402_300_800
 
@@ -37,5 +38,10 @@ def microseconds(moment: datetime) -> int:
     """Return a time in microseconds since 1970; a time without a zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def utc_time(since: int) -> datetime:
+    """Return a time that is given in microseconds since 1970; a float of its seconds would round them."""
+    return _EPOCH + timedelta(microseconds=since)

@@ -13,40 +13,43 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
-SPARK_HOME: Final = os.path.dirname(pyspark.__file__)
 #: The interpreter below the virtual environment, which does not look into the files of type .pth that lead to us.
 PYTHON: Final = os.path.realpath(sys.executable)
 _PATIENCE: Final = 600.0
 _CONF: Final = Path(__file__).parent / "conf"
 
 
-def worker_environment() -> dict[str, str]:
-    """What workers are started with: they find Spark and Arrow, but none of the project's packages."""
+def worker_environment(home: Path) -> dict[str, str]:
+    """What workers are started with: they find Spark and Arrow, but none of the project's packages.
+
+    Args:
+        home: Where Spark is.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
     return environment | {
         "PYTHONPATH": sysconfig.get_path("purelib"),
+        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(_CONF),
     }
 
 
 @contextmanager
-def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
+def cluster(directory: Path, home: Path, workers: int = 2) -> Iterator[str]:
     """Start one; its URL.
 
     Args:
         directory: For logs and the workers' files; nothing of the project may be in it.
+        home: Where Spark is.
         workers: How many, each with one core.
     """
     with ExitStack() as stack:
-        log = stack.enter_context(_daemon(directory, "master.Master", "--port", "0", "--webui-port", "0"))
+        log = stack.enter_context(_daemon(directory, home, "master.Master", "--port", "0", "--webui-port", "0"))
         url = _await(log, r"Starting Spark master at (spark://\S+)")
         options = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
         logs = [
             stack.enter_context(
-                _daemon(directory, "worker.Worker", *options, "--work-dir", str(directory / f"w{number}"), url)
+                _daemon(directory, home, "worker.Worker", *options, "--work-dir", str(directory / f"w{number}"), url)
             )
             for number in range(workers)
         ]
@@ -56,12 +59,12 @@ def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def _daemon(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
+def _daemon(directory: Path, home: Path, name: str, *arguments: str) -> Iterator[Path]:
     """A process of the cluster; the path of its log."""
     log = directory / f"{name}-{len(list(directory.iterdir()))}.log"
-    command = [f"{SPARK_HOME}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+    command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
     with log.open("wb") as target:
-        process = subprocess.Popen(command, cwd=directory, env=worker_environment(), stdout=target, stderr=target)
+        process = subprocess.Popen(command, cwd=directory, env=worker_environment(home), stdout=target, stderr=target)
     try:
         yield log
     finally:
@@ -79,9 +82,9 @@ def _await(log: Path, pattern: str) -> str:
     raise AssertionError(f"no '{pattern}' in {log.read_text('utf-8')}")
 
 
-def driver_environment(more: Mapping[str, str]) -> dict[str, str]:
+def driver_environment(home: Path, more: Mapping[str, str]) -> dict[str, str]:
     """What a program is started with that uses the cluster: its workers are to run the interpreter that is there.
 
     The driver's side finds Spark and Arrow by the path too, and the project only where it was installed.
     """
-    return worker_environment() | {"PYSPARK_PYTHON": PYTHON, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
+    return worker_environment(home) | {"PYSPARK_PYTHON": PYTHON, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}

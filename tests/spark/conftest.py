@@ -16,6 +16,8 @@ from leveret.analytics import register
 ROOT = Path(__file__).parents[2]
 # For all sessions, those of programs that tests start as well.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
+# Jobs keep something there, which is not to be in that of the user.
+os.environ["XDG_CACHE_HOME"] = str(ROOT / "build" / "cache")
 
 
 def spark_home(directory: Path) -> Path:
@@ -30,12 +32,28 @@ def spark_home(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spark with byte code; for SPARK_HOME."""
+    return spark_home(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(home: Path) -> Iterator[SparkSession]:
     """A session that has the data source; its workers find the project's packages."""
-    os.environ["SPARK_HOME"] = str(spark_home(tmp_path_factory.mktemp("spark")))
+    os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    session = (
+    with pytest.MonkeyPatch.context() as patch:
+        # For Spark only, which hands it on to its workers.
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        session = _start()
+    looks_after = register(session)
+    yield session
+    looks_after.close()
+    session.stop()
+
+
+def _start() -> SparkSession:
+    session: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("leveret-tests")
         .config("spark.ui.enabled", "false")
@@ -47,10 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    looks_after = register(session)
-    yield session
-    looks_after.close()
-    session.stop()
+    return session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
@@ -29,9 +29,8 @@ class DirectoryBuilder:
     def __init__(self, path: Path, options: EngineOptions | None = None, start: int = START) -> None:
         self.path = str(path)
         self.clock = Clock(start, 10)
-        self.engine = StorageEngine(
-            self.path, clock=self.clock, options=options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
-        )
+        self._options = options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
+        self.engine = StorageEngine(self.path, clock=self.clock, options=self._options)
 
     def queue(self, name: str, vhost: str = "/", durable: bool = True) -> StoredQueue:
         """Make a queue."""
@@ -44,7 +43,14 @@ class DirectoryBuilder:
     def publish(
         self, store: SegmentStore, bodies: Iterable[bytes], key: str = "k", expires: int = 0, **properties: Any
     ) -> None:
-        """Append messages to a store, published to the exchange `amq.topic`."""
+        """Append messages to a store, published to the exchange `amq.topic`, and write them."""
+        self.append(store, bodies, key, expires, **properties)
+        self.engine.flush()
+
+    def append(
+        self, store: SegmentStore, bodies: Iterable[bytes], key: str = "k", expires: int = 0, **properties: Any
+    ) -> None:
+        """Append messages to a store; they are not written before the end of the turn."""
         for body in bodies:
             route = b"\x09amq.topic" + bytes([len(key.encode())]) + key.encode()
             header = content_header(len(body), **properties)
@@ -52,7 +58,6 @@ class DirectoryBuilder:
             envelope = Envelope(route, header, persistent, properties.get("priority", 0))
             message = TimedMessage(envelope, body, expires) if expires else Message(envelope, body)
             store.append([message], len(body))
-        self.engine.flush()
 
     def settle(self, store: SegmentStore, count: int, kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
         """Take messages from the head and settle them."""
@@ -69,6 +74,14 @@ class DirectoryBuilder:
     def wait(self, seconds: float) -> None:
         """Let the clock go on."""
         self.clock.time += int(seconds * 1_000_000)
+
+    def reopen(self, in_order: bool = True) -> None:
+        """Stop, in order or as by the death of the process, and start again."""
+        if in_order:
+            self.engine.close()
+        else:
+            abandon(self.engine)
+        self.engine = StorageEngine(self.path, clock=self.clock, options=self._options)
 
     def close(self) -> None:
         """Stop in order."""

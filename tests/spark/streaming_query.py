@@ -28,6 +28,7 @@ def main(directory: str, output: str, records: str, once: bool) -> None:
         spark.readStream.format("leveret")
         .schema("queue string, seq bigint, body binary")
         .option("maxRecordsPerTrigger", records)
+        .option("reader", "lake")
         .load(directory)
         .writeStream.option("checkpointLocation", f"{output}/_checkpoint")
     )

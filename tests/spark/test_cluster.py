@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +15,12 @@ from typing import Any
 import pytest
 
 from leveret.broker.version import VERSION
+from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.command import error_summary, main
+from leveret.storage.event_format import EventKind
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
+from tests.support.archived import archive
 from tests.support.documentation import block
 
 pytestmark = pytest.mark.spark
@@ -28,8 +32,8 @@ _WHEEL = f"leveret-{VERSION}-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+def master(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster"), home) as url:
         yield url
 
 
@@ -51,14 +55,14 @@ def commands() -> list[str]:
     return block("sh", "spark-submit").splitlines()
 
 
-def run(command: str, given: dict[str, str]) -> str:
+def run(command: str, home: Path, given: dict[str, str]) -> str:
     """Run a command with some of its words replaced; what it prints."""
     for text, replacement in given.items():
         command = command.replace(text, replacement)
     done = subprocess.run(
         shlex.split(command),
         cwd=ROOT,
-        env=driver_environment({"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", **_OFFLINE}),
+        env=driver_environment(home, {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", **_OFFLINE}),
         capture_output=True,
         text=True,
         timeout=1200,
@@ -68,33 +72,57 @@ def run(command: str, given: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_workers_know_nothing_of_the_project() -> None:
+def test_workers_know_nothing_of_the_project(home: Path) -> None:
     command = [PYTHON, "-c", "import pyspark, pyarrow, numpy; import leveret"]
-    done = subprocess.run(command, cwd="/", env=worker_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd="/", env=worker_environment(home), capture_output=True, text=True, check=False)
     assert "No module named 'leveret'" in done.stderr
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Path:
     """Made by the documented command."""
     built = tmp_path_factory.mktemp("wheel")
     pack, *_ = commands()
-    assert run(pack, {"--wheel-dir dist": f"--wheel-dir {built}", **_PROGRAMS}) == ""
+    assert run(pack, home, {"--wheel-dir dist": f"--wheel-dir {built}", **_PROGRAMS}) == ""
     return built / _WHEEL
 
 
-def test_the_documented_commands(master: str, directory: str, wheel: Path) -> None:
+def test_the_documented_commands(master: str, home: Path, directory: str, wheel: Path) -> None:
     given = {"/mnt/leveret": directory, "spark://master:7077": master, f"dist/{_WHEEL}": str(wheel), **_PROGRAMS}
     _, program, submit = commands()
-    lines: list[dict[str, Any]] = [json.loads(line) for line in run(submit, given).splitlines()]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in run(submit, home, given).splitlines()]
     assert [(row["queue"], row["messages"], row["body_bytes"]) for row in lines] == [("a", 200, 600), ("b", 200, 600)]
-    rows = [line.split()[:4] for line in run(program, given).splitlines()]
+    rows = [line.split()[:4] for line in run(program, home, given).splitlines()]
     assert ["/", "a", "k", "200"] in rows
     assert ["/", "b", "k", "200"] in rows
     assert list((Path(directory) / "snap").iterdir()) == []
 
 
-def test_a_program_sends_the_wheel_itself(master: str, directory: str, wheel: Path, tmp_path: Path) -> None:
+def test_an_archive_is_read_without_the_data_directory(
+    master: str, home: Path, directory: str, wheel: Path, tmp_path: Path
+) -> None:
+    builder = DirectoryBuilder(tmp_path / "data")
+    store = builder.store(builder.queue("a"))
+    for number in range(40):
+        builder.publish(store, [b"%03d" % number] * 10)
+        builder.tick()
+        builder.settle(store, 5, EventKind.MAXLEN)
+        if number % 10 == 9:
+            builder.tick()
+            archive(builder, ArchiveFiles(str(tmp_path / "archive")))
+    builder.close()
+    shutil.rmtree(tmp_path / "data")
+    given = {"spark://master:7077": master, f"dist/{_WHEEL}": str(wheel), **_PROGRAMS}
+    given["--data-dir archive"] = f"--data-dir {tmp_path / 'archive'}"
+    command = f"{block('sh', 'overflow --data-dir archive').strip()} --format json"
+    (row,) = [json.loads(line) for line in run(command, home, given).splitlines()]
+    assert (row["queue"], row["reason"], row["messages"]) == ("a", "maxlen", 200)
+    query = "select count(*) as n, count(distinct seq) as keys, min(broker) as broker from messages"
+    command = command.replace(" overflow ", f' sql --query "{query}" ')
+    assert json.loads(run(command, home, given)) == {"n": 400, "keys": 400, "broker": "one"}
+
+
+def test_a_program_sends_the_wheel_itself(master: str, home: Path, directory: str, wheel: Path, tmp_path: Path) -> None:
     sending = block("python", "addPyFile")
     program = tmp_path / "program.py"
     program.write_text(
@@ -103,7 +131,7 @@ def test_a_program_sends_the_wheel_itself(master: str, directory: str, wheel: Pa
         + sending.replace(f"dist/{_WHEEL}", str(wheel)).replace("leveret.zip", str(tmp_path / "leveret.zip"))
         + f"print('waiting:', spark.read.format('leveret').load({directory!r}).count())\nspark.stop()\n"
     )
-    assert "waiting: 400\n" in run(f"{sys.executable} {program}", {})
+    assert "waiting: 400\n" in run(f"{sys.executable} {program}", home, {})
 
 
 def test_what_workers_lack_is_said() -> None:

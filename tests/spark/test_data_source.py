@@ -127,19 +127,20 @@ def test_views_show_one_moment_until_they_are_refreshed(spark: SparkSession, tmp
     builder.close()
 
 
-def test_what_is_not_done_is_said(spark: SparkSession, directory: str, tmp_path: Path) -> None:
+def test_what_is_not_done_is_said(spark: SparkSession, directory: str) -> None:
     with pytest.raises(PySparkException, match=r"one data directory at a time.*unionByName"):
         spark.read.format("leveret").load([directory, directory])
+    with pytest.raises(PySparkException, match="name the data directory"):
+        spark.read.format("leveret").load()
     for where in (f"options (path '{directory}')", f"location '{directory}'"):
         with pytest.raises(PySparkException, match=r"loses the options of a Python data source; use CREATE TEMPORARY"):
             spark.sql(f"create table t using leveret {where}")
     spark.sql(f"create temporary view t using leveret options (path '{directory}', table 'queues')")
     assert spark.table("t").count() == 3
-    with pytest.raises(PySparkException, match="the format leveret only reads; write to another one"):
-        spark.range(1).write.format("leveret").mode("append").save(directory)
-    rates = spark.readStream.format("rate").load().writeStream.format("leveret")
-    with pytest.raises(PySparkException, match="the format leveret only reads; write to another one"):
-        rates.option("checkpointLocation", str(tmp_path)).start(directory).awaitTermination()
+    with pytest.raises(PySparkException, match="name the exchange"):
+        spark.range(1).write.format("leveret").mode("append").save()
+    with pytest.raises(PySparkException, match="to a broker, not to a path"):
+        spark.range(1).write.format("leveret").option("exchange", "x").mode("append").save(directory)
 
 
 def test_options_decide_what_is_read(spark: SparkSession, directory: str) -> None:

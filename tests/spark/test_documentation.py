@@ -30,7 +30,7 @@ GETS = 3000
 @pytest.fixture
 def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the program use the session that is there, and leave it: to start Spark for each line takes a minute."""
-    monkeypatch.setattr(command, "_start", lambda *_: spark)
+    monkeypatch.setattr(command, "start_spark", lambda *_: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     monkeypatch.setattr(Session, "close", Session.release)
 
@@ -49,6 +49,7 @@ def test_from_a_broker_to_the_report(
         subprocess.run([sys.executable, "overflow.py"], check=True, timeout=1200)
         wait_for_tick(tmp_path / "leveret-data")
         said = [run(line, capfd) for line in jobs]
+        run(block("sh", "--fail-if").strip(), capfd)
     page = Path("report/report.html").read_text("utf-8")
     for text in (
         r"messages wait in 3 of 3 queues",

@@ -43,7 +43,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the program use the session that is there, and leave it."""
-    monkeypatch.setattr(command, "_start", lambda *_: spark)
+    monkeypatch.setattr(command, "start_spark", lambda *_: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     monkeypatch.setattr(Session, "close", Session.release)
 

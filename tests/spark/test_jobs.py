@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
 from leveret.storage.analytics.jobs.capacity import replay
 from leveret.storage.analytics.jobs.capacity import run as run_capacity
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
+from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request
@@ -177,7 +180,7 @@ def test_values_of_all_kinds_are_shown(spark: SparkSession) -> None:
         frame = spark.sql(
             "select timestamp'2026-03-08T12:34:56Z' at, timestamp_ntz'2026-03-08 12:00:00' local, 1.5bd d, 2bd e, "
             "double('nan') nan, map_filter(map('a', 1), (k, v) -> false) none, map(1, 'a') one, date'2026-01-01' day, "
-            "null nothing"
+            "null nothing, cast('12345678901234567890.0123456789' as decimal(38, 10)) long, array(0.10bd) list"
         )
         (row,) = rows_of(frame)
         days = frame.select(*(JobOptions("/data", grain=grain).span("at") for grain in ("hour", "day")))
@@ -194,7 +197,12 @@ def test_values_of_all_kinds_are_shown(spark: SparkSession) -> None:
         "one": {"1": "a"},
         "day": "2026-01-01",
         "nothing": None,
+        "long": 12345678901234567890.0123456789,
+        "list": [0.1],
     }
+    # No float has all of its digits.
+    assert '"long": 12345678901234567890.0123456789, "list": [0.10]}' in as_json_lines(frame.columns, [row])
+    assert as_csv(["d", "long", "list"], [row]) == "d,long,list\n1.5,12345678901234567890.0123456789,[0.10]\n"
     assert f"{row['at']:%H:%M}" == "12:34"
     # Where the zone of the session stands at half past, and its day begins later.
     assert spans.hour.timestamp() == datetime(2026, 3, 8, 12, tzinfo=UTC).timestamp()
@@ -239,9 +247,35 @@ def test_an_export_goes_on_from_the_last_one(spark: SparkSession, tmp_path: Path
         builder.settle(store, 30)
         builder.tick()
     assert sorted(row.seq for row in spark.read.parquet(output).select("seq").collect()) == list(range(1, 131))
-    assert (tmp_path / "lake" / "vhost=%2F" / "queue=q" / "date=2023-11-14").is_dir()
+    assert (tmp_path / "lake" / "vhost_dir=%2F" / "queue_dir=q" / "date=2023-11-14").is_dir()
     with pytest.raises(OptionError, match="--output"):
         export.run(spark, JobOptions(builder.path))
+
+
+@pytest.mark.spark
+def test_an_export_says_what_it_has_missed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = DirectoryBuilder(tmp_path / "data", EngineOptions(segment_bytes=1000, trash_bytes=1, ballast_bytes=0))
+    store = builder.store(builder.queue("q"))
+    values = {"fail_on_data_loss": "false"}
+    options = JobOptions(builder.path, output=str(tmp_path / "lake"))
+    builder.publish(store, [b"x" * 90] * 20)
+    builder.tick()
+    export.run(spark, replace(options, values=values))
+    assert capsys.readouterr().err == ""
+    builder.publish(store, [b"x" * 90] * 20)
+    builder.settle(store, 40)
+    builder.tick()
+    builder.tick()
+    builder.publish(store, [b"new"] * 2)
+    builder.tick()
+    with pytest.raises(StreamingQueryException, match="20 messages of queue 'q' in virtual host '/'"):
+        export.run(spark, options)
+    assert columns(rows_of(export.run(spark, replace(options, values=values))["export"]), "messages") == [(22,)]
+    assert capsys.readouterr().err == "20 messages of queue 'q' in virtual host '/' were not exported\n"
+    export.run(spark, options)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.spark
@@ -264,6 +298,55 @@ def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProc
         timeout=1200,
         check=False,
     )
+
+
+@pytest.mark.spark
+def test_rows_that_fulfil_a_condition(spark: SparkSession, directory: str) -> None:
+    frame = backlog.run(spark, JobOptions(directory))["backlog"]
+    condition = "messages >= 20 or routing_key = 'key.1'"
+    text = failure_text(rows_that_fulfil(frame.select("queue", "routing_key", "messages"), condition), condition)
+    assert text.splitlines() == [
+        f"2 rows with {condition}",
+        "queue  routing_key  messages",
+        "-----  -----------  --------",
+        "b      b                  80",
+        "a      key.1              10",
+    ]
+    assert failure_text(rows_that_fulfil(frame, "messages > 80"), "messages > 80") == ""
+    many = failure_text(rows_that_fulfil(spark.range(50).coalesce(1), "id > 10"), "id > 10").splitlines()
+    assert (many[0], many[3].strip(), len(many), many[-1]) == ("39 rows with id > 10", "11", 24, "and 19 more")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("mesages > 1", r"--fail-if 'mesages > 1': \[UNRESOLVED_COLUMN.* The columns are vhost, queue, routing_key,"),
+        ("messages >", "--fail-if 'messages >': .*PARSE_SYNTAX_ERROR.* The columns are"),
+        ("messages", r"\[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN\]"),
+        ("count(*) > 1", r"\[INVALID_WHERE_CONDITION\]"),
+    ],
+)
+def test_what_is_not_a_condition(spark: SparkSession, directory: str, condition: str, expected: str) -> None:
+    frame = backlog.run(spark, JobOptions(directory))["backlog"]
+    with pytest.raises(ConditionError, match=expected):
+        rows_that_fulfil(frame, condition)
+
+
+@pytest.mark.spark
+def test_the_program_fails_if_rows_fulfil_a_condition(directory: str) -> None:
+    options = ("--data-dir", directory, "--format", "json", "--fail-if")
+    failing = run_program("backlog", *options, "messages > 20")
+    assert failing.returncode == 1, failing.stderr
+    assert len(failing.stdout.splitlines()) == 4, "the result is complete"
+    assert "leveret-analytics: 1 row with messages > 20\n" in failing.stderr
+    assert run_program("backlog", *options, "messages > 80").returncode == 0
+    wrong = run_program("backlog", *options, "mesages > 80")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "The columns are vhost, queue, routing_key, messages," in wrong.stderr
+    refused = run_program("report", *options, "messages > 20")
+    assert refused.returncode == 2
+    assert "--fail-if does not apply to the job report" in refused.stderr
 
 
 @pytest.mark.spark

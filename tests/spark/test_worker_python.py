@@ -28,8 +28,12 @@ def bare(tmp_path: Path) -> Path:
 
 def run(program: str, directory: Path, bare: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program outside of the checkout, as a user does who has installed the package."""
-    # The suite's own session has set some of Spark's variables.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    # The suite's own session has set some of Spark's variables. The folder makes Java start fast, and Spark patient.
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYSPARK", "SPARK")) or name == "SPARK_CONF_DIR"
+    }
     path = f"{bare.parent}:{kept['PATH']}"
     given = {**kept, "PATH": path, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", **variables}
     command = [sys.executable, "-c", program]

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs.throughput import EVENT_COLUMNS, queue_moves
+from leveret.storage.analytics.whole_spans import whole_spans
 
 _SCHEMA: Final = (
     "array<struct<max_length: bigint, messages_in: bigint, peak_messages: bigint, dropped: bigint, "
@@ -41,7 +42,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     try:
         hours = float(options.values.get("hours", "24"))
         limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
-        start = f.lit(int(options.moment / 1_000_000 - hours * 3600))
+        start = f.lit((options.moment - int(hours * 3_600_000_000)) // 1_000_000)
     except (ValueError, OverflowError) as error:
         raise OptionError(f"hours and max_length are numbers: {error}") from error
     if hours <= 0 or min(limits, default=0) < 0:
@@ -49,7 +50,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     options = options.with_snapshot(spark)
     moves = queue_moves(spark, options).where(~((f.col("way") == "out") & f.col("kind").isin(*_BY_LIMIT)))
     moves = moves.unionAll(_refused(spark, options, moves.columns))
-    second = f.greatest(f.floor(f.unix_micros("at") / 1_000_000).cast("bigint"), start - 1)
+    second = f.greatest(whole_spans(f.unix_micros("at"), 1_000_000), start - 1)
     # Events of deleted queues have no name and cannot be told apart.
     seconds = (
         moves.where("queue is not null")

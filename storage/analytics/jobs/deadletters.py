@@ -31,8 +31,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
     deadletters = (
         letters.groupBy(
-            "vhost",
-            "queue",
+            *options.queue_key,
             f.col("dead_letter_queue").alias("origin_queue"),
             f.col("dead_letter_reason").alias("reason"),
         )
@@ -44,6 +43,6 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
             f.max("dead_lettered_at").alias("newest_at"),
         )
         .withColumn("oldest_age_s", f.round(options.age("oldest_at"), 0))
-        .orderBy(f.desc("messages"), "vhost", "queue", "origin_queue", "reason")
+        .orderBy(f.desc("messages"), *options.queue_key, "origin_queue", "reason")
     )
     return {"deadletters": deadletters}

@@ -21,17 +21,16 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin("ack", "auto_ack"))
     shares = f.array(f.lit(0.5), f.lit(0.9), f.lit(0.99))
-    found = events.groupBy("vhost", "queue", options.span("at")).agg(
+    found = events.groupBy(*options.queue_key, options.span("at")).agg(
         f.sum("messages").alias("messages"),
         f.percentile("wait_ms", shares, f.col("messages")).alias("shares"),
         f.max("wait_ms").alias("max_ms"),
     )
     latency = found.select(
-        "vhost",
-        "queue",
+        *options.queue_key,
         "minute",
         "messages",
         *(f.round(f.col("shares")[at], 1).alias(name) for at, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))),
         "max_ms",
-    ).orderBy("minute", "vhost", "queue")
+    ).orderBy("minute", *options.queue_key)
     return {"latency": latency}

@@ -27,13 +27,13 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))
     wait = f.when(f.col("kind") != "dead_letter_lost", f.col("wait_ms"))
     overflow = (
-        events.groupBy("vhost", "queue", options.span("at"), reason.alias("reason"))
+        events.groupBy(*options.queue_key, options.span("at"), reason.alias("reason"))
         .agg(
             f.sum("messages").alias("messages"),
             f.sum("body_bytes").alias("body_bytes"),
             f.round(f.sum(wait * f.col("messages")) / f.sum("messages"), 1).alias("mean_wait_ms"),
             f.max(wait).alias("max_wait_ms"),
         )
-        .orderBy("minute", "vhost", "queue", "reason")
+        .orderBy("minute", *options.queue_key, "reason")
     )
     return {"overflow": overflow}

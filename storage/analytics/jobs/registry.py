@@ -49,3 +49,6 @@ SUMMARIES: Final[dict[str, str]] = {
     "sql": "any SQL over the tables messages, events, segments and queues (--query)",
     "report": "all results as an HTML page with charts (--output, or on stdout)",
 }
+
+#: Jobs that can be run over an archive: they do not ask what waits.
+OF_ARCHIVES: Final = frozenset({"overflow", "latency", "deadletters", "duplicates", "sql"})

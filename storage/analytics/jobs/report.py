@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +16,7 @@ from leveret.storage.analytics.jobs import backlog, capacity, deadletters, dupli
 from leveret.storage.analytics.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
 from leveret.storage.analytics.report_sections import Grain, grain_for, sections
 from leveret.storage.analytics.result_output import Rows, rows_of
+from leveret.storage.analytics.times import utc_time
 
 #: If the broker has written nothing for longer than this, the page says so.
 _QUIET: Final = timedelta(minutes=1)
@@ -46,12 +47,12 @@ def page(spark: SparkSession, options: JobOptions) -> str:
         spark: The session.
         options: Queues and time.
     """
-    requested = datetime.fromtimestamp(options.moment / 1_000_000, UTC)
+    requested = utc_time(options.moment)
     options = options.with_snapshot(spark)
     events = options.table(spark, "events", ("at",)).agg(f.min("at").alias("first"))
     queues = rows_of(options.table(spark, "queues", ("oldest_at",)))
     starts = [row[name] for row, name in [(rows_of(events)[0], "first"), *((row, "oldest_at") for row in queues)]]
-    grain = grain_for(requested - min((each for each in starts if each is not None), default=requested))
+    grain = grain_for(requested - min((each for each in starts if each is not None), default=requested), len(queues))
     frames = run(spark, replace(options, grain=grain.name))
     rows = {name: rows_of(frame.limit(ROWS_KEPT) if name in _LONG else frame) for name, frame in frames.items()}
     return compose(rows, requested, grain, options)

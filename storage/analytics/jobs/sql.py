@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.options import applies
+
+#: Options of the job that say how bodies are read.
+BODY_VALUES: Final = ("bodies", "body_schema", "body_message")
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -18,7 +23,9 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
     Args:
         spark: The session.
-        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`.
+        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`, or
+            those of an archive, `messages` and `events`. `bodies`, `body_schema` and `body_message` say how bodies are
+            read.
     Returns:
         `sql`.
     Raises:
@@ -28,8 +35,10 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     if not query:
         raise OptionError("the query is missing: leveret-analytics sql --query 'select queue, messages from queues'")
     options = options.with_snapshot(spark)
-    for table in TABLES:
-        options.table(spark, table).createOrReplaceTempView(table)
+    given = {name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values}
+    for table in ARCHIVED_TABLES if options.is_archive else TABLES:
+        bodies = {name: value for name, value in given.items() if applies(name, table)}
+        options.table(spark, table, **bodies).createOrReplaceTempView(table)
     return {"sql": spark.sql(query)}
 
 
@@ -41,11 +50,16 @@ def duckdb_command(query: str, options: JobOptions) -> str:
         options: Directory, queues and time.
     """
     named = {"vhost": options.vhost, "queue": options.queue, "as_of": options.as_of}
+    named |= {name: options.values.get(name) for name in BODY_VALUES}
     scans = ""
     # DuckDB finds the variables by name, as they are written in the query.
     for written in dict.fromkeys(re.findall(rf"\b(?:{'|'.join(TABLES)})\b", query, re.IGNORECASE)):
         table = written.lower()
-        chosen = [f", {name}={value!r}" for name, value in named.items() if value is not None and applies(name, table)]
+        chosen = [
+            f", {name}={value!r}"
+            for name, value in named.items()
+            if value is not None and applies(name.replace("_", ""), table)
+        ]
         scans += f"{written} = leveret.scan({options.data_dir!r}, {table!r}{''.join(chosen)}); "
     program = f"import duckdb, leveret; {scans}print(duckdb.sql({query.strip()!r}))"
     return f"python -c {shlex.quote(program)}"

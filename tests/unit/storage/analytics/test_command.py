@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from leveret.storage.analytics import command
+from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.termination import exit_on_sigterm
 from tests.spark.directories import DirectoryBuilder
 
 FROM_JAVA = """An error occurred while calling o41.start.
@@ -31,7 +33,7 @@ def test_sigterm_ends_a_job_in_order() -> None:
     given_up: list[bool] = []
 
     def work() -> None:
-        with command._exit_on_sigterm():
+        with exit_on_sigterm():
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
                 signal.pause()
@@ -66,6 +68,13 @@ def test_without_java_duckdb_answers_the_query(
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=True)
     shown = [line.split() for line in done.stdout.splitlines() if "it's" in line]
     assert [[each for each in row if each != "│"] for row in shown] == [["a", "it's", "7"]]
+    bodies = ["--bodies", "json", "--body-schema", "id bigint", "--query", "select value_error from messages limit 1"]
+    assert command.main(["sql", "--data-dir", builder.path, *bodies]) == 1
+    line = capfd.readouterr().err.splitlines()[1]
+    done = subprocess.run(
+        [sys.executable, *shlex.split(line)[1:]], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "the body is not JSON" in done.stdout
     # Other jobs are programs of Spark.
     assert command.main(["backlog", "--data-dir", builder.path]) == 1
     assert "DuckDB" not in capfd.readouterr().err
@@ -85,3 +94,12 @@ def test_a_reader_may_stop_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPat
         command._print("ü" * 100_000)
         # What is left goes nowhere when the program ends.
         target.flush()
+
+
+@pytest.mark.parametrize("job", ["backlog", "report", "export", "throughput"])
+def test_a_job_about_what_waits_refuses_an_archive(
+    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ArchiveFiles(str(tmp_path)).make()
+    assert command.main([job, "--data-dir", str(tmp_path)]) == 1
+    assert f"is an archive, which does not say what waits: the job {job} needs the data" in capsys.readouterr().err

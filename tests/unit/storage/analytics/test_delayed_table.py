@@ -76,8 +76,8 @@ def test_events_name_the_exchange(builder: DirectoryBuilder, tmp_path: Path) -> 
 def test_a_deleted_exchange_keeps_its_name(builder: DirectoryBuilder, tmp_path: Path) -> None:
     builder.engine.delete_queue(builder.engine.queues[2])
     builder.tick()
-    found = {(row["exchange"], row["kind"], row["messages"]) for row in read(tmp_path, "events")}
-    assert ("late", "queue_deleted", 2) in found
+    events = read(tmp_path, "events")
+    assert sum(row["messages"] for row in events if (row["exchange"], row["kind"]) == ("late", "queue_deleted")) == 2
     assert read(tmp_path, "delayed") == []
 
 

@@ -60,7 +60,9 @@ def test_an_empty_broker() -> None:
 
 def test_of_many_queues_the_longest_are_drawn() -> None:
     page = composed(NOON, *(queue_row(f"q{number}", number) for number in range(1, 201)))
-    assert "The chart shows the 20 longest." in page
+    assert "The chart shows the 20 longest, and all others together." in page
+    assert "180 others, together" in page
+    assert f"{sum(range(1, 181))}]" in page, "their sum is the last bar"
     assert "The first 50 of 200 rows." in page
 
 
@@ -75,6 +77,12 @@ def test_of_many_queues_the_longest_are_drawn() -> None:
 )
 def test_what_a_chart_counts_by(span: timedelta, name: str) -> None:
     assert grain_for(span).name == name
+
+
+def test_many_queues_are_counted_by_longer_spans() -> None:
+    day = timedelta(hours=24)
+    assert [grain_for(day, queues).name for queues in (60, 200, 3000, 50_000)] == ["minute", "hour", "hour", "day"]
+    assert grain_for(timedelta(hours=4), 200).name == "minute"
 
 
 def series(row: Any) -> str:
@@ -93,7 +101,9 @@ def test_shares_and_percentiles_are_not_added_up() -> None:
     ):
         assert "others" not in chart
     counts = lines_over_time(rows, "minute", {"value": "v"}, series, "messages", MINUTE, sums=True)
-    assert "5 others: v" in counts
+    # They would press the others flat on the axis.
+    assert "5 others: v (hidden; click)" in counts
+    assert counts.count('"visible":"legendonly"') == 1
 
 
 def test_nothing_is_drawn_where_nothing_was() -> None:
