@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -39,6 +40,30 @@ def test_logging_in_and_out(new_ui: NewUi, assert_accessible: Callable[[Page], N
     expect(ui.main.and_(ui.page.locator("#main"))).to_have_count(0)
     ui.page.reload()
     expect(ui.page.get_by_label("User name")).to_be_visible()
+
+
+def test_logging_out_while_a_page_loads(ui: Ui) -> None:
+    """The browser gives up the page's requests: none is refused, and the form does not say that the session ended."""
+    held: list[Route] = []
+    ui.page.route("**/api/exchanges?*", lambda route: held.append(route))
+    with ui.page.expect_event("requestfailed", lambda request: "/api/exchanges?" in request.url):
+        with ui.page.expect_request("**/api/exchanges?*"):
+            ui.go("#/exchanges")
+        ui.page.get_by_role("button", name="Log out").click()
+    expect(ui.page.get_by_label("User name")).to_be_visible()
+    expect(ui.page.get_by_role("alert").filter(has_text="session")).to_have_count(0)
+    assert len(held) == 1
+
+
+def test_a_log_out_that_fails_leaves_the_page(ui: Ui, console: Console) -> None:
+    console.allow(503)
+    refuse = partial(Route.fulfill, status=503, json={"error": "unavailable", "reason": "Try again later."})
+    ui.page.route("**/api/session", refuse)
+    ui.page.get_by_role("button", name="Log out").click()
+    expect(ui.page.get_by_text("Try again later.")).to_be_visible()
+    expect(ui.main.get_by_role("heading", level=1)).to_contain_text("Overview")
+    ui.go("#/exchanges")
+    expect(ui.row("amq.topic")).to_be_visible()
 
 
 def test_a_wrong_password_is_said_in_the_words_of_the_api(new_ui: NewUi, console: Console) -> None:
@@ -121,6 +146,7 @@ def test_an_action_after_the_end_of_a_session_leads_to_the_form(
 
 def test_tabs_of_a_browser_have_one_user(ui: Ui, api: Management) -> None:
     ui.choose("refresh", "0")
+    expect(ui.main).not_to_have_attribute("aria-busy", "true")
     other = Ui(ui.page.context.new_page(), ui.url)
     other.open("#/queues")
     other.page.get_by_role("button", name="Log out").click()

@@ -110,6 +110,8 @@ class Browser:
 
     Attributes:
         place: The place to continue from; None at the end.
+        failure: Why the system could not read some messages, which were left out and may be readable later; None if it
+            could read all.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Browser:
         self._level: int | None = None
         self._held = _Held(queue)
         self.place: Place | None = start or Place(-1, 0)
+        self.failure: OSError | None = None
 
     def steps(self) -> Iterator[list[Browsed]]:
         """Iterate over the messages; a step takes a millisecond or two, and may have none.
@@ -137,6 +140,7 @@ class Browser:
             self._level = number
             start = self.place.seq if number == self.place.level else 0
             found = look(store, start, self._most, _STEP_BYTES)
+            self.failure = found.failure or self.failure
             if self._ready_only:
                 found = found._replace(is_complete=True)
             if not found.is_complete and not self._held.is_collected:
@@ -153,6 +157,7 @@ class Browser:
             return []
         self._level = WAITING
         found = waiting.look(place.seq if place.level == WAITING else 0, self._most, _STEP_BYTES)
+        self.failure = found.failure or self.failure
         self.place = None if found.is_over else Place(WAITING, found.end)
         return [
             Browsed(Place(WAITING, each.seq), each.message, False, True, each.arrived, each.message.expires_at)

@@ -35,6 +35,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "show_delayed_message",
         "show_delayed_retry",
     ),
+    "delete_messages": ("delete_messages",),
     "exchanges": ("list_bindings", "list_exchanges"),
     "explain_queue": ("explain_queue",),
     "health": (
@@ -101,6 +102,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_policy",
     ),
     "queues": ("delete_queue", "list_queues", "purge_queue"),
+    "readers": ("delete_reader", "list_readers"),
     "replay": ("replay",),
     "users": (
         "add_user",

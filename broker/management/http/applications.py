@@ -29,6 +29,7 @@ from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
 from leveret.broker.management.http.controllers.queue_browse import QueueBrowse
 from leveret.broker.management.http.controllers.queue_messages import QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
+from leveret.broker.management.http.controllers.readers import Readers
 from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
 from leveret.broker.management.http.controllers.users import Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
@@ -72,6 +73,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     QueueMessages,
     QueueBrowse,
     ConsumerNames,
+    Readers,
     JobResources,
     Losses,
 )

@@ -64,6 +64,17 @@ async def wait_until_stored(broker: Broker) -> None:
     await wait_until_committed(broker.gate)
 
 
+async def wait_until_settled(broker: Broker) -> None:
+    """Wait until it is on disk which messages have left their queues so far.
+
+    Args:
+        broker: The broker with the queues.
+    """
+    done, finish = _completion()
+    broker.stores.when_settled(finish)
+    await done
+
+
 async def wait_until_committed(gate: DefinitionsGate) -> None:
     """Wait until all changes of definitions so far are on disk.
 

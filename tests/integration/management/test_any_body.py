@@ -43,6 +43,7 @@ RIGHT: Final[dict[str, dict[str, Any]]] = {
     "Publish": {"properties": {}, "routing_key": "thing", "payload": "x", "payload_encoding": "string"},
     "Get": {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"},
     "Move": {"to": "other"},
+    "DeleteMessages": {"queue_id": 1, "keys": [[0, 1]]},
     "Policy": {"pattern": "^nothing$", "definition": {"max-length": 1}},
     "User": {"tags": ""},
     "Permissions": {"configure": "", "write": "", "read": ""},

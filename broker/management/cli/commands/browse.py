@@ -43,14 +43,19 @@ def _check(context: CommandContext) -> None:
 def _run(context: CommandContext) -> Result:
     queue, *columns = context.arguments
     names = selected_columns(columns, DEFAULT)
-    found = list(_messages(context, queue))
+    found: list[dict[str, Any]] = []
+    unreadable = ""
+    for page in _pages(context, queue):
+        found += page["messages"]
+        unreadable = page["unreadable"] or unreadable
     if context.json:
         return Outcome(json=found)
-    return to_rows(COLUMNS, names, found)
+    rows = to_rows(COLUMNS, names, found)
+    return rows._replace(footer=f"Some messages cannot be read for now: {unreadable}") if unreadable else rows
 
 
-def _messages(context: CommandContext, queue: str) -> Iterator[dict[str, Any]]:
-    """Yield the messages of all pages, up to the wanted number."""
+def _pages(context: CommandContext, queue: str) -> Iterator[dict[str, Any]]:
+    """Yield pages of messages, up to the wanted number of messages."""
     conditions = read_conditions(context.text("filter"))
     wanted = json.dumps(conditions) if conditions else None
     place: str | None = context.text("from") or None
@@ -61,7 +66,7 @@ def _messages(context: CommandContext, queue: str) -> Iterator[dict[str, Any]]:
             page = context.api.get("queues", context.vhost, queue, "browse", **query)
         except ApiFault as fault:
             raise _to_fault(context, queue, fault) from fault
-        yield from page["messages"]
+        yield page
         left -= len(page["messages"])
         place = page["next"]
         if place is None:

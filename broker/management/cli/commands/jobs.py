@@ -80,7 +80,7 @@ def run_job(context: CommandContext, queue: str, resource: str, verb: str, optio
         body = {**options, "dry_run": dry_run}
         found = context.api.post("queues", context.vhost, queue, resource, body=body)
     except ApiFault as fault:
-        raise _to_fault(fault, resource) from fault
+        raise to_fault(fault, resource) from fault
     if dry_run:
         return Outcome(f"Would {verb} {report(found)}", found)
     if context.flag("detach"):
@@ -146,10 +146,17 @@ def report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _to_fault(fault: ApiFault, resource: str) -> CommandFault:
+def to_fault(fault: ApiFault, resource: str, before: str = "") -> CommandFault:
+    """Return the fault for a refused request.
+
+    Args:
+        fault: The refusal.
+        resource: Last part of the path of the resource.
+        before: What is added to the reason: how much was done before.
+    """
     if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
         return failed(f"the broker does not support {resource.replace('-', '_')}: it is not Leveret")
-    return failed(fault.reason)
+    return failed(f"{fault.reason}{before}")
 
 
 COLUMNS: Final[dict[str, Column]] = {

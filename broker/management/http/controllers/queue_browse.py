@@ -66,8 +66,8 @@ class QueueBrowse(Controller):
         queue = queues.open_for_browse(principal, request.match_info["name"])
         page = _Page(queue, asked)
         await run_in_slices(page.steps())
-        place = "null" if page.next is None else f'"{page.next}"'
-        return json_text_response(f'{{"messages":[{",".join(page.shown)}],"next":{place},"scanned":{page.examined}}}')
+        rest = {"next": page.next and str(page.next), "scanned": page.examined, "unreadable": page.unreadable}
+        return json_text_response(f'{{"messages":[{",".join(page.shown)}],{encode(rest)[1:]}')
 
 
 class _Page:
@@ -92,6 +92,12 @@ class _Page:
         self.next: Place | None = None
         self.examined = 0
         self._examined_bytes = self._shown_bytes = 0
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why messages are left out that the system cannot read for now; None if there are none."""
+        failure = self._browser.failure
+        return None if failure is None else failure.strerror or str(failure)
 
     def steps(self) -> Iterator[None]:
         """Collect the messages, in steps."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.explanation import explain_queue, fill_percent
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
@@ -163,8 +163,7 @@ def _name(queue: Queue) -> str:
 
 
 def _messages(queue: Queue) -> int:
-    held = queue.unacked_count + queue.retained_count + queue.contents.delayed_count
-    return queue.store.ready_count + held
+    return queue.store.ready_count + queue.unacked_count + withheld_count(queue)
 
 
 def _message_bytes(queue: Queue) -> int:

@@ -10,7 +10,7 @@ from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.queues.queued_values import VALUE_BYTES
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhost_policies.policies import effective_definition
@@ -69,7 +69,7 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
         document["policy"] = queue.policy.name
     if with_totals:
         ready, unacknowledged = queue.store.ready_count, queue.unacked_count
-        document["messages"] = ready + unacknowledged + queue.retained_count + queue.contents.delayed_count
+        document["messages"] = ready + unacknowledged + withheld_count(queue)
         document["messages_ready"] = ready
         document["messages_unacknowledged"] = unacknowledged
     return document
@@ -101,7 +101,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "oldest_unacked_age": _rounded(oldest_unacked_age(queue)),
     }
     rates.add_to(document, _LENGTHS, row, counters, "lengths")
-    document["messages"] += queue.retained_count + queue.contents.delayed_count
+    document["messages"] += withheld_count(queue)
     stats = message_stats(rates, _MESSAGES, row, counters)
     if stats:
         document["message_stats"] = stats
@@ -231,14 +231,14 @@ def _delays(queue: Queue) -> dict[str, Any]:
     """Return the delays of returned messages, as RabbitMQ 4.3 shows them, and what waits."""
     retry = read_retry(queue.settings)
     waiting = queue.contents.waiting
-    first, last = (None, None) if waiting is None else (waiting.next_due(), waiting.last_due())
+    due = None if waiting is None else waiting.due_times()
     return {
         "delayed_retry": "disabled" if retry is None else str(retry),
         "messages_delayed": queue.contents.delayed_count,
         "message_bytes_delayed": queue.contents.delayed_bytes,
         # A message is never early, so times are rounded up.
-        "next_delayed_at": None if first is None else -(-first // 1000),
-        "last_delayed_at": None if last is None else -(-last // 1000),
+        "next_delayed_at": None if due is None else -(-due[0] // 1000),
+        "last_delayed_at": None if due is None else -(-due[1] // 1000),
     }
 
 

@@ -46,8 +46,8 @@ def exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dic
     if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
         document["messages_delayed"] = exchange.waiting.count
         document["message_bytes_delayed"] = exchange.waiting.body_bytes
-        due = exchange.waiting.schedule.next_due()
-        document["next_delayed_at"] = None if due is None else -(-due // 1000)
+        due = exchange.waiting.schedule.due_times()
+        document["next_delayed_at"] = None if due is None else -(-due[0] // 1000)
     deduplicating = inner_of(exchange)
     if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
         info, size = deduplicating.duplicates.info(), deduplicating.duplicates.size

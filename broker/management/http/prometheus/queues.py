@@ -12,7 +12,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import fill_percent
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, add, counter, gauge
 from leveret.policies.dead_letter import REASONS
@@ -109,7 +109,7 @@ def _exists(queue: Queue) -> bool:
 
 def _lengths(queue: Queue) -> tuple[float, ...]:
     ready, unacknowledged = queue.store.ready_count, queue.unacked_count
-    return ready, unacknowledged, ready + unacknowledged + queue.retained_count + queue.contents.delayed_count
+    return ready, unacknowledged, ready + unacknowledged + withheld_count(queue)
 
 
 def _deduplicated(queue: Queue) -> tuple[float | None, ...]:

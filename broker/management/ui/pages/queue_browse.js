@@ -62,8 +62,9 @@ function title({ state, due, age, place }, number) {
   return `Message ${exactNumber(number)}, ${state}${when}${age === null ? "" : `, arrived ${span(age)} ago`}, place ${place}`;
 }
 
-function said({ messages, next, scanned }) {
-  const seen = `${countedNoun(messages.length, "message")} of ${exactNumber(scanned)} that were read`;
+function said({ messages, next, scanned, unreadable }) {
+  const left = unreadable ? `; others cannot be read for now (${unreadable})` : "";
+  const seen = `${countedNoun(messages.length, "message")} of ${exactNumber(scanned)} that were read${left}`;
   return next === null ? `${seen}; there are no more.` : `${seen}.`;
 }
 

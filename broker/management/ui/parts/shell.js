@@ -59,9 +59,13 @@ export class Shell {
   }
 
   async logOut() {
+    // Requests under way would be refused once the session has ended, and the form would say that it has ended by itself.
+    this.leaving.abort();
+    this.refresher.use(null);
     try {
       await this.left();
     } catch (error) {
+      await this.route();
       this.failed.show(error.message);
     }
   }

@@ -25,9 +25,11 @@ from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE
+from tests.support.queue_content import publish
 from tests.support.queues import ManualTimers, declare, settle
 from tests.support.segment_stores import commit, open_engine
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.stored_queue import Start
 
 
 class OneStore(MessageStores):
@@ -249,3 +251,21 @@ def test_a_place_outlives_its_messages() -> None:
     for start, expected in (("0.1", ["c"]), ("0.3", ["c"]), ("0.4", []), ("7.1", [])):
         found = [each.message.body.decode() for step in Browser(queue, read_place(start)).steps() for each in step]
         assert found == expected
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_cannot_be_read_for_now_is_left_out_and_told(waits: bool) -> None:
+    files = SimulatedFiles()
+    start = Start(files, queue_mode="lazy", delayed_retry_type="all", delayed_retry_min=60_000)
+    publish(start.queue, "a", persistent=True)
+    if waits:
+        start.returned()
+    start.loop.run()
+    files.unreadable.update(path for path in files.snapshot() if path.endswith(".seg"))
+    browser = Browser(start.queue)
+    assert [each for step in browser.steps() for each in step] == []
+    assert browser.failure is not None
+    files.unreadable.clear()
+    browser = Browser(start.queue)
+    assert [each.message.body for step in browser.steps() for each in step] == [b"a"]
+    assert browser.failure is None
