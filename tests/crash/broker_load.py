@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ _PATIENCE = 120.0
 #: Bodies are cut from this at a place that the message's number says.
 _NOISE = random.Random(0).randbytes(8192)
 #: The level of messages that have come back to a quorum queue.
-_RETURNED: Final = 1
+RETURNED: Final = 1
+_LAZY: Final[Triple] = ("x-queue-mode", "S", "lazy")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Client:
         letters_arguments: how dead letters are kept.
 
     Attributes:
+        may_be_refused: whether the broker has a reason to refuse a publish.
         letters: what the queue of the dead letters was promised to hold.
         ledgers: what its other queues were, by name.
         transient: numbers of transient messages.
@@ -101,8 +103,10 @@ class Client:
         self._random = random.Random(seed)
         self._number = 0
         self._place = 0
+        self.may_be_refused = False
         self.transient: set[int] = set()
-        self.counts = dict.fromkeys(("published", "confirmed", "acked", "requeued", "dead-lettered", "purged"), 0)
+        counted = ("published", "confirmed", "refused", "acked", "requeued", "dead-lettered", "purged")
+        self.counts = dict.fromkeys(counted, 0)
 
     def connect(self, url: str, management: Management) -> None:
         """Begin (again): connect, declare, consume."""
@@ -110,7 +114,8 @@ class Client:
         self._connection = Connection(url, timeout=120)
         #: Done as soon as the broker answers anything that was sent after what they are about.
         self._unanswered: list[Callable[[], None]] = []
-        self._unconfirmed: deque[tuple[Ledger, int]] = deque()
+        #: Without the ledgers of those that had an answer.
+        self._unconfirmed: deque[tuple[Ledger | None, int]] = deque()
         self._first_unconfirmed = 1
         self._publisher = self._connection.channel()
         self._publisher.confirm_select()
@@ -133,6 +138,12 @@ class Client:
             channel.qos(_PREFETCH)
             channel.consume(name)
             self._used.append(Used(kind, self.ledgers[name], channel))
+
+    def sync(self, channel: Channel) -> None:
+        """Publish a message, and wait until it has been synced, and with it all that was done before."""
+        channel.tx_select()
+        channel.publish("", self._marker, b"", {"delivery_mode": 2})
+        channel.tx_commit()
 
     def disconnect(self) -> None:
         """End the connection without connection.close."""
@@ -206,7 +217,7 @@ class Client:
 
     def _requeue(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
         if used.kind.quorum:
-            places = self.places(len(numbers), _RETURNED)
+            places = self.places(len(numbers), RETURNED)
             used.ledger.moved(numbers, places)
             self._unanswered.append(lambda: used.ledger.stands(numbers, places))
             self._has_moved = True
@@ -299,100 +310,38 @@ class Client:
 
     def _take_confirms(self) -> None:
         confirms = self._publisher.confirms
-        single: set[int] = set()
         while confirms:
             confirm = confirms.popleft()
-            assert confirm.ack, "a publish was refused"
+            assert confirm.ack or self.may_be_refused, "a publish was refused"
             if confirm.multiple:
-                self._confirm_up_to(confirm.delivery_tag)
-            else:
-                single.add(confirm.delivery_tag)
-        for tag in single:
-            at = tag - self._first_unconfirmed
-            if at >= 0:
-                ledger, number = self._unconfirmed[at]
-                ledger.confirmed([number])
+                while self._first_unconfirmed <= confirm.delivery_tag:
+                    self._take_confirm(confirm.ack, *self._unconfirmed.popleft())
+                    self._first_unconfirmed += 1
+            elif (at := confirm.delivery_tag - self._first_unconfirmed) >= 0:
+                answered, self._unconfirmed[at] = self._unconfirmed[at], (None, 0)
+                self._take_confirm(confirm.ack, *answered)
 
-    def _confirm_up_to(self, tag: int) -> None:
-        while self._first_unconfirmed <= tag:
-            ledger, number = self._unconfirmed.popleft()
+    def _take_confirm(self, is_confirmed: bool, ledger: Ledger | None, number: int) -> None:
+        if ledger is None:
+            # It had an answer of its own.
+            return
+        if is_confirmed:
             ledger.confirmed([number])
-            self.counts["confirmed"] += 1
-            self._first_unconfirmed += 1
+        self.counts["confirmed" if is_confirmed else "refused"] += 1
 
 
-def compare(url: str, clients: Iterable[Client], rng: random.Random, most: int) -> int:
-    """Compare all queues with the ledgers after a crash, and acknowledge a part of what is there.
-
-    Args:
-        url: of the broker.
-        clients: whose ledgers.
-        rng: says how much.
-        most: messages that are left in a queue at most.
-    Returns:
-        Messages that were found.
-    """
-    found = 0
-    with Connection(url, timeout=120) as connection:
-        for client in clients:
-            letters: set[int] = set()
-            for name, kind in client.kinds.items():
-                channel = connection.channel()
-                ledger = client.ledgers[name]
-                content = _content(channel, name)
-                if kind.quorum:
-                    _settle_spare(channel, ledger, content)
-                found += len(content)
-                letters |= ledger.recovered(list(content.values())) - client.transient
-                _thin(channel, client, kind, content, rng, most)
-            found += _take_letters(connection.channel(), client, letters)
-    return found
-
-
-def _content(channel: Channel, queue: str) -> dict[int, int]:
-    """The numbers of all messages of a queue by delivery tag, in order."""
-    count = channel.queue_declare(queue, passive=True).message_count
-    channel.consume(queue)
-    deliveries = channel.deliveries(count)
-    channel.expect_no_delivery(queue)
-    assert all(delivery.redelivered for delivery in deliveries), f"{queue}: says that it was never delivered before"
-    return {delivery.delivery_tag: number_of(delivery) for delivery in deliveries}
-
-
-def _settle_spare(channel: Channel, ledger: Ledger, content: dict[int, int]) -> None:
-    """Acknowledge second copies that a crash may leave."""
-    tags = list(content)
-    for at in ledger.spare(list(content.values())):
-        channel.ack(tags[at])
-        del content[tags[at]]
-
-
-def _thin(channel: Channel, client: Client, kind: Kind, content: dict[int, int], rng: random.Random, most: int) -> None:
-    """Acknowledge some of a queue's messages, and return the others."""
-    ledger = client.ledgers[kind.name]
-    left = min(rng.randrange(len(content) + 1), most)
-    tags = sorted(rng.sample(list(content), len(content) - left))
-    for tag in tags:
-        channel.ack(tag)
-    channel.sync(kind.name)
-    ledger.ended([content.pop(tag) for tag in tags])
-    channel.close()
-    if kind.quorum:
-        for number in content.values():
-            ledger.stands([number], client.places(1, _RETURNED))
-
-
-def _take_letters(channel: Channel, client: Client, expected: set[int]) -> int:
-    """Compare the dead letters, of which some are expected, and acknowledge them all."""
-    ledger = client.letters
-    found = set(content := list(_content(channel, ledger.queue).values()))
-    ledger.recovered(content)
-    # One that was purged there is gone permanently.
-    missing = expected - found - ledger.gone
-    assert not missing, f"neither in their queue nor among the dead letters: {sorted(missing)}"
-    if content:
-        channel.ack(multiple=True)
-        channel.sync(ledger.queue)
-    ledger.ended(content)
-    channel.close()
-    return len(content)
+def make_clients(seed: int) -> list[Client]:
+    """Clients that between them use queues of every kind."""
+    quorum = [("x-queue-type", "S", "quorum"), ("x-delivery-limit", "l", 1_000_000)]
+    return [
+        Client([Kind("default"), Kind("lazy", [_LAZY])], "letters-0", seed),
+        Client([Kind("switched", switched=True), Kind("quorum", quorum, quorum=True)], "letters-1", seed + 1, [_LAZY]),
+        Client(
+            [
+                Kind("priority", [("x-max-priority", "I", 3)], levels=4, switched=True),
+                Kind("lazy-priority", [("x-max-priority", "I", 2), _LAZY], levels=3),
+            ],
+            "letters-2",
+            seed + 2,
+        ),
+    ]

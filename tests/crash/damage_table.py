@@ -103,7 +103,7 @@ def judge(scene: Scene, kind: str, found: Found, is_boundary: bool) -> tuple[str
     return "repaired, reported" if found.lines else "nothing lost", wrong
 
 
-def _boundaries(kind: str, octets: bytes) -> set[int]:
+def boundaries(kind: str, octets: bytes) -> set[int]:
     """Return the lengths at which a file that grows ends between two records."""
     if kind == "segment" and (head := unpack_segment_header(octets)) is not None:
         return {0, SEGMENT_HEADER_BYTES, *scan(octets, head.salt, head.first_seq).offsets}
@@ -124,13 +124,13 @@ async def examine(scene: Scene, directory: Path, step: int, first: int) -> dict[
     for number, (path, octets) in enumerate(sorted(scene.files.items())):
         kind = kind_of(path)
         row = rows[kind]
-        boundaries = _boundaries(kind, octets)
+        ends = boundaries(kind, octets)
         for what, contents in damages(path, octets, step, (first + number) % step):
             files: Files = {name: each for name, each in scene.files.items() if name != path}
             if contents is not None:
                 files[path] = contents
             found = await look(directory, files)
-            outcome, wrong = judge(scene, kind, found, contents is not None and len(contents) in boundaries)
+            outcome, wrong = judge(scene, kind, found, contents is not None and len(contents) in ends)
             row.tried += 1
             row.outcomes[outcome] += 1
             row.wrong += [f"{what}: {each}" for each in wrong]

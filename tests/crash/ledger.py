@@ -19,7 +19,7 @@ class Kept:
 
     Attributes:
         survives: it is one that has to be there after a crash.
-        places: where it may stand; more than one while the client does not know.
+        places: where it may stand; more than one while the client does not know, none if it may stand anywhere.
         confirmed: the broker has promised to keep it.
         leaving: the client has asked for its end.
         letter: that end makes a dead letter of it.
@@ -43,13 +43,15 @@ class Ledger:
     Attributes:
         queue: its name.
         kept: messages that may be in the queue.
-        gone: messages whose end was answered; they must never come back.
+        gone: messages whose end was answered; they must not come back while there is power.
     """
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.kept: dict[int, Kept] = {}
         self.gone: set[int] = set()
+        #: Those that have gone since power was last lost: that they have need not be on the disk.
+        self._unsynced: set[int] = set()
 
     def published(self, number: int, places: Sequence[Place], survives: bool = True, source: str = "") -> None:
         """A message is about to be published to the queue, by a client or as a dead letter of the source."""
@@ -78,6 +80,7 @@ class Ledger:
         for number in numbers:
             if self.kept.pop(number, None) is not None:
                 self.gone.add(number)
+                self._unsynced.add(number)
 
     def moved(self, numbers: Iterable[int], places: Sequence[Place]) -> None:
         """The client is about to return messages to a queue that puts them elsewhere then."""
@@ -90,6 +93,12 @@ class Ledger:
             if number in self.kept:
                 self.kept[number].places = places
 
+    def returned(self, found: Sequence[int], level: int) -> None:
+        """Any message may have come back to its queue, and stand where it was found: its consumer ended first."""
+        for at, number in enumerate(found):
+            if number in self.kept:
+                self.moved([number], [(-level, at)])
+
     def spare(self, found: Sequence[int]) -> list[int]:
         """Indexes of first copies of messages whose return was not answered.
 
@@ -97,6 +106,21 @@ class Ledger:
         """
         last = {number: at for at, number in enumerate(found)}
         return [at for at, number in enumerate(found) if last[number] > at and len(self.kept[number].places) > 1]
+
+    def power_lost(self, found: Sequence[int]) -> list[int]:
+        """Return the indexes of messages that only a loss of power explains, of all that the queue holds after one.
+
+        These have gone, but their acknowledgement was not synced; or they are first copies of messages that stand, or
+        were published as dead letters, a second time. Where the last copy of such a message stands is not known.
+        """
+        last = {number: at for at, number in enumerate(found)}
+        for at, number in enumerate(found):
+            if last[number] > at and number in self.kept:
+                self.kept[number].places = ()
+        back = self.gone & self._unsynced & last.keys()
+        # The caller acknowledges them again.
+        self._unsynced = back
+        return [at for at, number in enumerate(found) if last[number] > at or number in back]
 
     def recovered(self, found: Sequence[int]) -> set[int]:
         """Compare with what the queue holds after a crash, and go on from there.
@@ -130,6 +154,7 @@ class Ledger:
             if kept.letter and kept.confirmed and kept.survives and number not in there
         }
         self.gone |= self.kept.keys() - there
+        self._unsynced |= self.kept.keys() - there
         self.kept = {number: Kept(True, [(self._level(number), _FOUND + at)], True) for at, number in enumerate(found)}
         return letters
 
@@ -140,9 +165,11 @@ class Ledger:
         for number in found:
             kept = self.kept[number]
             last = reached.get(kept.source, (-256, 2 * _FOUND))
+            if not kept.places:
+                continue
             possible = [place for place in kept.places if place > last]
             assert possible, f"{self.queue}: message {number} stands too late, after {last} {kept.source}".rstrip()
             reached[kept.source] = min(possible)
 
     def _level(self, number: int) -> int:
-        return self.kept[number].places[0][0]
+        return self.kept[number].places[0][0] if self.kept[number].places else 0

@@ -40,7 +40,7 @@ KINDS: Final = {
     "manifest": r"q/[0-9a-f]{8}/(p\d{3}/)?MANIFEST",
     "segment": r"q/[0-9a-f]{8}/(p\d{3}/)?\d{20}-[0-9a-f]{4}\.seg",
     "spilled segment": r"q/[0-9a-f]{8}/(p\d{3}/)?\d{20}-[0-9a-f]{4}\.spl",
-    "trash": r"trash/.*",
+    "trash": r"(.*/)?trash/.*",
 }
 #: Files without which a broker may refuse to start.
 REFUSED: Final = frozenset({"FORMAT", "definitions"})

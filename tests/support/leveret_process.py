@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import ForkedBroker, ForkServer
+
 _READY = re.compile(
     r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
     r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+:(?P<amqps>\d+))?(?: management-tls=\S+)? data=(?P<data>.+)"
@@ -23,6 +25,7 @@ _STOP_DEADLINE = 180.0
 #: What a broker says whose port is taken, and how long to wait before it is started again.
 _TAKEN = b"Address already in use"
 _RETRY_SECONDS = 0.2
+_FORK_SERVER = ForkServer()
 
 
 class LeveretProcess:
@@ -33,6 +36,7 @@ class LeveretProcess:
         config: YAML configuration file.
         settings: options by name, passed as `--set key=value`.
         arguments: further command line arguments.
+        environment: further environment variables. With any, a new Python is started for the broker.
 
     Attributes:
         version: the version in the ready line.
@@ -48,8 +52,10 @@ class LeveretProcess:
         config: Path | None = None,
         settings: Mapping[str, object] | None = None,
         arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
+        self._environment = environment
         self.data_dir = directory / "data"
         self.log = directory / "stderr.log"
         self._options = ["--data-dir", str(self.data_dir)]
@@ -86,21 +92,19 @@ class LeveretProcess:
                 return
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "leveret", "--host", "127.0.0.1"]
+        arguments = ["--host", "127.0.0.1"]
         for option, name in (
             ("port", "amqp"),
             ("management-port", "management"),
             ("prometheus-port", "prometheus"),
         ):
-            command += [f"--{option}", str(self._ports[name])]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *self._options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=Path(__file__).parents[2],
-            )
+            arguments += [f"--{option}", str(self._ports[name])]
+        self._output, output = os.pipe()
+        try:
+            with self.log.open("ab") as log:
+                self._process = _started([*arguments, *self._options], output, log.fileno(), self._environment)
+        finally:
+            os.close(output)
         try:
             ready = self._ready_line()
         except BaseException:
@@ -112,13 +116,12 @@ class LeveretProcess:
             self._ports[name] = int(ready[name])
 
     def _ready_line(self) -> re.Match[str]:
-        assert self._process.stdout is not None
         read, deadline = b"", time.monotonic() + _START_DEADLINE
         while b"\n" not in read:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+            if left <= 0 or not select.select([self._output], [], [], left)[0]:
                 raise RuntimeError(f"not ready within {_START_DEADLINE} s\n{self.log_text()}")
-            chunk = os.read(self._process.stdout.fileno(), 4096)
+            chunk = os.read(self._output, 4096)
             if not chunk:
                 raise RuntimeError(f"ended with status {self._process.wait()}\n{self.log_text()}")
             read += chunk
@@ -177,8 +180,9 @@ class LeveretProcess:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
 
     def restart(self, *, crash: bool = False) -> None:
         """Stop the broker (or kill it, with `crash`) and start it on the same ports and data."""
@@ -187,6 +191,22 @@ class LeveretProcess:
         else:
             self.stop()
         self.start()
+
+
+def _started(
+    arguments: list[str], output: int, log: int, environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes] | ForkedBroker:
+    """Start a broker with these arguments; its output and its log go to these files."""
+    if not environment and _FORK_SERVER.can_fork():
+        return _FORK_SERVER.fork(arguments, output, log)
+    return subprocess.Popen(
+        [sys.executable, "-m", "leveret", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=log,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | dict(environment or {}),
+    )
 
 
 @pytest.fixture

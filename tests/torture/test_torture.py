@@ -1,0 +1,72 @@
+"""A minute of torture; and torture finds what it is there for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.leveret_process import LeveretProcess
+from tests.torture import liveness, other_broker
+from tests.torture.__main__ import main
+from tests.torture.history import Step, parse_history, shorter
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_minute(tmp_path: Path) -> None:
+    assert main(["--seconds", "60", "--seed", "1", "--keep", str(tmp_path)]) == 0
+
+
+def test_a_broker_that_does_not_sync_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = "none/power/at-once/1,none/power/at-once/2,none/power/at-once/3"
+    arguments = ["--set", "storage.sync=off", "--seed", "5", "--history", history, "--keep", str(tmp_path)]
+    assert main(arguments) == 1
+    output = capsys.readouterr().out
+    assert "confirmed and lost: [" in output
+    again = output.splitlines()[-1]
+    assert again.startswith("Again: python -m tests.torture --seed 5 --history none/power/at-once/1")
+    assert again.endswith(" --set storage.sync=off")
+    assert len([*tmp_path.glob("seed-5-*-steps/data/q/*/QUEUE.json")]) > 2
+
+
+def test_histories_are_read_as_they_are_printed() -> None:
+    text = "full-disk/stop/killed/7,none/kill/damaged/0,failing-reads/power/failing/123456"
+    steps = parse_history(text)
+    assert ",".join(map(str, steps)) == text
+    for wrong in ("", "none/kill/at-once", "none/kill/at-once/x", "what/kill/at-once/1", "none/what/at-once/1"):
+        with pytest.raises(ValueError, match="is not a step"):
+            parse_history(wrong)
+
+
+def test_the_shortest_ends_come_first() -> None:
+    steps: list[Step] = [*parse_history(",".join(f"none/kill/at-once/{number}" for number in range(5)))]
+    assert [*shorter(steps)] == [steps[4:], steps[3:], steps[1:]]
+
+
+def test_without_faults_nobody_is_stuck(capsys: pytest.CaptureFixture[str]) -> None:
+    assert liveness.main(["--seconds", "10"]) == 0
+    found = re.search(r"(\d+) acknowledged, .*?(\d+) published", capsys.readouterr().out)
+    assert found is not None
+    assert int(found[1]) >= int(found[2]) > 0
+
+
+@pytest.mark.parametrize("wrong", [["--history", "none/kill"], ["--set", "storage.sync"]])
+def test_wrong_arguments_are_told(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(wrong)
+    assert "tests.torture: error: '" in capsys.readouterr().err
+
+
+def test_the_load_of_other_brokers_finds_nothing_here(tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path) as process:
+
+        def restart() -> None:
+            process.kill()
+            process.start()
+
+        counts = other_broker.torture(process.url, process.http_url, restart, 5, seed=3)
+    assert counts["rounds"] > 1
+    assert counts["confirmed"] > 100
+    assert not [name for name in counts if "broken" in name]
