@@ -8,6 +8,7 @@ from leveret.policies.arguments import (
     ARGUMENTS,
     MAX_TTL_MS,
     argument_error,
+    compared_arguments,
     known_arguments,
     queue_type_error,
     refuse_consumer,
@@ -175,6 +176,8 @@ class TestWords:
         assert refusal("x-delayed-retry-steps", "longstr", b"1s, 10s,1m") is None
         text = "\"expected delays such as 1s,10s,1m, got '1'\""
         assert refusal("x-delayed-retry-steps", "longstr", b"1") == text
+        text = "\"expected delays such as 1s,10s,1m, got '\udcff'\""
+        assert refusal("x-delayed-retry-steps", "longstr", b"\xff") == text
 
     @pytest.mark.parametrize("value", [b"at-most-once", b"at-least-once"])
     def test_good_dead_letter_strategies(self, value: bytes) -> None:
@@ -314,6 +317,12 @@ class TestQueueTypes:
     )
     def test_bad_queue_types(self, type_name: str, value: object, expected: str) -> None:
         assert queue_type_error(type_name, value) == expected
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])
+def test_a_second_declaration_may_differ_in_deduplication_only(queue_type: str) -> None:
+    known = [name for name in known_arguments(queue_type) if name != "x-message-deduplication"]
+    assert list(compared_arguments(queue_type)) == known
 
 
 @pytest.mark.parametrize("type_name", VALUES)

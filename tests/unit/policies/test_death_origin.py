@@ -42,6 +42,16 @@ def test_without_the_summary_the_oldest_entry_counts() -> None:
     assert death_origin(headers, "first") == DeathOrigin("work", "rejected", "in", ("key", "copy"))
 
 
+def test_a_summary_without_an_exchange_takes_that_of_the_entry() -> None:
+    headers = tuple(entry for entry in dead(FIRST, LAST) if entry[0] != "x-first-death-exchange")
+    assert death_origin(headers, "first") == DeathOrigin("work", "rejected", "in", ("key", "copy"))
+
+
+def test_texts_that_are_not_utf_8_are_kept() -> None:
+    first = Death("w\udcff", "rejected", 1, "\udcfe", ["k\udcfd"])
+    assert death_origin(dead(first), "first") == DeathOrigin("w\udcff", "rejected", "\udcfe", ("k\udcfd",))
+
+
 @pytest.mark.parametrize(
     "headers",
     [

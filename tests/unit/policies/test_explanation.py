@@ -79,6 +79,15 @@ class TestReasons:
     def test_reason(self, values: tuple[int | None, int | None, int | None], reason: str) -> None:
         assert explain(*values).reason == reason
 
+    def test_of_delays_of_a_retry_the_larger_one_counts(self) -> None:
+        key = "delayed-retry-min"
+        reason = explain(policy=5, operator=9, key=key).reason
+        assert reason == "the larger one counts: 5 in the policy, 9 in the operator policy"
+        assert (explain(policy=9, operator=5, key=key).in_force, explain(policy=5, operator=9, key=key).in_force) == (
+            9,
+            9,
+        )
+
     def test_a_setting_that_the_queue_type_does_not_have(self) -> None:
         explanation = explain(policy="lazy", key="queue-mode", queue_type="quorum")
         assert (explanation.in_force, explanation.source) == (None, None)

@@ -167,6 +167,10 @@ def test_the_texts_are_those_of_rabbitmq(definition: dict[str, Any], text: str) 
     assert refuse_definition(definition, operator=False) == text
 
 
+def test_delayed_retries_with_steps_need_no_least_delay() -> None:
+    assert refuse_definition({"delayed-retry-type": "all", "delayed-retry-steps": "1s,10s"}, operator=False) is None
+
+
 def test_unknown_keys_are_reported_only_where_the_known_ones_are_valid() -> None:
     assert refuse_definition({"nope": 1, "max-length": -1}, operator=False) == "-1 is not a valid maximum length"
 

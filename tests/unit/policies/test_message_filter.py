@@ -91,6 +91,8 @@ def test_a_condition_is_not_empty(document: object) -> None:
         ({"newer_than": -1}, "filter: newer_than must be a number of seconds"),
         ({"routing_key": 5}, "filter: routing_key must be a string"),
         ({"headers": "x"}, "filter: headers must be an object"),
+        ({"properties": "x"}, "filter: properties must be an object"),
+        ({"body": "x"}, "filter: body must be an object"),
         ({"reason": "bored"}, "filter: reason 'bored' is not one of rejected, expired, maxlen, delivery_limit"),
     ],
 )

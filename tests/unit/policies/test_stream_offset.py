@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from leveret.policies.ages import age_seconds
-from leveret.policies.stream_offset import Begin, StreamPlace, read_stream_offset, stream_offset_error
+from leveret.policies.stream_offset import (
+    Begin,
+    StreamPlace,
+    consumer_name_error,
+    read_stream_offset,
+    stream_offset_error,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +75,19 @@ def test_what_is_no_place(type_name: str, value: object, refusal: str) -> None:
 def test_ages_of_any_number_of_digits() -> None:
     assert age_seconds("0" * 5000 + "7s") == 7
     assert (age_seconds("9" * 70_000 + "Y") or 0) > 10**4000
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value", "refusal"),
+    [
+        ("longstr", b"n", None),
+        ("longstr", "é".encode() * 127 + b"n", None),
+        ("longstr", b"", '"expected 1 to 255 bytes of UTF-8"'),
+        ("longstr", "é".encode() * 128, '"expected 1 to 255 bytes of UTF-8"'),
+        ("longstr", b"\xff", '"expected 1 to 255 bytes of UTF-8"'),
+        ("binary", b"n", "{unacceptable_type,binary}"),
+        ("long", 5, "{unacceptable_type,long}"),
+    ],
+)
+def test_names_of_consumers(type_name: str, value: object, refusal: str | None) -> None:
+    assert consumer_name_error(type_name, value) == refusal

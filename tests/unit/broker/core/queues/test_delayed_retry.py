@@ -296,6 +296,14 @@ def test_the_rest_of_the_time_to_live_counts_after_the_delay(vhost: VirtualHost,
     assert +queue.counters.dropped == {"expired": 1}
 
 
+def test_the_property_expiration_stays_over_the_delay(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=2000)
+    publish(queue, "a", expiration=60_000)
+    returned(queue)
+    loop.advance(2.1)
+    assert got(queue)[1].envelope.expiration_ms == 60_000
+
+
 def test_priorities(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, type="all", min=1000, max_priority=9)
     publish(queue, "low", priority=1)

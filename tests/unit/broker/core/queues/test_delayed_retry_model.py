@@ -192,7 +192,7 @@ class ReturningQueue(RuleBasedStateMachine):
         waiting = queue.contents.waiting
         if self.waiting and waiting is not None:
             due = [1_000_000_000 + copy.due * 1000 for copy in self.waiting]
-            assert (waiting.next_due(), waiting.last_due()) == (min(due), max(due))
+            assert waiting.due_times() == (min(due), max(due))
 
 
 TestReturningQueue = ReturningQueue.TestCase

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.queues.explanation import describe_fill, explain_queue
+from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
@@ -80,6 +81,19 @@ def test_fill_level(
     fill = describe_fill(queue)
     assert (fill["messages_percent"], fill["bytes_percent"]) == shares
     assert (fill["percent"], fill["at_limit"]) == (percent, at_limit)
+
+
+def test_messages_that_wait_for_their_retry_count_for_limits(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(max_length=4, delayed_retry_type="all", delayed_retry_min=1000))
+    publish(queue, "aaa", "b")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.release(holder, [entry])
+    queue.requeue([entry])
+    fill = describe_fill(queue)
+    assert (fill["messages_ready"], fill["message_bytes_ready"]) == (1, 1)
+    assert (fill["messages_counted"], fill["message_bytes_counted"], fill["percent"]) == (2, 4, 50.0)
 
 
 def test_a_limit_of_0_is_always_reached(vhost: VirtualHost) -> None:

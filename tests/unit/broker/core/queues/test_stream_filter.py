@@ -149,3 +149,17 @@ def test_any_mix(values: list[str | None], wanted: set[str], unfiltered: bool, r
         consumer.acknowledge(count)
         broker.loop.run()
     assert seen == expected
+
+
+def test_a_consumer_that_left_leaves_neither_its_filter_nor_its_place() -> None:
+    broker = StreamBroker()
+    publish(broker, "a", "b")
+    consumer = attach(broker, "a", room=1)
+    broker.stream.remove_consumer(consumer)
+    assert not broker.stream.stream.keeps_tail
+    consumer.unblock()
+    publish(broker, "a")
+    assert consumer.received == ["0"]
+    broker.stream.add_consumer(other := FakeConsumer(broker.stream, "c", 1000), FIRST)
+    broker.loop.run()
+    assert other.received == ["0", "1", "2"]

@@ -1,0 +1,69 @@
+"""What the event log says of messages that leave queues: readers and recovery rely on the reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from leveret.storage.engine import events_since
+from leveret.storage.event_format import DEAD_LETTERED, LAST_REMOVAL, EventKind
+from leveret.storage.event_log import EventPosition
+from tests.support.queue_content import publish
+from tests.support.simulated_files import SimulatedFiles
+from tests.support.stored_queue import Start
+
+
+def removals(start: Start) -> Counter[tuple[EventKind, bool]]:
+    """Return how many messages the event log says to have left why, and whether as dead letters."""
+    found: Counter[tuple[EventKind, bool]] = Counter()
+    for event in events_since(start.engine, EventPosition(0, 0)):
+        if event.kind <= LAST_REMOVAL:
+            found[EventKind(event.kind), bool(event.flags & DEAD_LETTERED)] += event.length
+    return found
+
+
+@pytest.fixture
+def files() -> SimulatedFiles:
+    return SimulatedFiles()
+
+
+@pytest.mark.parametrize("exchange", [{}, {"dead_letter_exchange": "nowhere"}])
+@pytest.mark.parametrize(
+    ("kind", "given"), [(EventKind.MAXLEN, {"max_length": 1}), (EventKind.EXPIRED, {"message_ttl": 500})]
+)
+def test_dropped_messages(
+    files: SimulatedFiles, kind: EventKind, given: dict[str, Any], exchange: dict[str, Any]
+) -> None:
+    start = Start(files, **given, **exchange)
+    publish(start.queue, *"abc", persistent=True)
+    start.loop.run()
+    start.loop.advance(1)
+    start.stop()
+    dropped = 2 if kind is EventKind.MAXLEN else 3
+    assert removals(start)[kind, bool(exchange)] == dropped
+    assert removals(start)[kind, not exchange] == 0
+
+
+def test_messages_that_waited_for_their_retry(files: SimulatedFiles) -> None:
+    start = Start(files, delayed_retry_type="all", delayed_retry_min=1000)
+    publish(start.queue, *"ab", persistent=True)
+    start.returned(2)
+    start.loop.run()
+    start.loop.advance(2)
+    assert start.drain() == [("a", True, 1), ("b", True, 1)]
+    start.stop()
+    # Once when they went to wait, and once when they came back.
+    assert removals(start) == {(EventKind.RETURNED, False): 4, (EventKind.AUTO_ACK, False): 2}
+
+
+def test_messages_that_are_purged_when_they_are_due(files: SimulatedFiles) -> None:
+    start = Start(files, delayed_retry_type="all", delayed_retry_min=1000)
+    publish(start.queue, *"ab", persistent=True)
+    start.returned(2)
+    start.loop.run()
+    start.queue.purge()
+    start.loop.advance(2)
+    start.stop()
+    assert removals(start)[EventKind.PURGED, False] == 2
