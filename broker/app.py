@@ -13,6 +13,7 @@ from socket import socket
 from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
+from leveret.broker.archiving import ArchiverProcess
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -45,7 +46,7 @@ from leveret.broker.session.server import Server
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
-from leveret.storage.disk.files import DiskFiles
+from leveret.storage.disk.files import DiskFiles, UnreadableFileError
 from leveret.storage.engine import is_moving
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class App:
         self._management = HttpListener(self._make_management, embedding is None)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, embedding is None)
+        self._archiver = _make_archiver(settings)
         self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
@@ -153,7 +155,10 @@ class App:
             self.accounts,
             self.server.loop.call_soon_threadsafe,
         )
-        has_definitions = self._definitions.restore()
+        try:
+            has_definitions = self._definitions.restore()
+        except UnreadableFileError as error:
+            raise StartError(f"cannot use the data directory {self.settings.data_dir}: {error}") from error
         self._stores.delete_unclaimed()
         keeper = self._definitions
         keeper.record_import(
@@ -173,6 +178,8 @@ class App:
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
         await self._listen()
+        if self._archiver is not None:
+            self._archiver.start()
 
     # Imported on first use; see HttpListener.
 
@@ -222,8 +229,13 @@ class App:
         self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
+        archiver = [] if self._archiver is None else [self._archiver.stop(seconds)]
         await asyncio.gather(
-            self.jobs.stop(seconds), self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds)
+            self.jobs.stop(seconds),
+            self._prometheus.stop(),
+            self._management.stop(),
+            self._listener.stop(seconds),
+            *archiver,
         )
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
@@ -266,6 +278,8 @@ class App:
                 sockets are reset.
         """
         self._is_closed = True
+        if self._archiver is not None:
+            await self._archiver.kill()
         await self._listener.abandon(close_politely)
         self._sampler.stop()
         self._loss_log.stop()
@@ -321,6 +335,16 @@ class App:
     def _save_definitions(self) -> None:
         if self._definitions is not None:
             self._definitions.save()
+
+
+def _make_archiver(settings: Settings) -> ArchiverProcess | None:
+    archive = settings.archive
+    if not archive.url:
+        return None
+    arguments = [f"--data-dir={settings.data_dir}", f"--to={archive.url}", f"--interval={archive.interval}"]
+    arguments += [f"--keep={archive.keep}s"] if archive.keep else []
+    arguments += [f"--broker={archive.broker}"] if archive.broker else []
+    return ArchiverProcess(arguments)
 
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:

@@ -46,6 +46,9 @@ _CONTENT_HEAD_SIZE: Final = 12
 #: 4,096 routes of 100 bytes are about 2 MB.
 _PUBLISHES_CACHED: Final = 4096
 
+#: Offset in a frame of the last octet of its size.
+_SIZE_AT: Final = 6
+
 #: No frame begins with this.
 _NO_PREFIX: Final = b"\xff" * 8
 
@@ -158,13 +161,14 @@ class FrameReader:
     def _read_next(self, events: list[Event]) -> bool:
         """Parse one run of messages, or one frame; return False if there is no complete one."""
         data, offset = self._data, self._offset
-        if not self._contents:
+        if len(data) - offset < FRAME_HEAD_SIZE:
+            return False
+        # Both prefixes begin with the same publish. Most other frames differ from it in the last octet of their size.
+        if data[offset + _SIZE_AT] == self._repeat_prefix[_SIZE_AT] and not self._contents:
             if data.startswith(self._repeat_prefix, offset) and self._read_repeated(events):
                 return True
             if data.startswith(self._publish_prefix, offset) and self._read_varied(events):
                 return True
-        if len(data) - offset < FRAME_HEAD_SIZE:
-            return False
         kind, channel, size = _FRAME_HEAD.unpack_from(data, offset)
         if size > self.frame_max:
             # The limit is checked against the payload: RabbitMQ allows the 8 bytes of framing on top (2.4).

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pamqp import commands
 
-from leveret.protocol.constants import FRAME_END, FRAME_METHOD
+from leveret.protocol.constants import BASIC_ACK, FRAME_END, FRAME_METHOD
 from leveret.protocol.erlang_terms import format_octets
 from leveret.protocol.faults import ConnectionFault, WireFault, frame_error
 from leveret.protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
@@ -28,6 +28,9 @@ _NUMBERS: Final = {
 }
 _U32: Final = struct.Struct(">I")
 _END: Final = bytes((FRAME_END,))
+#: A frame of basic.ack, the payload of which has this many bytes.
+_ACK_FRAME: Final = struct.Struct(">BHIIQBB")
+_ACK_PAYLOAD_BYTES: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,17 @@ def encode_method(channel: int, index: int, *values: Any) -> bytes:
         parts.append(bytes((bits,)))
     arguments = b"".join(parts)
     return _FRAME_HEAD.pack(FRAME_METHOD, channel, len(arguments) + 4, index) + arguments + _END
+
+
+def encode_ack(channel: int, tag: int, multiple: bool) -> bytes:
+    """Encode a basic.ack frame: encode_method() for a method that is sent for single messages.
+
+    Args:
+        channel: 0..65535.
+        tag: The delivery tag.
+        multiple: Whether all up to this tag are meant.
+    """
+    return _ACK_FRAME.pack(FRAME_METHOD, channel, _ACK_PAYLOAD_BYTES, BASIC_ACK, tag, multiple, FRAME_END)
 
 
 def _read_number(layout: struct.Struct) -> Callable[[bytes, int], tuple[int, int]]:

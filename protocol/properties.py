@@ -125,8 +125,12 @@ def encode_content_header(body_size: int, values: dict[int, bytes] | None = None
         body_size: Size of the body in bytes.
         values: Encoded property by flag.
     """
-    empty = _HEAD.pack(CLASS_BASIC, 0, body_size, 0)
-    return Properties(empty).replaced(dict(values)) if values else empty
+    flags, encoded, given = 0, [], values or {}
+    for flag, _ in FLAGS:
+        if flag in given:
+            flags |= flag
+            encoded.append(given[flag])
+    return _HEAD.pack(CLASS_BASIC, 0, body_size, flags) + b"".join(encoded)
 
 
 def encode_headers(table: FieldTable) -> bytes:

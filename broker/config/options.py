@@ -200,6 +200,37 @@ class Storage:
         604_800,
         "Time to keep the event log for analytics; it records deliveries, acknowledgements and other message events.",
     )
+    reader_max_age: int = option(
+        kinds.duration(1, 2**53, "s"),
+        86_400,
+        "Time after which a named reader of a streaming query is dropped if it is not seen: nothing is kept for it any"
+        " more, and its query is told.",
+    )
+    reader_max_bytes: int = option(
+        kinds.size(0, 2**60),
+        2**30,
+        "Maximum size of the segment files that are kept only because named readers have not read them; the oldest are"
+        " removed above it, and the queries are told. Publishers never wait for readers.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The archiver, which copies messages and events to Parquet files."""
+
+    url: str = option(
+        kinds.text(empty=True),
+        "",
+        "Path or URL of an archive, such as s3://bucket/archive: the broker runs leveret-analytics archive, and starts"
+        " it again when it ends; empty for none.",
+    )
+    interval: int = option(kinds.duration(1, 3600, "s"), 60, "Time from one copy to the next.")
+    keep: int = option(kinds.duration(0, 86_400 * 36_500, "s"), 0, "How long rows stay in the archive; 0 for ever.")
+    broker: str = option(
+        kinds.text(empty=True),
+        "",
+        "Name of the broker in the archive; empty for the first part of the host's name.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,6 +452,7 @@ class Settings:
     )
 
     storage: Storage = group(Storage)
+    archive: Archive = group(Archive)
     compat: Compat = group(Compat)
     management: Management = group(Management)
     management_agent: ManagementAgent = group(ManagementAgent)

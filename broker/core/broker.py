@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Collection
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.connections import Connections
@@ -12,6 +13,7 @@ from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.tracing import Tracer
+from leveret.broker.core.queues.queue import resume
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
@@ -66,6 +68,7 @@ class Broker:
         store_files: int = 384,
     ) -> None:
         self.stores = stores or MessageStores()
+        self.stores.on_readable = self._resume
         self.turn = turn
         self.timers = timers
         self._trust_publishers = trust_publishers
@@ -94,6 +97,17 @@ class Broker:
             self._delete_orphaned(name)
             self.save_vhost(vhost)
         return self.vhosts[name]
+
+    def _resume(self, numbers: Collection[int]) -> None:
+        """Let queues deliver messages that the system could not read for a while.
+
+        Args:
+            numbers: Numbers of the queues on disk.
+        """
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.backing.qid in numbers:
+                    resume(queue)
 
     def note_unrestored(self, kind: str, key: Key, reason: str) -> None:
         """Note a definition that could not be restored; see Unrestored.add()."""

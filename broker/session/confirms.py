@@ -9,7 +9,7 @@ from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.message_stores.registry import HasFailed
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.methods import INDEX, encode_ack, encode_method
 
 _ACK: Final = INDEX["basic.ack"]
 _NACK: Final = INDEX["basic.nack"]
@@ -161,11 +161,11 @@ class Confirms:
         lowest = self._lowest_unconfirmed()
         if not refused and len(accepted) == 1 and accepted[0][1] < lowest:
             first, last = accepted[0]
-            return [encode_method(self._channel, _ACK, last, last > first)]
+            return [encode_ack(self._channel, last, last > first)]
         numbers = sorted(number for first, last in accepted for number in range(first, last + 1))
         frames = []
         if len(numbers) == 1:
-            frames.append(encode_method(self._channel, _ACK, numbers[0], False))
+            frames.append(encode_ack(self._channel, numbers[0], False))
         elif numbers:
             frames += self._coalesce(numbers, min((lowest, *refused)), _ACK)
         if refused:

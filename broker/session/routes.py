@@ -8,7 +8,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.routing import Remembering
 from leveret.broker.core.queues.target import Target
 from leveret.protocol.events import Publish
-from leveret.storage.message import Envelope
+from leveret.storage.message import NO_ENVELOPE
 
 #: Maximum number of cached routes: the number of publishes that the frame reader caches.
 _PUBLISHES_MAX: Final = 4096
@@ -59,7 +59,7 @@ class PublishRoute:
         self.generation = generation
         self.exchange = exchange
         self.header: bytes | None = None
-        self.envelope = Envelope(b"", b"")
+        self.envelope = NO_ENVELOPE
         self.queues: tuple[Target, ...] = ()
         self.awaits_sync = False
         self.replies: tuple[str, ...] = ()

@@ -237,6 +237,22 @@ class Unacked:
 
     # -- settling -----------------------------------------------------------------------------------------
 
+    def settle_tags(self, tags: list[int], outcome: Outcome, individually: bool = False) -> list[Queue]:
+        """Remove outstanding messages and settle them; see settle().
+
+        Args:
+            tags: Their delivery tags, in order.
+            outcome: How to settle them.
+            individually: Whether each message was acknowledged by its own method.
+        """
+        held = self.held
+        if len(tags) == 1 and outcome == "acknowledge":
+            holder, entry = held.pop(tags[0])
+            self._counters.ack += 1
+            self._settle_run(holder, [entry], outcome)
+            return [holder.queue] if holder.queue.delivery.returning.batches else []
+        return self.settle([held.pop(tag) for tag in tags], outcome, individually)
+
     def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> list[Queue]:
         """Settle removed messages, grouped by holder.
 

@@ -20,7 +20,7 @@ _COPIED: Final = ("FORMAT", "ckpt", "definitions*.sqlite*", "events", "losses.js
 #: What a broker writes into its data directory. A reset removes it and leaves everything else alone.
 _OWN: Final = (
     "FORMAT", "LOCK", "UPGRADE", "backup", "ballast", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q",
-    "redo", "snap", "trash", "upgrade",
+    "readers", "redo", "snap", "trash", "upgrade",
 )  # fmt: skip
 
 

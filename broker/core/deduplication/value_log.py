@@ -19,7 +19,7 @@ from leveret.protocol.properties import encode_content_header
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, StoredMessage, TimedMessage
-from leveret.storage.stores.numbered_store import NumberedSegments
+from leveret.storage.stores.numbered_store import scan_all
 
 #: What all records have in common; their bodies are the keys.
 _ENVELOPE: Final = Envelope(b"\x00\x00", encode_content_header(0), persistent=True)
@@ -78,11 +78,12 @@ class ValueLog:
         """Remember what is in the store, up to a number of values.
 
         The records are gone through as they were written, so that the same values have made room for others.
+
+        Raises:
+            UnreadableFileError: The system cannot read them.
         """
-        store, values, offset = self.backing.store, self._values, self._offset()
-        numbered, end, seq = NumberedSegments(store), store.next_seq, 0
-        while seq < end:
-            entries, seq = numbered.scan(seq, end, _READ)
+        values, offset = self._values, self._offset()
+        for entries in scan_all(self.backing.store, _READ):
             for _, record, _ in entries:
                 arrived = record.arrived_at if isinstance(record, StoredMessage) else 0
                 values.drop_expired(arrived - offset, _READ)

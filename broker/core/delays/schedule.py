@@ -26,6 +26,8 @@ _READ_MESSAGES: Final = 64
 _TIMER_MAX: Final = 86_400.0
 #: Seconds until messages are looked for again that are due, and not written because the disk is full.
 _RETRY_SECONDS: Final = 0.05
+#: Seconds until messages are read again that the system could not read.
+_UNREADABLE_SECONDS: Final = 1.0
 _MILLISECOND: Final = 1000
 _SECOND: Final = 1_000_000
 
@@ -62,8 +64,8 @@ class Schedule:
     """
 
     __slots__ = (
-        "_armed_for", "_index", "_is_loading", "_on_due", "_store", "_taken_count", "_timer", "_timers", "_turn",
-        "closed", "purges",
+        "_armed_for", "_index", "_is_loading", "_is_stalled", "_on_due", "_store", "_taken_count", "_timer", "_timers",
+        "_turn", "closed", "purges",
     )  # fmt: skip
 
     def __init__(self, store: NumberedStore, timers: Timers, turn: Turn, on_due: Callable[[], None]) -> None:
@@ -78,6 +80,8 @@ class Schedule:
         #: The time for which the timer is set.
         self._armed_for = 0
         self._taken_count = 0
+        #: Whether take_due() could not read the next message.
+        self._is_stalled = False
         self._is_loading = store.ready_count > 0
         if self._is_loading:
             steps = self._load(store.next_seq)
@@ -112,33 +116,41 @@ class Schedule:
             delay_ms: Milliseconds until they are due.
         """
         timers, delay = self._timers, delay_ms * _MILLISECOND
-        due, expires_at = timers.monotonic() + delay, timers.now() + delay
-        timed = [TimedMessage(envelope, message.body, expires_at) for message in messages]
+        timed = [TimedMessage(envelope, message.body, 0) for message in messages]
         first = self._store.append(timed, len(timed) * len(timed[0].body))
+        # Read after the store has noted their arrival: none is to leave before it has waited for all of its time.
+        due, expires_at = timers.monotonic() + delay, timers.now() + delay
+        for each in timed:
+            each.expires_at = expires_at
         self._index.add(due, first, len(timed))
         if self._timer is None or due < self._armed_for:
             self._arm(due)
 
     # -- at the start -------------------------------------------------------------------------------------
 
-    def _load_slice(self, steps: Iterator[None]) -> None:
+    def _load_slice(self, steps: Iterator[bool]) -> None:
         """Enter messages that were stored before the start into the index, in time slices."""
         time_slice = self._turn.slice()
-        for _ in steps:
+        for is_stalled in steps:
             if self.closed:
                 return
-            if time_slice.is_over():
-                self._timers.call_later(0, partial(self._load_slice, steps))
+            if is_stalled or time_slice.is_over():
+                self._timers.call_later(_UNREADABLE_SECONDS if is_stalled else 0, partial(self._load_slice, steps))
                 return
         self._is_loading = False
         self._arm_next()
 
-    def _load(self, end: int) -> Iterator[None]:
-        """Enter messages into the index; the number of the last one is below `end`."""
+    def _load(self, end: int) -> Iterator[bool]:
+        """Enter messages into the index; the number of the last one is below `end`.
+
+        Returns:
+            After each step whether it could not read anything.
+        """
         # What the clocks show now is compared once, so that the order by time is kept.
         offset = self._timers.monotonic() - self._timers.now()
         seq = 0
         while seq < end:
+            before = seq
             entries, seq = self._store.scan(seq, end, _STEP_MESSAGES)
             first = due = count = 0
             for number, message, _ in entries:
@@ -149,7 +161,7 @@ class Schedule:
                 count += 1
             if count:
                 self._index.add(due + offset, first, count)
-            yield
+            yield seq == before
 
     # -- taking out ---------------------------------------------------------------------------------------
 
@@ -174,6 +186,10 @@ class Schedule:
                     self.settle(list(found.values()), EventKind.PURGED)
                     return []
             entries, used = self._store.take(numbers[at : at + _READ_MESSAGES], left)
+            if not used:
+                self._is_stalled = True
+                break
+            self._is_stalled = False
             at += used
             self._taken_count += len(entries)
             for entry in entries:
@@ -196,7 +212,7 @@ class Schedule:
         return due
 
     def _put_back(self, due: Sequence[tuple[int, int]], found: dict[int, Entry], unread: Sequence[int]) -> None:
-        """Let messages wait again, because bodies that have been read take too much memory.
+        """Let messages wait again, because bodies that have been read take too much memory, or the system cannot read.
 
         Those that precede all unread ones stay taken. If there is none, the first message is read in addition.
 
@@ -207,7 +223,7 @@ class Schedule:
         """
         rest = set(unread)
         keeps = next(at for at, (_, number) in enumerate(due) if number in rest)
-        if not keeps:
+        if not keeps and not self._is_stalled:
             keeps, number = 1, due[0][1]
             entries, _ = self._store.take([number], 1)
             self._taken_count += len(entries)
@@ -227,8 +243,9 @@ class Schedule:
         place = self._index.find(number)
         if place is None or not self._store.is_written(number):
             return None
-        self._index.remove(place)
-        entries, _ = self._store.take([number], 1)
+        entries, used = self._store.take([number], 1)
+        if used:
+            self._index.remove(place)
         self._taken_count += len(entries)
         return entries[0] if entries else None
 
@@ -273,13 +290,12 @@ class Schedule:
         place = self._index.find(number)
         return None if place is None else next(self.waiting(place, 1), None)
 
-    def next_due(self) -> int | None:
-        """Return when the next message is due, in microseconds since 1970; None if none waits."""
-        return self._index.first_due() + self._offset() if len(self._index) else None
-
-    def last_due(self) -> int | None:
-        """Return when the last message is due, in microseconds since 1970; None if none waits."""
-        return self._index.last_due() + self._offset() if len(self._index) else None
+    def due_times(self) -> tuple[int, int] | None:
+        """Return when the first and the last message are due, in microseconds since 1970; None if none waits."""
+        if not len(self._index):
+            return None
+        offset = self._offset()
+        return self._index.first_due() + offset, self._index.last_due() + offset
 
     def _offset(self) -> int:
         """Return what the system's clock shows more than the monotonic one."""
@@ -296,7 +312,8 @@ class Schedule:
         if len(self._index):
             due = self._index.first_due()
             is_overdue = due <= self._timers.monotonic() and not self._store.is_written(self._index.head(due, 1)[0][1])
-            self._arm(due, _RETRY_SECONDS if is_overdue else 0.0)
+            pause = _UNREADABLE_SECONDS if self._is_stalled else _RETRY_SECONDS if is_overdue else 0.0
+            self._arm(due, pause)
 
     def _arm(self, due: int, at_least: float = 0.0) -> None:
         """Set the timer.

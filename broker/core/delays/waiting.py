@@ -12,7 +12,7 @@ from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.storage.message import Envelope, Message
+from leveret.storage.message import NO_ENVELOPE, Message
 
 
 class DueRouter(Protocol):
@@ -64,7 +64,7 @@ class WaitingMessages(Target):
         self.limit: int | None = None
         self._router = router
         #: The last envelope that was published, with its delay and the envelope that is stored.
-        self._published = self._stored_envelope = Envelope(b"", b"")
+        self._published = self._stored_envelope = NO_ENVELOPE
         self._delay = 0
         self.schedule = Schedule(backing.messages, timers, turn, self._route)
 

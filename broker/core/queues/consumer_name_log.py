@@ -14,7 +14,7 @@ from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.protocol.properties import encode_content_header
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message, StoredMessage
-from leveret.storage.stores.numbered_store import NumberedSegments
+from leveret.storage.stores.numbered_store import scan_all
 
 #: What all records have in common.
 _ENVELOPE: Final = Envelope(b"\x00\x00", encode_content_header(0), persistent=True)
@@ -58,13 +58,14 @@ class ConsumerNameLog:
         self._backing = open_store(False)
 
     def load(self) -> Iterator[NameRecord]:
-        """Iterate over all records, in the order in which they were written."""
+        """Iterate over all records, in the order in which they were written.
+
+        Raises:
+            UnreadableFileError: The system cannot read them.
+        """
         if self._backing is None:
             return
-        store = self._backing.store
-        numbered, end, seq = NumberedSegments(store), store.next_seq, 0
-        while seq < end:
-            entries, seq = numbered.scan(seq, end, _READ)
+        for entries in scan_all(self._backing.store, _READ):
             for _, record, _ in entries:
                 if len(record.body) > _RECORD.size:
                     arrived = record.arrived_at if isinstance(record, StoredMessage) else 0

@@ -123,13 +123,19 @@ class Contents:
             ttl: Their time to live in milliseconds; None for no limit.
             longest: Length of the longest body; None if all have the same length.
         """
-        if ttl is not None:
-            expires_at = min(self._timers.now() + ttl * 1000, _LATEST)
-            messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
+        if ttl is None:
+            if self.may_have_timed:
+                self._untimed_since += len(messages)
+            self._backing.store.append(messages, body_bytes, longest)
+        else:
+            timed = [TimedMessage(message.envelope, message.body, _LATEST) for message in messages]
             self._note_timed_message()
-        elif self.may_have_timed:
-            self._untimed_since += len(messages)
-        self._backing.store.append(messages, body_bytes, longest)
+            self._backing.store.append(timed, body_bytes, longest)
+            # The store has noted when they arrived. The time is read after that: no message is to leave before its time
+            # to live is over.
+            expires_at = min(self._timers.now() + ttl * 1000, _LATEST)
+            for each in timed:
+                each.expires_at = expires_at
         self._counters.published += len(messages)
 
     def append_until_full(

@@ -10,7 +10,7 @@ from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.storage.event_format import EventKind
-from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.message import NO_ENVELOPE, Envelope, Message, TimedMessage
 from leveret.storage.stores.numbered_store import NumberedStore
 
 #: Messages that one step returns.
@@ -46,7 +46,7 @@ class DelayedReturns:
         self._work = work
         self._append = append
         #: The last envelope that was changed, with the expiry, and what it was changed to.
-        self._deferred_of = Envelope(b"", b""), 0
+        self._deferred_of = NO_ENVELOPE, 0
         self._deferred = self._deferred_of[0]
         self.schedule = Schedule(store, *clocks, self._begin)
 

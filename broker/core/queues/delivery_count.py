@@ -14,7 +14,7 @@ from leveret.policies.settings import QueueSettings
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldValue, find, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
-from leveret.storage.message import Envelope, Message, StoredMessage, TimedMessage
+from leveret.storage.message import NO_ENVELOPE, Envelope, Message, StoredMessage, TimedMessage
 
 #: Default of delivery-limit: RabbitMQ's since 4.0.
 _DEFAULT_LIMIT: Final = 20
@@ -30,7 +30,7 @@ class DeliveryCounter:
 
     def __init__(self) -> None:
         self._made_for: tuple[Envelope, int, int | None] | None = None
-        self._envelope = Envelope(b"", b"")
+        self._envelope = NO_ENVELOPE
 
     def with_count(self, message: Message, count: int, returns: int | None = None) -> Message:
         """Return the message with a delivery count.

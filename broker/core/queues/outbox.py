@@ -121,6 +121,13 @@ class DeadLetterOutbox:
         else:
             self.send(letters, reason, entries, kind)
 
+    def remove(self, entries: Sequence[Entry]) -> None:
+        """Remove taken messages on request; they count as purged and are not dead-lettered."""
+        self.counters.dropped["purged"] += len(entries)
+        if self.values.is_active:
+            self.values.release(self._backing.store, entries)
+        self._backing.store.settle(entries, EventKind.PURGED)
+
     def send(
         self,
         letters: Sequence[Message],

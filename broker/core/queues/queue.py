@@ -513,6 +513,21 @@ class Queue(Target):
         return ready
 
 
+def withheld_count(queue: Queue) -> int:
+    """Return the number of messages of a queue that are neither ready nor unacked.
+
+    They are dead letters that no queue has accepted yet, returned ones that wait for their retry, and those that the
+    system cannot read for now.
+    """
+    return queue.retained_count + queue.contents.delayed_count + queue.backing.unreadable_count
+
+
+def resume(queue: Queue) -> None:
+    """Let a queue deliver messages that the system could not read for a while."""
+    queue.backing.look_again()
+    queue.host.turn.deliver_later(queue)
+
+
 def _open_waiting(queue: Queue) -> None:
     """Open the store of messages that wait for their retry."""
     host, backing = queue.host, queue.backing

@@ -252,9 +252,16 @@ class StreamQueue(Queue):
             self.host.timers.call_later(_PAUSE_SECONDS, self.retain)
 
     def tidy(self) -> None:
-        """Apply the limits, and free memory that is no longer used; called every few seconds."""
+        """Apply the limits, and free memory that is no longer used; called every few seconds.
+
+        What the system could not read is read again.
+        """
         self.retain()
         self.stream.idle()
+        if self.stream.has_stalled:
+            self.stream.has_stalled = False
+            self.readers.resume()
+            self.host.turn.deliver_later(self)
 
     # -- purging and deleting -----------------------------------------------------------------------------
 

@@ -101,9 +101,13 @@ class StreamReaders:
         if end <= self.readable_end:
             return False
         self.readable_end = end
+        self.resume()
+        return bool(self._ready)
+
+    def resume(self) -> None:
+        """Let consumers read again that wait."""
         self._ready.update(self._waiting)
         self._waiting.clear()
-        return bool(self._ready)
 
     def serve(self, time_slice: TimeSlice) -> bool:
         """Deliver while time is left; return whether no consumer has both credit and messages to read."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.stats.totals import VirtualHostStatistics
@@ -82,7 +82,7 @@ class Census:
             ready, unacknowledged = queue.store.ready_count, queue.unacked_count
             totals[_READY] += ready
             totals[_UNACKNOWLEDGED] += unacknowledged
-            totals[_WAITING] += queue.retained_count + queue.contents.delayed_count
+            totals[_WAITING] += withheld_count(queue)
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:

@@ -27,7 +27,7 @@ from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.vhost import VirtualHost
-from leveret.storage.disk.files import Files, replace_file
+from leveret.storage.disk.files import Files, UnreadableFileError, replace_file
 from leveret.storage.engine import StorageEngine, events_since
 from leveret.storage.event_log import EventPosition
 from leveret.storage.format import crc_of, pack_checked
@@ -165,7 +165,12 @@ class LossRecord:
         }
         positions = {at for at, _ in by_qid.values()} | {start}
         for position in positions:
-            for qid, row in rows_of_events(events_since(self._engine, position), of_exchanges).items():
+            try:
+                rows = rows_of_events(events_since(self._engine, position), of_exchanges)
+            except UnreadableFileError as error:
+                log.warning("%s; losses after the last count are left out", error)
+                continue
+            for qid, row in rows.items():
                 at, counters = by_qid.get(qid, (start, None))
                 found = queues.get(qid) or counters
                 if at == position and found is not None:

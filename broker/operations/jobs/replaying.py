@@ -114,14 +114,15 @@ class ReplayWork:
         found = look(self.source.store, self.number, min(_LOOK, self._end - self.number), _LOOK_BYTES)
         sent = 0
         for at, seen in enumerate(found.seen):
-            self._pass_damaged(min(seen.seq, self._end))
+            if not self._pass_damaged(min(seen.seq, self._end), found.failure):
+                return sent
             if seen.seq >= self._end or sent == most or (at % _CHECK == _CHECK - 1 and time_slice.is_over()):
                 return sent
             sent += self._handle(seen, takes)
             if self.waits:
                 return sent
             self.number = seen.seq + 1
-        self._pass_damaged(min(found.end, self._end))
+        self._pass_damaged(min(found.end, self._end), found.failure)
         return sent
 
     def _pass_removed(self) -> None:
@@ -131,13 +132,24 @@ class ReplayWork:
             self.counts.miss(REMOVED, first - self.number)
             self.number = first
 
-    def _pass_damaged(self, number: int) -> None:
-        """Go on to a number; count the messages before it, which could not be read."""
+    def _pass_damaged(self, number: int, failure: OSError | None) -> bool:
+        """Go on to a number; count the messages before it, which are damaged.
+
+        Args:
+            number: The number.
+            failure: Why the system could not read some messages; None if it could.
+        Returns:
+            False, and sets `waits`, if the messages may be readable later.
+        """
         if number > self.number:
             damaged = self.source.stream.count_between(self.number, number)
+            if damaged and failure is not None:
+                self.waits = f"{self.source.name}: messages cannot be read for now: {failure.strerror or failure}"
+                return False
             if damaged:
                 self.counts.miss(DAMAGED, damaged)
             self.number = number
+        return True
 
     def _handle(self, seen: Seen, takes: bool) -> int:
         """Send a message, if it matches; return the number of messages sent. Sets `waits` if there is no room."""

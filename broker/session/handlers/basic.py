@@ -16,7 +16,7 @@ from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
 from leveret.broker.session.stream_delivery import ChannelStreamConsumer
-from leveret.broker.session.unacked import Outcome
+from leveret.broker.session.unacked import Outcome, Unacked
 from leveret.policies.arguments import refuse_consumer
 from leveret.policies.stream_filter import read_stream_filter
 from leveret.policies.stream_offset import StreamPlace, read_stream_offset
@@ -225,7 +225,10 @@ def acknowledge_run(channel: Channel, tags: list[int]) -> None:
     held = channel.unacked.held
     known = tags
     unknown: int | None = None
-    if not all(map(held.__contains__, tags)) or len(set(tags)) != len(tags):
+    if len(tags) == 1 and tags[0] in held:
+        # As with most clients that take one message after the other.
+        pass
+    elif not all(map(held.__contains__, tags)) or len(set(tags)) != len(tags):
         known = []
         seen: set[int] = set()
         for tag in tags:
@@ -279,20 +282,25 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
         channel.transaction.hold_settlement(tags, outcome)
         return
     unacked, step = channel.unacked, _SETTLE_STEP
-
-    def settle(some: list[int]) -> list[Queue]:
-        return unacked.settle([unacked.held.pop(tag) for tag in some], outcome, individually)
-
     if individually or outcome in ("requeue", "return_failed") or len(tags) <= step:
-        _await_returns(channel, settle(tags))
+        _await_returns(channel, unacked.settle_tags(tags, outcome, individually))
         return
-    parts = iter([tags[at : at + step] for at in range(0, len(tags), step)])
-    settle(next(parts))
+    _settle_in_parts(unacked, [tags[at : at + step] for at in range(0, len(tags), step)], outcome)
+
+
+def _settle_in_parts(unacked: Unacked, parts: list[list[int]], outcome: Outcome) -> None:
+    """Settle a part of many messages.
+
+    Raises:
+        Unfinished: The other parts are left.
+    """
+    left = iter(parts)
+    unacked.settle_tags(next(left), outcome)
 
     def settle_part() -> bool:
-        part = next(parts, None)
+        part = next(left, None)
         if part is not None:
-            settle(part)
+            unacked.settle_tags(part, outcome)
         return part is None
 
     raise Unfinished(settle_part, is_handled=True)
@@ -305,8 +313,13 @@ def _await_returns(channel: Channel, queues: list[Queue]) -> None:
         Unfinished: There are such queues.
     """
     if queues:
-        new_slice = channel.host.vhost.turn.slice
-        raise Unfinished(lambda: all(queue.delivery.return_some(new_slice()) for queue in queues), is_handled=True)
+        raise _returning(channel, queues)
+
+
+def _returning(channel: Channel, queues: list[Queue]) -> Unfinished:
+    """Return the work of requeueing the messages of queues. A function of its own: it needs a closure, acks do not."""
+    new_slice = channel.host.vhost.turn.slice
+    return Unfinished(lambda: all(queue.delivery.return_some(new_slice()) for queue in queues), is_handled=True)
 
 
 def recover(channel: Channel, requeue: bool) -> None:
