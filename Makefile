@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Arguments for the broker (`make run ARGS="--port 0"`) or for pytest (`make test ARGS="-k basic"`).
 ARGS ?=
-# How many test processes; 0 runs the tests in this one. Many tests wait for others, so that two cores have work for three.
-WORKERS ?= 3
+# How many test processes; 0 runs the tests in this one. Many tests wait for others, so that two cores have work for four.
+WORKERS ?= 4
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' broker/version.py)
 
 # By these, modules have the names in a checkout that they have where the package is installed.
@@ -43,7 +43,8 @@ test-fast: $(VENV)/installed-test compiled ## run what finds most faults in a fe
 coverage: $(VENV)/installed-test ## report which lines of the product the tests of test-fast, leveretctl and embedded brokers do not run
 	rm -rf build/coverage && mkdir -p build/coverage
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
-		tests/conformance tests/integration/embedding tests/integration/leveretctl -m "not spark and not docker" $(ARGS)
+		tests/conformance tests/integration/embedding tests/integration/leveretctl tests/integration/test_delete_messages.py \
+		tests/integration/test_readers.py -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
@@ -103,6 +104,14 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 matrix: $(VENV)/installed-test compiled ## try Celery, Dramatiq and other programs on the broker [and on another: URL=amqp://… MANAGEMENT_URL=http://…]
 	$(BIN)/python -m tests.matrix $(if $(URL),--url "$(URL)") $(if $(MANAGEMENT_URL),--management-url "$(MANAGEMENT_URL)") $(ARGS)
 
+.PHONY: torture
+torture: $(VENV)/installed-test compiled ## end brokers in every way while clients use them, and compare what is left: SECONDS=3600 SEED=7
+	$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+
+.PHONY: mutants
+mutants: $(VENV)/installed-test ## change modules in small ways, show what no test notices: PLACES="policies/keys.py storage" MUTANTS=200 SEED=1
+	LEVERET_COMPILE=0 $(BIN)/python -m tests.mutants $(PLACES) --mutants $(or $(MUTANTS),200) --seed $(or $(SEED),1) $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/installed-test compiled ## measure speed and memory; keep the results in bench-results/, compare with the last ones
 	$(BIN)/python -m tests.bench --results bench-results $(ARGS)
@@ -127,6 +136,10 @@ bench-lazy: $(VENV)/installed-test ## measure what a backlog costs; needs 5 GB o
 .PHONY: bench-stream
 bench-stream: $(VENV)/installed-test compiled ## measure what streams cost; needs 5 GB of disk for a while
 	$(BIN)/python -m tests.bench.stream $(ARGS)
+
+.PHONY: bench-scan
+bench-scan: $(VENV)/installed-test needs-java compiled ## measure what reading a backlog costs with Arrow and with Spark; needs 1 GB of disk for a while
+	$(BIN)/python -m tests.bench.scan $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/installed-test ## check style, types and import directions

@@ -1,12 +1,25 @@
-"""Fails a run with skips that are not on the list, where STRICT_SKIPS=1 asks for that."""
+"""Keeps byte code, orders the tests, and has a run with unexpected skips fail where STRICT_SKIPS=1 asks for that."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from tests.allowed_skips import Skip, unexpected
+from tests.order import rank
+
+# Tests start hundreds of programs. Where the environment forbids byte code, each of them would compile all its modules,
+# which is half of its CPU time. Set before pytest-xdist starts its processes, this holds for them too.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the longest tests begin first."""
+    items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.hookimpl(trylast=True)

@@ -305,6 +305,7 @@ def test_flags_exist() -> None:
             "list_queues",
             "set_policy",
             "list_losses",
+            "delete_messages",
             "move_messages",
             "list_delayed_messages",
             "list_delayed_retries",
@@ -314,8 +315,10 @@ def test_flags_exist() -> None:
             "return_messages",
         )
     ]
-    others = ("leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream", "tests.crash.damage_table")
+    others = ["leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
+    others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
+    helps.append(["leveret.storage.analytics_program", "archive", "--help"])
     for words in helps:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)

@@ -109,19 +109,25 @@ def test_a_suite(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert list((tmp_path / "tmp").glob("leveret-*")) == [], "the data directories are removed"
 
 
-@pytest.mark.parametrize(
-    ("marker", "text"),
-    [
-        ("leveret(5)", "the marker leveret takes options= and definitions=, not positional arguments"),
-        ("leveret(option={})", "the marker leveret takes options= and definitions=, not option"),
-        ("leveret(options={'hartbeat': 1})", "unknown option 'hartbeat'; did you mean 'heartbeat'"),
-        ("leveret(definitions='missing.json')", "cannot read .*missing.json: No such file"),
-        ("leveret(definitions={'queues': [{'name': 'q', 'vhost': 'x'}]})", "virtual host|vhost"),
-    ],
-)
-def test_what_is_wrong_is_said(tmp_path: Path, marker: str, text: str) -> None:
+#: Arguments of the marker, and what is said of them.
+_WRONG = [
+    ("5", "the marker leveret takes options= and definitions=, not positional arguments"),
+    ("option={}", "the marker leveret takes options= and definitions=, not option"),
+    ("options={'hartbeat': 1}", "unknown option 'hartbeat'; did you mean 'heartbeat'"),
+    ("definitions='missing.json'", "cannot read .*missing.json: No such file"),
+    ("definitions={'queues': [{'name': 'q', 'vhost': 'x'}]}", "virtual host|vhost"),
+]
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     """And the next test has a broker."""
-    suite = f"import pytest\n@pytest.mark.{marker}\ndef test_a(leveret): pass\ndef test_b(leveret_url): pass\n"
-    ran = run(tmp_path, suite)
-    assert "1 passed, 1 error" in ran.stdout, ran.stdout
-    assert re.search(text, ran.stdout), ran.stdout
+    tests = (
+        f"@pytest.mark.leveret({arguments})\ndef test_wrong_{number}(leveret): pass\n"
+        f"def test_right_{number}(leveret_url): pass\n"
+        for number, (arguments, _) in enumerate(_WRONG)
+    )
+    ran = run(tmp_path, f"import pytest\n{''.join(tests)}")
+    assert f"{len(_WRONG)} passed, {len(_WRONG)} errors" in ran.stdout, ran.stdout
+    said = re.split(r"ERROR at setup of test_wrong_\d", ran.stdout)[1:]
+    for text, (_, expected) in zip(said, _WRONG, strict=True):
+        assert re.search(expected, text), text
