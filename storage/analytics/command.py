@@ -16,14 +16,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from leveret.storage.analytics.archive.sources import is_archive
 from leveret.storage.analytics.class_archive import open_cache
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.java_stderr import JavaStderr
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import sql
-from leveret.storage.analytics.jobs.registry import JOBS, OF_ARCHIVES, SUMMARIES
+from leveret.storage.analytics.jobs.registry import CHECKS, JOBS, SUMMARIES
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.local_java import find_java, is_local
 from leveret.storage.analytics.progress import SparkProgress
@@ -71,14 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SIGINT.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.fail_if is not None and options.job in _WITHOUT_CONDITION:
-        parser.error(f"--fail-if does not apply to the job {options.job}")
+    given = parser.parse_args(arguments)
+    if given.fail_if is not None and given.job in _WITHOUT_CONDITION:
+        parser.error(f"--fail-if does not apply to the job {given.job}")
+    options = _job_options(given)
     try:
         with exit_on_sigterm():
-            _check_archive(options)
-            _check_java_for(options)
-            return _run(options)
+            _ = options.sources
+            if given.job in CHECKS:
+                CHECKS[given.job](options)
+            _check_java_for(given.job, options)
+            return _run(given, options)
     except AnalyticsError as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
         return 2 if isinstance(error, ConditionError) else 1
@@ -106,27 +108,17 @@ def check_java() -> None:
         raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
 
 
-def _check_archive(options: argparse.Namespace) -> None:
-    """Refuse a job over an archive that needs a data directory."""
-    if options.job not in OF_ARCHIVES and is_archive(options.data_dir):
-        known = ", ".join(sorted(OF_ARCHIVES))
-        raise AnalyticsError(
-            f"{options.data_dir} is an archive, which does not say what waits: the job {options.job} needs the data "
-            f"directory. Jobs over archives are {known}"
-        )
-
-
-def _check_java_for(options: argparse.Namespace) -> None:
+def _check_java_for(job: str, options: JobOptions) -> None:
     """Check Java; without it, the job `sql` shows the command that answers the query without Spark."""
     try:
         check_java()
     except AnalyticsError as error:
-        if options.job != "sql" or not options.query:
+        query = options.values.get("query")
+        line = sql.duckdb_command(query, options) if job == "sql" and query else None
+        if line is None:
             raise
-        values = {name: value for name in sql.BODY_VALUES if (value := getattr(options, name)) is not None}
-        given = JobOptions(options.data_dir, options.as_of, options.vhost, options.queue, None, values)
         text = f"{error}. DuckDB answers the query without Java (pip install duckdb):"
-        raise AnalyticsError(f"{text}\n{sql.duckdb_command(options.query, given)}") from error
+        raise AnalyticsError(f"{text}\n{line}") from error
 
 
 def error_summary(error: Exception) -> str:
@@ -145,13 +137,18 @@ def error_summary(error: Exception) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="leveret-analytics",
-        description="Run Spark jobs over a data directory of Leveret. The broker may be running; nothing is consumed.",
+        description="Run Spark jobs over a data directory of Leveret or an archive. The broker may be running; nothing "
+        "is consumed.",
         epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()) + _WITHOUT_SPARK,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="the job to run; see below")
     parser.add_argument(
-        "--data-dir", required=True, help="the broker's data directory, the URI of a copy, or an archive"
+        "--data-dir",
+        required=True,
+        action="append",
+        help="the broker's data directory, the URI of a copy, or an archive; repeat it to read an archive together "
+        "with the data directories of its brokers",
     )
     parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
     parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
@@ -202,16 +199,20 @@ def _master(text: str) -> str:
     return text
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _job_options(arguments: argparse.Namespace) -> JobOptions:
     values = {name: getattr(arguments, name) for name in _OF_SINGLE_JOBS}
-    options = JobOptions(
-        arguments.data_dir,
+    paths = arguments.data_dir
+    return JobOptions(
+        paths[0] if len(paths) == 1 else tuple(paths),
         arguments.as_of,
         arguments.vhost,
         arguments.queue,
         arguments.output,
         {name: value for name, value in values.items() if value is not None},
     )
+
+
+def _run(arguments: argparse.Namespace, options: JobOptions) -> int:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = arguments.master or ("" if submitted else "local[*]")
     cache = open_cache() if is_local(master) and not submitted else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from leveret.storage.analytics.archive.archived_columns import BROKER
 from leveret.storage.analytics.report_page import duration_text
 from leveret.storage.analytics.result_output import Rows
 
@@ -36,20 +37,24 @@ def reason_text(reason: str) -> str:
 
 
 def queue_text(row: Mapping[str, Any]) -> str:
-    """Return a queue's name; prefixed with the virtual host unless that is `/`."""
+    """Return a queue's name; after that of the broker, if there is one, and the virtual host, unless that is `/`."""
     if row["queue"] is None:
-        return "(no queue)" if str(row.get("reason", "")).startswith("unroutable") else "(deleted queue)"
-    return str(row["queue"]) if row["vhost"] == "/" else f"{row['vhost']}: {row['queue']}"
+        name = "(no queue)" if str(row.get("reason", "")).startswith("unroutable") else "(deleted queue)"
+    else:
+        name = str(row["queue"]) if row["vhost"] == "/" else f"{row['vhost']}: {row['queue']}"
+    return name if row.get(BROKER) is None else f"{row[BROKER]}: {name}"
 
 
-def findings(rows: Mapping[str, Rows], moment: datetime) -> list[str]:
+def findings(rows: Mapping[str, Rows], moment: datetime, archived: bool = False) -> list[str]:
     """Return the most notable results as sentences.
 
     Args:
         rows: Results by name, as the job `report` makes them.
         moment: Time that the results describe.
+        archived: Whether the dead letters are all that have come, not those that wait.
     """
-    return [*_losses(rows), *_growth(rows), *_oldest(rows, moment), *_dead_letters(rows)]
+    oldest = _oldest(rows, moment) if "queues" in rows else []
+    return [*_losses(rows), *_growth(rows), *oldest, *_dead_letters(rows, "have come" if archived else "waiting")]
 
 
 def _losses(rows: Mapping[str, Rows]) -> list[str]:
@@ -94,9 +99,9 @@ def _oldest(rows: Mapping[str, Rows], moment: datetime) -> list[str]:
     return [f"{queue_text(row)}: has the oldest message, waiting for {age}."]
 
 
-def _dead_letters(rows: Mapping[str, Rows]) -> list[str]:
+def _dead_letters(rows: Mapping[str, Rows], what: str) -> list[str]:
     return [
-        f"{queue_text(row)}: {row['messages']:,} dead letters waiting, from {row['origin_queue']}"
+        f"{queue_text(row)}: {row['messages']:,} dead letters {what}, from {row['origin_queue']}"
         + (f" ({reason_text(row['reason'])})." if row["reason"] else ".")
         for row in rows["deadletters"][:_SENTENCES_MAX]
     ]

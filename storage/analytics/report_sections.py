@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leveret.storage.analytics.archive.archived_columns import BROKER
 from leveret.storage.analytics.charts import SERIES_MAX, bars_over_time, curves, horizontal_bars, lines_over_time
 from leveret.storage.analytics.findings import queue_text, reason_text
 from leveret.storage.analytics.report_page import Section, bytes_text, duration_text
@@ -54,21 +55,30 @@ def grain_for(span: timedelta, queues: int = 1) -> Grain:
     )
 
 
-def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain) -> list[Section]:
-    """Return all sections, in order.
+def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain, archived: bool = False) -> list[Section]:
+    """Return all sections, in order; tables have a column with the broker if rows have one.
 
     Args:
-        rows: Results by name.
+        rows: Results by name; those about what waits may be missing.
         moment: Time that the results describe.
         grain: Time span by which the results are grouped.
+        archived: Whether dead letters and duplicates are among all messages that have come, not those that wait.
     """
-    return [
-        *_current_state(rows, moment),
+    found = [
+        *(_current_state(rows, moment) if "queues" in rows else []),
         _losses(rows, grain),
         _throughput(rows, grain),
         _latency(rows, grain),
-        *_further_sections(rows),
+        _capacity(rows),
+        *(_of_all_messages(rows) if archived else _of_waiting_messages(rows)),
     ]
+    return [_with_broker(each) for each in found]
+
+
+def _with_broker(section: Section) -> Section:
+    if "queue" not in section.labels or BROKER not in next(iter(section.rows), {}):
+        return section
+    return replace(section, labels={BROKER: "broker", **section.labels})
 
 
 def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
@@ -242,64 +252,100 @@ def _latency(rows: Mapping[str, Rows], grain: Grain) -> Section:
     )
 
 
-def _further_sections(rows: Mapping[str, Rows]) -> list[Section]:
-    return [
-        Section(
-            "What a length limit would have done",
-            "The last 24 hours replayed with different length limits: how many messages each limit would have "
-            "dropped. The smallest limit that drops none is the capacity that the queue needs. Messages that an "
-            "actual limit dropped or refused in that time count as arrived and waiting." + _lines(rows["capacity"]),
+def _capacity(rows: Mapping[str, Rows]) -> Section:
+    return Section(
+        "What a length limit would have done",
+        "The last 24 hours replayed with different length limits: how many messages each limit would have "
+        "dropped. The smallest limit that drops none is the capacity that the queue needs. Messages that an "
+        "actual limit dropped or refused in that time count as arrived and waiting." + _lines(rows["capacity"]),
+        rows["capacity"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "max_length": "limit",
+            "messages_in": "messages that arrived",
+            "dropped": "would be dropped",
+            "dropped_percent": "dropped, %",
+        },
+        _chart(
             rows["capacity"],
-            {
-                "vhost": "virtual host",
-                "queue": "queue",
-                "max_length": "limit",
-                "messages_in": "messages that arrived",
-                "dropped": "would be dropped",
-                "dropped_percent": "dropped, %",
-            },
-            _chart(
-                rows["capacity"],
-                lambda found: curves(
-                    found, "max_length", "dropped_percent", queue_text, ("limit, messages", "% of the messages dropped")
-                ),
+            lambda found: curves(
+                found, "max_length", "dropped_percent", queue_text, ("limit, messages", "% of the messages dropped")
             ),
-            "No message arrived in that time.",
-            folded=True,
         ),
-        Section(
-            "Dead letters",
+        "No message arrived in that time.",
+        folded=True,
+    )
+
+
+def _of_waiting_messages(rows: Mapping[str, Rows]) -> list[Section]:
+    return [
+        _dead_letters(
+            rows,
             "Messages that wait in a queue because another queue rejected, expired or dropped them.",
-            rows["deadletters"],
-            {
-                "vhost": "virtual host",
-                "queue": "queue",
-                "origin_queue": "from queue",
-                "reason": "reason",
-                "messages": "messages",
-                "deaths": "times dead-lettered, at most",
-                "oldest_at": "oldest since",
-            },
-            nothing="No dead letter is waiting.",
+            "No dead letter is waiting.",
         ),
-        Section(
-            "Duplicates",
+        _duplicates(
+            rows,
             "Messages that wait in the same queue with the same message id or the same body: a publisher may be "
             "sending messages twice.",
-            rows["duplicates"],
-            {
-                "vhost": "virtual host",
-                "queue": "queue",
-                "same": "same",
-                "key": "id or checksum",
-                "messages": "messages",
-                "first_at": "first",
-                "last_at": "last",
-            },
-            nothing="No duplicates are waiting.",
-            folded=True,
+            "No duplicates are waiting.",
         ),
     ]
+
+
+def _of_all_messages(rows: Mapping[str, Rows]) -> list[Section]:
+    return [
+        _dead_letters(
+            rows,
+            "All messages that have come into a queue because another queue rejected, expired or dropped them, also "
+            "those that do not wait any more.",
+            "No dead letter has come.",
+        ),
+        _duplicates(
+            rows,
+            "Messages that have come into the same queue with the same message id or the same body, also those that do "
+            "not wait any more: a publisher may be sending messages twice.",
+            "No duplicates have come.",
+        ),
+    ]
+
+
+def _dead_letters(rows: Mapping[str, Rows], text: str, nothing: str) -> Section:
+    return Section(
+        "Dead letters",
+        text,
+        rows["deadletters"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "origin_queue": "from queue",
+            "reason": "reason",
+            "messages": "messages",
+            "deaths": "times dead-lettered, at most",
+            "oldest_at": "oldest since",
+        },
+        nothing=nothing,
+    )
+
+
+def _duplicates(rows: Mapping[str, Rows], text: str, nothing: str) -> Section:
+    return Section(
+        "Duplicates",
+        text,
+        rows["duplicates"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "same": "same",
+            "key": "id or checksum",
+            "messages": "messages",
+            "first_at": "first",
+            "last_at": "last",
+        },
+        nothing=nothing,
+        folded=True,
+    )
 
 
 def _drawn(rows: Rows, which: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from leveret.analytics import read
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs.registry import JOBS
+from leveret.storage.analytics.jobs.report import page
 from leveret.storage.event_format import EventKind
-from tests.spark.directories import DirectoryBuilder
+from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 
 pytestmark = pytest.mark.spark
@@ -80,6 +82,69 @@ def test_jobs_tell_the_queues_of_brokers_apart(spark: SparkSession, builder: Dir
     assert result("overflow") == [("two", "a", 2)]
     assert sorted(result("latency")) == [("one", "a", 50), ("two", "a", 1)]
     assert result("deadletters") == [("two", "a", 3)]
+
+
+def test_jobs_take_an_archive_together_with_data_directories(
+    spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path
+) -> None:
+    """What waits is of the directories; what has come and gone of both; a directory that was not archived is added."""
+    url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
+    store = second.store(second.queue("a"))
+    second.publish(store, [b"second"] * 30)
+    second.settle(store, 10, EventKind.RETURNED)
+    # Not returned from a file; and what is returned to the tail, in a file again.
+    second.append(store, [b"at once"] * 5)
+    second.publish(store, [b"second"] * 10)
+    second.tick()
+    for each, broker in ((builder, "one"), (second, "two")):
+        archive(each, ArchiveFiles(url), broker=broker)
+    second.publish(store, [b"new"])
+    second.settle(store, 4, EventKind.EXPIRED)
+    # In memory when it is settled, so in no file.
+    second.append(store, [b"gone"], delivery_mode=1)
+    store.settle(store.take(100, 1 << 30)[0][-1:], EventKind.AUTO_ACK)
+    second.tick()
+    options = JobOptions((url, builder.path, second.path))
+
+    def sums(job: str, given: JobOptions, *names: str) -> dict[tuple[str | None, str], tuple[int, ...]]:
+        frame = (
+            JOBS[job](spark, given)[job].groupBy("broker", "queue").agg(*(f.sum(name).alias(name) for name in names))
+        )
+        return {(row.broker, row.queue): tuple(row[name] for name in names) for row in frame.collect()}
+
+    assert sums("backlog", options, "messages") == {("one", "a"): (150,), ("one", "b"): (200,), ("two", "a"): (32,)}
+    moves = {("one", "a"): (200, 50), ("one", "b"): (200, 0), ("two", "a"): (37, 5)}
+    assert sums("throughput", options, "messages_in", "messages_out") == moves
+    # Without the directories, it is known up to the last copy.
+    alone = sums("throughput", JobOptions(url), "messages_in", "messages_out")
+    assert alone == {**moves, ("two", "a"): (35, 0)}
+    hours = str((datetime.now(UTC).timestamp() - START / 1e6) / 3600 + 1)
+    limits = replace(options, values={"max_length": "50", "hours": hours})
+    assert sums("capacity", limits, "messages_in")["one", "a"] == (200,)
+    query = "select q.broker, sum(q.messages) n, first(m.n) came from queues q join (select broker, count(*) n from "
+    query += "messages group by 1) m on m.broker = q.broker group by 1 order by 1"
+    rows = JOBS["sql"](spark, replace(options, values={"query": query}))["sql"].collect()
+    assert [(row.broker, row.n) for row in rows] == [("one", 350), ("two", 32)]
+    second.close()
+
+
+def test_the_report_names_the_brokers(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
+    death = {"queue": "work", "reason": "rejected", "count": 2, "time": datetime(2023, 11, 14, tzinfo=UTC)}
+    store = second.store(second.queue("dead"))
+    second.publish(store, [b"x"] * 3, headers={"x-death": [death]})
+    second.settle(store, 1)
+    second.tick()
+    archive(builder, ArchiveFiles(url))
+    alone = page(spark, JobOptions(url))
+    assert "400</b><span>messages have come" in alone
+    assert "Queues now" not in alone
+    assert "An archive does not say what waits" in alone
+    archive(second, ArchiveFiles(url), broker="two")
+    text = page(spark, JobOptions((url, second.path), queue="[bd]*"))
+    for part in ("2</b><span>messages wait in 1 of 1", "two: dead: 3 dead letters have come, from work", "one: b"):
+        assert part in text
+    second.close()
 
 
 def _counts(frame: DataFrame) -> list[Row]:

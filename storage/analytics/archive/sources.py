@@ -53,8 +53,8 @@ def find_sources(locations: Sequence[str]) -> Sources | None:
     live = [each for each in locations if each not in archives]
     if len(locations) > 1 and len(archives) != 1:
         raise OptionError(
-            "load one data directory at a time, and put the data frames together with unionByName(); only an archive "
-            f"can be loaded together with data directories, and {len(archives)} of these {len(locations)} are archives"
+            "read one data directory at a time (unionByName() puts data frames together): data directories can only be "
+            f"read together with one archive, and {len(archives)} of these {len(locations)} are archives"
         )
     if not archives:
         return None

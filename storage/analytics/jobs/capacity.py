@@ -54,7 +54,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     # Events of deleted queues have no name and cannot be told apart.
     seconds = (
         moves.where("queue is not null")
-        .groupBy("vhost", "queue", second.alias("second"), (second >= start).alias("in_window"))
+        .groupBy(*options.queue_key, second.alias("second"), (second >= start).alias("in_window"))
         .agg(
             f.sum(f.when(f.col("way") == "in", f.col("messages")).otherwise(0)).alias("arrived"),
             f.sum(f.when(f.col("way") == "out", f.col("messages")).otherwise(0)).alias("left"),
@@ -64,12 +64,12 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     history = f.sort_array(f.collect_list(f.struct("second", "in_window", "arrived", "left"))).alias("history")
     outcomes = f.udf(lambda history: list(_outcomes(history, limits)), _SCHEMA, useArrow=False)
     capacity = (
-        seconds.groupBy("vhost", "queue")
+        seconds.groupBy(*options.queue_key)
         .agg(history)
-        .select("vhost", "queue", f.explode(outcomes("history")).alias("outcome"))
-        .select("vhost", "queue", "outcome.*")
+        .select(*options.queue_key, f.explode(outcomes("history")).alias("outcome"))
+        .select(*options.queue_key, "outcome.*")
     )
-    return {"capacity": capacity.orderBy("vhost", "queue", "max_length")}
+    return {"capacity": capacity.orderBy(*options.queue_key, "max_length")}
 
 
 def _refused(spark: SparkSession, options: JobOptions, columns: Sequence[str]) -> DataFrame:

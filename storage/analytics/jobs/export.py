@@ -40,19 +40,22 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Returns:
         `export`: the number of exported messages by virtual host, queue and date.
     Raises:
-        OptionError: The output directory is missing or in another layout, or `as_of` is set.
+        OptionError: The output directory is missing or in another layout, or `as_of` is set; or an archive is given.
         AnalyticsError: Another export writes to the directory.
     """
+    check_source(options)
     if options.output is None:
         raise OptionError("name the directory to write to: --output DIR")
     if options.as_of is not None:
         raise OptionError("--as-of does not apply to an export, which continues from the last one")
     _check_layout(options.output)
     register(spark)
-    source = spark.readStream.format("leveret").options(**options.source_options)
+    source = spark.readStream.format("leveret").options(**options.named())
     source = source.option("failOnDataLoss", options.values.get("fail_on_data_loss", "true"))
     source = source.option("reader", options.values.get("reader", ""))
-    messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(options.location)
+    messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(
+        options.locations[0]
+    )
     # The date must not depend on the session's time zone, so that every run uses the same directories.
     date = f.date_from_unix_date(whole_spans(f.unix_micros("enqueued_at"), _DAY).cast("int"))
     names = {f"{name}_dir": _directory(f.col(name)) for name in ("vhost", "queue")}
@@ -75,6 +78,19 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     written = spark.read.schema(dated.schema).parquet(options.output)
     counts = written.groupBy("vhost", "queue", "date").agg(f.count("*").alias("messages"))
     return {"export": counts.orderBy("vhost", "queue", "date")}
+
+
+def check_source(options: JobOptions) -> None:
+    """Check that what is to be exported is a data directory.
+
+    Raises:
+        OptionError: There is an archive.
+    """
+    if options.sources is not None:
+        raise OptionError(
+            f"{options.sources.archive} is an archive, which has messages in Parquet files already: read those, or "
+            "export from one data directory"
+        )
 
 
 def _directory(name: Column) -> Column:

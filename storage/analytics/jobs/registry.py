@@ -50,5 +50,8 @@ SUMMARIES: Final[dict[str, str]] = {
     "report": "all results as an HTML page with charts (--output, or on stdout)",
 }
 
-#: Jobs that can be run over an archive: they do not ask what waits.
-OF_ARCHIVES: Final = frozenset({"overflow", "latency", "deadletters", "duplicates", "sql"})
+#: What jobs that cannot be run over an archive, or not over an archive alone, check before Spark is started.
+CHECKS: Final[dict[str, Callable[[JobOptions], None]]] = {
+    "backlog": JobOptions.check_live,
+    "export": export.check_source,
+}

@@ -23,9 +23,9 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
     Args:
         spark: The session.
-        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`, or
-            those of an archive, `messages` and `events`. `bodies`, `body_schema` and `body_message` say how bodies are
-            read.
+        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`. With
+            an archive, `messages` and `events` are all that have come, and the others are of the data directories, if
+            any are named. `bodies`, `body_schema` and `body_message` say how bodies are read.
     Returns:
         `sql`.
     Raises:
@@ -36,30 +36,39 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         raise OptionError("the query is missing: leveret-analytics sql --query 'select queue, messages from queues'")
     options = options.with_snapshot(spark)
     given = {name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values}
-    for table in ARCHIVED_TABLES if options.is_archive else TABLES:
+    for table in TABLES:
         bodies = {name: value for name, value in given.items() if applies(name, table)}
-        options.table(spark, table, **bodies).createOrReplaceTempView(table)
+        if options.sources is None or table in ARCHIVED_TABLES:
+            options.table(spark, table, **bodies).createOrReplaceTempView(table)
+        elif options.snapshots:
+            options.live_table(spark, table, **bodies).createOrReplaceTempView(table)
+        else:
+            spark.catalog.dropTempView(table)
     return {"sql": spark.sql(query)}
 
 
-def duckdb_command(query: str, options: JobOptions) -> str:
-    """Return a command line that answers a query with DuckDB instead of Spark.
+def duckdb_command(query: str, options: JobOptions) -> str | None:
+    """Return a command line that answers a query with DuckDB instead of Spark; None if leveret.scan() cannot.
 
     Args:
         query: The SQL text.
         options: Directory, queues and time.
     """
-    named = {"vhost": options.vhost, "queue": options.queue, "as_of": options.as_of}
+    archived = options.sources is not None
+    path = options.data_dir if isinstance(options.data_dir, str) else list(options.data_dir)
+    named = {"vhost": options.vhost, "queue": options.queue, "until" if archived else "as_of": options.as_of}
     named |= {name: options.values.get(name) for name in BODY_VALUES}
     scans = ""
     # DuckDB finds the variables by name, as they are written in the query.
     for written in dict.fromkeys(re.findall(rf"\b(?:{'|'.join(TABLES)})\b", query, re.IGNORECASE)):
         table = written.lower()
+        if archived and table not in ARCHIVED_TABLES:
+            return None
         chosen = [
             f", {name}={value!r}"
             for name, value in named.items()
             if value is not None and applies(name.replace("_", ""), table)
         ]
-        scans += f"{written} = leveret.scan({options.data_dir!r}, {table!r}{''.join(chosen)}); "
+        scans += f"{written} = leveret.scan({path!r}, {table!r}{''.join(chosen)}); "
     program = f"import duckdb, leveret; {scans}print(duckdb.sql({query.strip()!r}))"
     return f"python -c {shlex.quote(program)}"

@@ -14,7 +14,8 @@ from leveret.storage.analytics import command
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.termination import exit_on_sigterm
-from tests.spark.directories import DirectoryBuilder
+from tests.spark.directories import START, DirectoryBuilder
+from tests.support.archived import archive
 
 FROM_JAVA = """An error occurred while calling o41.start.
 : org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/data/FORMAT
@@ -96,10 +97,54 @@ def test_a_reader_may_stop_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPat
         target.flush()
 
 
-@pytest.mark.parametrize("job", ["backlog", "report", "export", "throughput"])
-def test_a_job_about_what_waits_refuses_an_archive(
-    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("job", "directories", "said"),
+    [
+        (
+            "backlog",
+            ["lake"],
+            "is an archive, which does not say what waits; name the data directories of its brokers as well: "
+            "--data-dir {lake} --data-dir leveret-data",
+        ),
+        ("export", ["lake"], "is an archive, which has messages in Parquet files already: read those, or export from"),
+        ("export", ["lake", "data"], "is an archive, which has messages in Parquet files already"),
+        ("overflow", ["data", "other"], "0 of these 2 are archives"),
+        ("overflow", ["lake", "lake"], "2 of these 2 are archives"),
+    ],
+)
+def test_what_a_job_cannot_be_run_over_is_said_first(
+    tmp_path: Path, job: str, directories: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ArchiveFiles(str(tmp_path)).make()
-    assert command.main([job, "--data-dir", str(tmp_path)]) == 1
-    assert f"is an archive, which does not say what waits: the job {job} needs the data" in capsys.readouterr().err
+    ArchiveFiles(str(tmp_path / "lake")).make()
+    given = [word for name in directories for word in ("--data-dir", str(tmp_path / name))]
+    assert command.main([job, *given]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said.format(lake=tmp_path / "lake") in line
+
+
+def test_without_java_duckdb_answers_a_query_over_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    builder = DirectoryBuilder(tmp_path / "data")
+    store = builder.store(builder.queue("a"))
+    builder.publish(store, [b"x"] * 7)
+    builder.tick()
+    archive(builder, ArchiveFiles(str(tmp_path / "lake")))
+    builder.wait(100)
+    builder.publish(store, [b"x"])
+    builder.tick()
+    builder.close()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    both = ["--data-dir", str(tmp_path / "lake"), "--data-dir", builder.path, "--query"]
+    query = "select broker, count(*) as n from messages group by 1"
+    for more, count in ([], "8"), (["--as-of", str(START // 1_000_000 + 50)], "7"):
+        assert command.main(["sql", *both, query, *more]) == 1
+        line = capfd.readouterr().err.splitlines()[1]
+        done = subprocess.run(
+            [sys.executable, *shlex.split(line)[1:]], capture_output=True, text=True, timeout=120, check=True
+        )
+        shown = [line.split() for line in done.stdout.splitlines() if " one " in line]
+        assert [[each for each in row if each != "│"] for row in shown] == [["one", count]]
+    # leveret.scan() has no such table of an archive.
+    assert command.main(["sql", *both, "select * from queues"]) == 1
+    assert "DuckDB" not in capfd.readouterr().err

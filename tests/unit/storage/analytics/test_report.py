@@ -44,6 +44,16 @@ def test_an_age_is_counted_up_to_the_moment_that_is_asked_for() -> None:
     assert "<b>2 h</b>" in page
 
 
+def test_brokers_are_named_where_there_are_several() -> None:
+    queues = [{"broker": name, **queue_row("q")} for name in ("first-broker", "second-broker")]
+    page = composed(NOON, *queues)
+    assert "first-broker: q" in page
+    assert "second-broker: q" in page
+    assert "<th>broker</th>" in page
+    page = composed(NOON, queues[0], {**queues[0], "queue": "r"})
+    assert "first-broker" not in page
+
+
 def test_names_do_nothing_to_the_page() -> None:
     page = composed(NOON, queue_row(HOSTILE))
     assert HOSTILE not in page

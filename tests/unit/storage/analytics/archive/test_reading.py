@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import leveret
 from leveret.storage.analytics.archive import archive_plan, upkeep
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.analytics.archive.broker_names import broker_names
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from tests.spark.directories import START, DirectoryBuilder
@@ -238,3 +239,15 @@ def test_the_documented_program(
     for row in (("one", "a", "ack", "10"), ("one", "b/=", "60"), ("one", "c", "1", "1")):
         assert any(all(f" {word} " in line for word in row) for line in printed.splitlines()), printed
     builder.close()
+
+
+def test_the_names_of_brokers(builder: DirectoryBuilder, url: str, tmp_path: Path) -> None:
+    archive(builder, ArchiveFiles(url), broker="first")
+    other = DirectoryBuilder(tmp_path / "other")
+    other.close()
+    nothing = str(tmp_path / "nothing")
+    assert broker_names(url, [other.path, builder.path, nothing]) == {
+        other.path: None,
+        builder.path: "first",
+        nothing: None,
+    }
