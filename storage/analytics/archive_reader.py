@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from leveret.storage.analytics.archive.archive_plan import check_archive_options, plan_archive
 from leveret.storage.analytics.archive.archive_reading import read_parts
 from leveret.storage.analytics.archive.sources import Sources
+from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.selection import Selection
 
@@ -22,16 +23,25 @@ class ArchiveReader(DataSourceReader):
         options: Options of the data source.
         columns: Names of the columns, in order.
         session: Directory in which snapshots are recorded for the process that renews their leases; empty for none.
+        bodies: How bodies are read; None if no column needs it.
     Raises:
         OptionError: An option does not apply to archives.
     """
 
-    def __init__(self, sources: Sources, options: Options, columns: Sequence[str], session: str = "") -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        options: Options,
+        columns: Sequence[str],
+        session: str = "",
+        bodies: BodyFormat | None = None,
+    ) -> None:
         check_archive_options(options)
         self._sources = sources
         self._options = options
         self._columns = list(columns)
         self._session = session
+        self._bodies = bodies
         self._selection = Selection(limits=options.batch_limits)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -43,4 +53,4 @@ class ArchiveReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        return read_parts(partition.value, self._options, self._columns)
+        return read_parts(partition.value, self._options, self._columns, self._bodies)

@@ -59,16 +59,16 @@ class LeveretDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema with all columns of the table; only selected columns are decoded."""
-        if self._sources is not None:
-            return ddl_of(archived_types(self._parsed.table))
-        bodies = format_of(self._parsed, self.session)
-        values = "" if bodies is None else f", {VALUE} {bodies.ddl}, {VALUE_ERROR} string"
-        return schema_of(self._parsed.table) + values
+        table = self._parsed.table
+        schema = schema_of(table) if self._sources is None else ddl_of(archived_types(table))
+        bodies = format_of(self._parsed, self.session, self._sources)
+        return schema if bodies is None else f"{schema}, {VALUE} {bodies.ddl}, {VALUE_ERROR} string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `spark.read`."""
         if self._sources is not None:
-            return ArchiveReader(self._sources, self._parsed, self._columns(schema), self.session)
+            bodies = self._bodies(schema)
+            return ArchiveReader(self._sources, self._parsed, self._columns(schema), self.session, bodies)
         kind = PushdownReader if self._parsed.pushdown else LeveretReader
         return kind(self._parsed, self._columns(schema), self.session, self._bodies(schema))
 
@@ -153,7 +153,7 @@ class LeveretDataSource(DataSource):
         if options.bodies is None or not reads_values(schema.names):
             return None
         if VALUE not in schema.names:
-            return format_of(options, self.session)
+            return format_of(options, self.session, self._sources)
         chosen = ddl_of_spark(schema[VALUE].dataType)
         if options.bodies.form == "json":
             return json_format(chosen)

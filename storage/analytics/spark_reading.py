@@ -100,11 +100,11 @@ def read(
     )
     options = parse_options(given)
     _ = options.batch_limits
-    archived = find_sources(locations) is not None
-    types = archived_types(table) if archived else types_with_values(TABLES[table], options.bodies)
+    sources = find_sources(locations)
+    types = types_with_values(TABLES[table] if sources is None else archived_types(table), options.bodies)
     chosen = chosen_columns(table, columns, types)
     session = register(spark)
-    form = format_of(options, session.directory) if reads_values(chosen) else None
+    form = format_of(options, session.directory, sources) if reads_values(chosen) else None
     if form is not None:
         types = {**types, VALUE: form.ddl}
         # What was inferred once is the same for all columns.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 import leveret
-from leveret.analytics import read
+from leveret.analytics import read, register
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs.registry import JOBS
@@ -128,6 +129,28 @@ def test_jobs_take_an_archive_together_with_data_directories(
     second.close()
 
 
+def test_bodies_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """The type is inferred from what was archived and what was not; one that is given is kept."""
+    builder, url = DirectoryBuilder(tmp_path / "data"), str(tmp_path / "archive")
+    store = builder.store(builder.queue("a"))
+    builder.publish(store, [gzip.compress(b'{"id": %d}' % number) for number in range(50)], content_encoding="gzip")
+    builder.tick()
+    archive(builder, ArchiveFiles(url))
+    builder.publish(store, [b'{"id": 0.5}', b"{"])
+    builder.tick()
+    frame = spark.read.format("leveret").option("bodies", "json").load([url, builder.path])
+    assert (frame.columns[0], frame.schema["value"].dataType.simpleString()) == ("broker", "struct<id:double>")
+    assert frame.selectExpr("sum(value.id)", "count(value_error)").first() == (1225.5, 1)
+    few = read(spark, url, columns=["value", "broker"], bodies="json", body_schema="id int", limit=2)
+    assert [(row.value.id, row.broker) for row in few.collect()] == [(0, "one"), (1, "one")]
+    query = "select count(value.id) n, (select count(*) from delayed) d from messages where value_error is null"
+    values = {"bodies": "json", "query": query}
+    assert JOBS["sql"](spark, JobOptions((url, builder.path), values=values))["sql"].collect() == [Row(n=51, d=0)]
+    builder.close()
+    register(spark).release()
+    assert os.listdir(f"{builder.path}/snap") == []
+
+
 def test_the_report_names_the_brokers(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
     url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
     death = {"queue": "work", "reason": "rejected", "count": 2, "time": datetime(2023, 11, 14, tzinfo=UTC)}
@@ -159,7 +182,7 @@ def test_what_archives_do_not_do_is_said(spark: SparkSession, builder: Directory
         ({"table": "queues"}, "an archive has the tables messages and events, but not queues"),
         ({"asOf": "1700000000"}, "asOf and snapshot do not apply to archives"),
         ({"pushdown": "true"}, "pushdown does not apply to archives"),
-        ({"bodies": "json"}, "bodies does not apply to archives"),
+        ({"bodies": "json", "pushdown": "true"}, "pushdown does not apply to archives"),
     ):
         with pytest.raises(PySparkException, match=said):
             spark.read.format("leveret").options(**options).load(url).count()

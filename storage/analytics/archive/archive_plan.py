@@ -97,10 +97,6 @@ def check_archive_options(options: Options) -> None:
         raise OptionError(
             "asOf and snapshot do not apply to archives, which have all that has come; use since and until"
         )
-    if options.bodies is not None:
-        raise OptionError(
-            "bodies does not apply to archives; parse the column body, with Spark's from_json for example"
-        )
     if options.pushdown:
         raise OptionError(
             "pushdown does not apply to archives; name what to read: vhost, queue, since, until, firstSeq"

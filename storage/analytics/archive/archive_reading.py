@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from leveret.storage.analytics.archive.archive_plan import ArchivePart, LivePart
 from leveret.storage.analytics.archive.archived_columns import BROKER, archived_schema, with_broker
 from leveret.storage.analytics.archive.errors import ArchiveError
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
+from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.table_reading import read_partition
@@ -23,13 +24,16 @@ from leveret.storage.readers.reader_file import matches
 _WILD: Final = frozenset("*?[")
 
 
-def read_parts(parts: Sequence[Part], options: Options, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_parts(
+    parts: Sequence[Part], options: Options, columns: Sequence[str], bodies: BodyFormat | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of parts, up to the limit of the options; later files are not opened.
 
     Args:
         parts: The parts.
         options: Options of the data source.
         columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
     Raises:
         ArchiveError: A file of the archive cannot be read.
         DamagedRecordError: A record of a live data directory is damaged, and `fail_fast` is set.
@@ -39,7 +43,7 @@ def read_parts(parts: Sequence[Part], options: Options, columns: Sequence[str]) 
     for part in parts:
         if left == 0:
             return
-        for batch in _read_part(part, options, columns):
+        for batch in _read_part(part, options, columns, bodies):
             found = batch if left is None else batch.slice(0, left)
             yield found
             if left is not None:
@@ -48,20 +52,36 @@ def read_parts(parts: Sequence[Part], options: Options, columns: Sequence[str]) 
                     return
 
 
-def _read_part(part: Part, options: Options, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_part(
+    part: Part, options: Options, columns: Sequence[str], bodies: BodyFormat | None
+) -> Iterator[pa.RecordBatch]:
     if isinstance(part, LivePart):
         # A table without columns would have no rows.
         live = [name for name in columns if name != BROKER] or ["queue_id"]
-        for batch in read_partition(part.partition, options.table, live, options.fail_fast):
+        for batch in read_partition(part.partition, options.table, live, options.fail_fast, bodies):
             yield with_broker(batch, part.broker, columns)
         return
     files = ArchiveFiles(part.url)
+    if bodies is None:
+        for path in part.files:
+            yield from read_file(files, path, part, options.table, columns)
+        return
+    # Imported late, since it takes long to load and few queries need it.
+    from leveret.storage.analytics.archive.archived_values import stored_columns, with_values
+
+    reader, stored = bodies.reader(), stored_columns(columns)
     for path in part.files:
-        yield from read_file(files, path, part, options.table, columns)
+        for batch in read_file(files, path, part, options.table, stored):
+            yield with_values(batch, columns, reader)
 
 
 def read_file(
-    files: ArchiveFiles, path: str, part: ArchivePart, table: str, columns: Sequence[str]
+    files: ArchiveFiles,
+    path: str,
+    part: ArchivePart,
+    table: str,
+    columns: Sequence[str],
+    choose: Callable[[list[int]], list[int]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected rows of a file of an archive.
 
@@ -71,10 +91,11 @@ def read_file(
         part: Says which rows are selected.
         table: Name of the table.
         columns: Names of the columns, in order.
+        choose: Chooses some of the row groups that can have selected rows; None for all.
     Raises:
         ArchiveError: The file cannot be read.
     """
-    return _FileReader(files, path, part, table).batches(columns)
+    return _FileReader(files, path, part, table).batches(columns, choose)
 
 
 class _FileReader:
@@ -94,8 +115,10 @@ class _FileReader:
         self._table = table
         self._conditions = _columns_of_conditions(part, table)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the selected rows.
+    def batches(
+        self, columns: Sequence[str], choose: Callable[[list[int]], list[int]] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the selected rows; see read_file().
 
         Raises:
             ArchiveError: The file cannot be read.
@@ -104,9 +127,11 @@ class _FileReader:
         try:
             with self._files.open(self._path) as source, self._files.errors(self._path):
                 file = pq.ParquetFile(source)
-                for group in range(file.num_row_groups):
-                    if self._can_have(file.metadata.row_group(group)):
-                        yield from self._rows(file, group, schema).to_batches()
+                groups = [
+                    number for number in range(file.num_row_groups) if self._can_have(file.metadata.row_group(number))
+                ]
+                for group in groups if choose is None else choose(groups):
+                    yield from self._rows(file, group, schema).to_batches()
         except FileNotFoundError as error:
             raise ArchiveError(
                 f"{self._files.full_path(self._path)} is gone: the archive was compacted or its retention has removed "

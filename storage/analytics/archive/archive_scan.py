@@ -10,6 +10,8 @@ from leveret.storage.analytics.archive.archive_plan import check_archive_options
 from leveret.storage.analytics.archive.archive_reading import read_parts
 from leveret.storage.analytics.archive.archived_columns import archived_schema, archived_types
 from leveret.storage.analytics.archive.sources import Sources
+from leveret.storage.analytics.bodies.body_options import reads_values, types_with_values
+from leveret.storage.analytics.bodies.query_format import format_of
 from leveret.storage.analytics.held_snapshots import held_reader
 from leveret.storage.analytics.named_options import chosen_columns
 from leveret.storage.analytics.options import Options
@@ -25,10 +27,13 @@ def scan_archive(sources: Sources, options: Options, columns: Sequence[str] | No
         columns: Names of the columns, in order; None for all.
     Raises:
         OptionError: An option does not apply to archives, or the table has no such column.
+        AnalyticsError: This Python lacks the library for the format of bodies.
         DataDirectoryError, SnapshotError, ArchiveError: As plan_archive() does.
     """
     check_archive_options(options)
-    chosen = chosen_columns(options.table, columns, archived_types(options.table))
+    types = types_with_values(archived_types(options.table), options.bodies)
+    chosen = chosen_columns(options.table, columns, types)
+    form = format_of(options, sources=sources) if reads_values(chosen) else None
     plan = plan_archive(sources, options, Selection(limits=options.batch_limits))
-    batches = read_parts(plan.parts, options, chosen)
-    return held_reader(archived_schema(options.table, chosen), batches, plan.leases)
+    batches = read_parts(plan.parts, options, chosen, form)
+    return held_reader(archived_schema(options.table, chosen, form), batches, plan.leases)

@@ -10,6 +10,8 @@ import pyarrow as pa
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
 from leveret.storage.analytics.arrow_schema import ARROW_TYPES
 from leveret.storage.analytics.arrow_slices import constant
+from leveret.storage.analytics.bodies.body_format import BodyFormat
+from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 
@@ -31,9 +33,18 @@ def archived_types(table: str) -> dict[str, str]:
     return known
 
 
-def archived_schema(table: str, columns: Sequence[str]) -> Any:
-    """Return the Arrow schema of some columns of an archived table."""
-    return pa.schema([(name, ARROW_TYPES[ARCHIVED_TABLES[table][name]]) for name in columns])
+def archived_schema(table: str, columns: Sequence[str], bodies: BodyFormat | None = None) -> Any:
+    """Return the Arrow schema of some columns of an archived table.
+
+    Args:
+        table: Name of the table.
+        columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
+    """
+    kinds = {name: ARROW_TYPES[kind] for name, kind in ARCHIVED_TABLES[table].items()}
+    if bodies is not None:
+        kinds |= {VALUE: bodies.kind, VALUE_ERROR: pa.string()}
+    return pa.schema([(name, kinds[name]) for name in columns])
 
 
 def with_broker(batch: pa.RecordBatch, broker: str | None, columns: Sequence[str]) -> pa.RecordBatch:

@@ -37,26 +37,39 @@ class Payloads(NamedTuple):
     reasons: dict[int, str]
 
 
-def decompress(bodies: pa.Array, encodings: pa.Array, headers: pa.Array) -> Payloads:
+def compressions_in(headers: pa.Array) -> pa.Array:
+    """Return the headers `compression` of messages as a string array; null for those that have none.
+
+    Args:
+        headers: Their encoded field tables without the length, a binary array; null for those that have none.
+    """
+    marked = pc.fill_null(pc.match_substring(headers, _HEADER), False)
+    if not pc.any(marked).as_py():
+        return pa.nulls(len(headers), pa.string())
+    found = [
+        _compression(headers[row].as_py()) if has_header else None for row, has_header in enumerate(marked.to_pylist())
+    ]
+    return pa.array(found, pa.string())
+
+
+def decompress(bodies: pa.Array, encodings: pa.Array, compressions: pa.Array) -> Payloads:
     """Decompress bodies.
 
     Args:
         bodies: A binary array.
         encodings: Their property content_encoding, a string array.
-        headers: Their encoded field tables without the length, a binary array; null for those that have none.
+        compressions: Their header `compression`, a string array.
     """
     named = {text: steps for text in pc.unique(encodings).to_pylist() if (steps := _parse(text)) != ((), "")}
-    marked = pc.fill_null(pc.match_substring(headers, _HEADER), False)
-    if not named and not pc.any(marked).as_py():
+    if not named and compressions.null_count == len(compressions):
         return Payloads(bodies, {}, {})
-    texts, has_header = encodings.to_pylist(), marked.to_pylist()
+    texts, further = encodings.to_pylist(), compressions.to_pylist()
     octets: list[bytes | None] = []
     charsets: dict[int, str] = {}
     reasons: dict[int, str] = {}
     for row, body in enumerate(bodies.to_pylist()):
         applied, charset = named.get(texts[row], ((), ""))
-        if has_header[row]:
-            applied += _parse(_compression(headers[row].as_py()))[0]
+        applied += _parse(further[row])[0]
         if charset:
             charsets[row] = charset
         try:

@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from leveret.storage.analytics.bodies.body_options import PROPERTIES_OF_BODIES
+from leveret.storage.analytics.archive.sources import Sources
 from leveret.storage.analytics.bodies.errors import BodyError
 from leveret.storage.analytics.bodies.json_bodies import load_json
 from leveret.storage.analytics.bodies.json_inference import infer_type
-from leveret.storage.analytics.bodies.value_columns import payloads_of
+from leveret.storage.analytics.bodies.sample_places import PLACES_MAX, Place, segment_places, spread
 from leveret.storage.analytics.options import Options
-from leveret.storage.analytics.partitions import MessagesPartition, SegmentPart
-from leveret.storage.analytics.property_slices import property_slices
-from leveret.storage.analytics.record_rows import RecordRows
 from leveret.storage.analytics.selection import Selection
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST
 from leveret.storage.analytics.table_plan import plan_table
-from leveret.storage.analytics.table_reading import PartitionReader
+from leveret.storage.snapshots.lease import SnapshotLease
 
 _LOG: Final = logging.getLogger(__name__)
-#: How many segments are read at most, and when enough has been read, in bytes.
-_SEGMENTS_MAX: Final = 64
+#: When enough has been read, in bytes.
 _BYTES_MAX: Final = 64 << 20
 
 
-def inferred_type(options: Options, count: int, session: str) -> pa.DataType:
+def inferred_type(options: Options, count: int, session: str, sources: Sources | None = None) -> pa.DataType:
     """Return the type of a query's JSON bodies, as infer_type() says; text if it cannot be inferred.
 
     Args:
         options: Options of the data source.
         count: From how many messages at most.
         session: Directory of the session; empty for none.
+        sources: The archive that is read, and data directories with it; None for a data directory alone.
     Raises:
         AnalyticsError, DataDirectoryError, SnapshotError, DamagedRecordError: As plan_table() does.
+        ArchiveError: The archive cannot be read.
     """
     values: list[Any] = []
     reasons: list[str] = []
-    for octets, charset, reason in _sample(options, count, session):
+    for octets, charset, reason in _sample(options, count, session, sources):
         try:
             if octets is None:
                 raise BodyError(reason)
@@ -55,53 +52,39 @@ def inferred_type(options: Options, count: int, session: str) -> pa.DataType:
     return infer_type(values)
 
 
-def _sample(options: Options, count: int, session: str) -> Iterator[tuple[bytes | None, str, str]]:
+def _sample(
+    options: Options, count: int, session: str, sources: Sources | None
+) -> Iterator[tuple[bytes | None, str, str]]:
     """Yield bodies with their character encoding, or None with what is wrong."""
     starting = EARLIEST if options.starting == LATEST else options.starting
     options = replace(options, reader="", starting=starting, limit=None)
-    plan = plan_table(options, Selection(limits=options.batch_limits), session)
+    places, leases = _places(options, session, sources)
     try:
-        partitions = [each for each in plan.partitions if isinstance(each, MessagesPartition)]
-        places = [(each, part) for each in partitions for part in each.parts]
         left, read = count, 0
-        chosen = _spread(places, _SEGMENTS_MAX)
-        for number, (partition, part) in enumerate(chosen):
+        chosen = spread(places, PLACES_MAX)
+        for number, place in enumerate(chosen):
             if left <= 0 or read > _BYTES_MAX:
                 return
-            share = -(-left // (len(chosen) - number))
-            rows = _rows(partition, part, options)
-            read += len(rows.octets)
-            if len(rows.at):
-                _thin_out(rows, share)
-                left -= len(rows.at)
-                payloads = payloads_of(rows, property_slices(rows, PROPERTIES_OF_BODIES))
+            for size, payloads in place(-(-left // (len(chosen) - number))):
+                read += size
+                left -= len(payloads.octets)
                 for row, octets in enumerate(payloads.octets.to_pylist()):
                     yield octets, payloads.charsets.get(row, ""), payloads.reasons.get(row, "")
     finally:
-        if plan.lease is not None and not options.snapshot:
-            plan.lease.release()
+        for lease in leases:
+            lease.release()
 
 
-def _rows(partition: MessagesPartition, part: SegmentPart, options: Options) -> RecordRows:
-    reader = PartitionReader(partition.place, options.table, (), options.fail_fast)
-    return reader.rows(part)
+def _places(options: Options, session: str, sources: Sources | None) -> tuple[list[Place], list[SnapshotLease]]:
+    """Return where the messages of a query are, and what keeps their files for this alone."""
+    selection = Selection(limits=options.batch_limits)
+    if sources is None:
+        plan = plan_table(options, selection, session)
+        return segment_places(plan.partitions, options), [plan.lease] if plan.lease and not options.snapshot else []
+    # Data directories are read without what archives need.
+    from leveret.storage.analytics.archive.archive_plan import check_archive_options, plan_archive
+    from leveret.storage.analytics.archive.archived_samples import archived_places
 
-
-def _spread(places: Sequence[Any], most: int) -> list[Any]:
-    """Return at most so many of a list, evenly chosen, those that are far from each other first."""
-    chosen = [places[int(at)] for at in np.linspace(0, len(places) - 1, min(most, len(places)))]
-    step = 1
-    while step * 2 < len(chosen):
-        step *= 2
-    ordered: list[int] = []
-    while step:
-        ordered += [at for at in range(0, len(chosen), step) if at not in ordered]
-        step //= 2
-    return [chosen[at] for at in ordered]
-
-
-def _thin_out(rows: RecordRows, most: int) -> None:
-    """Leave at most so many rows, evenly chosen."""
-    if len(rows.at) > most:
-        kept = np.linspace(0, len(rows.at) - 1, most).astype(np.int64)
-        rows.at, rows.seq, rows.arrived = rows.at[kept], rows.seq[kept], rows.arrived[kept]
+    check_archive_options(options)
+    found = plan_archive(sources, options, selection, session)
+    return archived_places(found.parts, options), found.leases

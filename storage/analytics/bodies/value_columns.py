@@ -9,7 +9,7 @@ import pyarrow as pa
 from leveret.storage.analytics.arrow_slices import binary_slices
 from leveret.storage.analytics.bodies.body_format import BodyReader
 from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
-from leveret.storage.analytics.bodies.compression import Payloads, decompress
+from leveret.storage.analytics.bodies.compression import Payloads, compressions_in, decompress
 from leveret.storage.analytics.property_slices import Slices, property_column
 from leveret.storage.analytics.record_rows import RecordRows
 
@@ -22,9 +22,18 @@ def value_columns(rows: RecordRows, slices: dict[str, Slices], reader: BodyReade
         slices: Where their properties are, PROPERTIES_OF_BODIES among them.
         reader: Reads their bodies.
     """
-    payloads = payloads_of(rows, slices)
+    return columns_of(payloads_of(rows, slices), reader)
+
+
+def columns_of(payloads: Payloads, reader: BodyReader) -> dict[str, Any]:
+    """Return the columns.
+
+    Args:
+        payloads: The bodies.
+        reader: Reads them.
+    """
     values = reader.read(payloads)
-    reasons = pa.array([payloads.reasons.get(row) for row in range(len(rows.at))], pa.string())
+    reasons = pa.array([payloads.reasons.get(row) for row in range(len(payloads.octets))], pa.string())
     return {VALUE: values, VALUE_ERROR: reasons}
 
 
@@ -34,4 +43,4 @@ def payloads_of(rows: RecordRows, slices: dict[str, Slices]) -> Payloads:
     bodies = binary_slices(rows.octets, start, start + rows.body_len)
     encodings = property_column(rows, "content_encoding", slices["content_encoding"])
     begin, end, present = slices["headers"]
-    return decompress(bodies, encodings, binary_slices(rows.octets, begin, end, present))
+    return decompress(bodies, encodings, compressions_in(binary_slices(rows.octets, begin, end, present)))

@@ -25,7 +25,8 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         spark: The session.
         options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`. With
             an archive, `messages` and `events` are all that have come, and the others are of the data directories, if
-            any are named. `bodies`, `body_schema` and `body_message` say how bodies are read.
+            any are named. `bodies`, `body_schema` and `body_message` say how bodies are read; with an archive, those of
+            `messages`.
     Returns:
         `sql`.
     Raises:
@@ -41,7 +42,8 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         if options.sources is None or table in ARCHIVED_TABLES:
             options.table(spark, table, **bodies).createOrReplaceTempView(table)
         elif options.snapshots:
-            options.live_table(spark, table, **bodies).createOrReplaceTempView(table)
+            # Data directories may have bodies of different types.
+            options.live_table(spark, table).createOrReplaceTempView(table)
         else:
             spark.catalog.dropTempView(table)
     return {"sql": spark.sql(query)}

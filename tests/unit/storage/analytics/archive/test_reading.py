@@ -190,8 +190,6 @@ def test_options_that_archives_do_not_have(builder: DirectoryBuilder, url: str, 
             leveret.scan(url, table)
     with pytest.raises(OptionError, match="asOf and snapshot do not apply to archives"):
         leveret.scan(url, as_of=1)
-    with pytest.raises(OptionError, match="bodies does not apply to archives; parse the column body"):
-        leveret.scan(url, bodies="json")
     with pytest.raises(OptionError, match="startingOffsets and endingOffsets do not apply to archives"):
         leveret.scan(url, starting_offsets=7)
     with pytest.raises(OptionError, match="table events has no column 'body'; its columns are broker, vhost"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from kombu.compression import compress
 
-from leveret.storage.analytics.bodies.compression import decompress
+from leveret.storage.analytics.bodies.compression import compressions_in, decompress
 
 BODY = b'{"a": 1}' * 20
 
@@ -32,7 +32,7 @@ def run(body: bytes, encoding: str | None, headers: bytes | None = None) -> tupl
     found = decompress(
         pa.array([b"plain", body], pa.binary()),
         pa.array([None, encoding], pa.string()),
-        pa.array([None, headers], pa.binary()),
+        compressions_in(pa.array([None, headers], pa.binary())),
     )
     first, second = found.octets.to_pylist()
     assert first == b"plain"
