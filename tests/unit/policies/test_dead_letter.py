@@ -170,6 +170,13 @@ class TestWhatPublishersMadeUp:
         assert dict(headers)["x-first-death-queue"] == text("f")
         assert "x-first-death-reason" not in dict(headers)
 
+    def test_the_fields_of_an_entry_that_is_counted_are_sorted_by_bytes(self) -> None:
+        made_up = ("\udc80", "é", "\udcff", "\U0001f407")
+        entry = (("queue", text("q")), ("reason", text("maxlen")), *((name, ("t", True)) for name in made_up))
+        headers = through(died(), headers=(("x-death", ("A", (("F", entry),))),))
+        fields = [name for name, _ in dict(headers)["x-death"][1][0][1]]
+        assert fields == ["count", "queue", "reason", "\udc80", "é", "\U0001f407", "\udcff"]
+
     def test_equal_entries_become_one(self) -> None:
         """Rule 2.3.14: without a count each of them counts as one."""
         same: Value = ("F", (("queue", text("q")), ("reason", text("maxlen"))))

@@ -47,6 +47,15 @@ def test_a_summary_without_an_exchange_takes_that_of_the_entry() -> None:
     assert death_origin(headers, "first") == DeathOrigin("work", "rejected", "in", ("key", "copy"))
 
 
+def test_the_exchange_of_the_summary_comes_before_that_of_the_entry() -> None:
+    headers = (*dead(FIRST, LAST), ("x-first-death-exchange", ("S", b"before")))
+    assert death_origin(headers, "first") == DeathOrigin("work", "rejected", "before", ("key", "copy"))
+
+
+def test_what_a_made_up_summary_does_not_say_is_empty() -> None:
+    assert death_origin((("x-first-death-queue", ("S", b"work")),), "first") == DeathOrigin("work", "", "", ())
+
+
 def test_texts_that_are_not_utf_8_are_kept() -> None:
     first = Death("w\udcff", "rejected", 1, "\udcfe", ["k\udcfd"])
     assert death_origin(dead(first), "first") == DeathOrigin("w\udcff", "rejected", "\udcfe", ("k\udcfd",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 
 INVALID = InvalidPattern("(é\udcff", "missing )", 4)
 
@@ -11,6 +11,10 @@ def test_as_text() -> None:
     assert str(INVALID) == "'(é\\udcff' is not a regular expression: missing )"
     within = InvalidPattern("(", "missing )", 1).within("configure")
     assert str(within) == "configure: '(' is not a regular expression: missing )"
+
+
+def test_a_search_that_takes_too_long_names_the_pattern_and_the_text() -> None:
+    assert str(SearchLimitExceeded("^(a+)+$", "aaab")) == "the pattern '^(a+)+$' takes too long on 'aaab'"
 
 
 def test_as_a_term() -> None:

@@ -75,6 +75,7 @@ def test_a_condition_is_not_empty(document: object) -> None:
     [
         ([], "filter must be an object"),
         ("x", "filter takes <key>=<value>, not x"),
+        ('body["a=b"]', 'filter takes <key>=<value>, not body["a=b"]'),
         (5, "filter must be an object"),
         (
             {"key": "x"},
@@ -102,7 +103,7 @@ def test_what_is_no_filter(document: object, complaint: str) -> None:
     assert str(caught.value).startswith(complaint)
 
 
-BODY = b'{"order": {"id": 5, "items": [{"sku": "a"}, {"sku": "b"}]}, "a.b": true}'
+BODY = b'{"order": {"id": 5, "items": [{"sku": "a"}, {"sku": "b"}], "c=d": 1}, "a.b": true}'
 PROPERTIES = {"content_type": "application/json", "priority": 5}
 
 
@@ -122,6 +123,7 @@ PROPERTIES = {"content_type": "application/json", "priority": 5}
         ("body.order.items[*].sku=c", False),
         ('body["a.b"]=true', True),
         ('body["a=b"]=true', False),
+        ('body.order["c=d"]=1', True),
         ("older_than=60", True),
         ("older_than=1m", True),
         ("older_than=2m", False),
@@ -131,6 +133,8 @@ PROPERTIES = {"content_type": "application/json", "priority": 5}
         ("routing_key=a\nolder_than=1m\nmatch=any", True),
         ("routing_key=k\nolder_than=2m\nmatch=any", True),
         ("routing_key=a\nolder_than=2m\nmatch=any", False),
+        ("older_than=2m\nbody.order.id=5\nmatch=any", True),
+        ("older_than=1m\nbody.order.id=6", False),
         ("routing_key=a\nexchange=e\nmatch=any", False),
         ("match=any", True),
         ('{"match": "any", "headers": {"n": 1}, "body": {"order.id": 5}}', True),
@@ -139,6 +143,11 @@ PROPERTIES = {"content_type": "application/json", "priority": 5}
 def test_conditions_as_text(document: str, expected: bool) -> None:
     wanted = read_filter(document)
     assert wanted.passes("x", "k", {}, PROPERTIES, BODY, 90.0) is expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, True), (0.5, True), (90, True), (90.5, False)])
+def test_ages_are_numbers_of_seconds(seconds: float, expected: bool) -> None:
+    assert read_filter({"older_than": seconds}).passes("", "", {}, age=90.0) is expected
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'"' + b"x" * BODY_MAX + b'"'])
