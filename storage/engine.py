@@ -307,12 +307,13 @@ class StorageEngine:
                 readable.add(store.place.qid)
             if store.idle():
                 del self._recently_used[store]
-        if not self.flush() and self._files.appended != self._ticked and not self._commits.has_unwritten_events:
+        is_written = not self.flush() and not self._commits.has_unwritten_events
+        if is_written and self._files.appended - self._checkpointer.written != self._ticked:
             # Later messages get later times than this tick.
             self._events.tick()
             self._clock.advance_past()
             self._flush_events()
-            self._ticked = self._files.appended
+            self._ticked = self._files.appended - self._checkpointer.written
         if not self.disk.alarm:
             # Compaction needs space before it frees some.
             self._compactor.run_background(self._clock())

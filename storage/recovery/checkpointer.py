@@ -15,7 +15,7 @@ from leveret.storage.event_log import EventLog, EventPosition, event_files, file
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
 from leveret.storage.stores.segment_store import SegmentStore
 
-#: A checkpoint is due after this many bytes of events, or this many microseconds with changes.
+#: A checkpoint is due after this many bytes of events, this many microseconds with changes, or a new file of events.
 _BYTES: Final = 16 << 20
 _PAUSE_US: Final = 60_000_000
 
@@ -43,12 +43,19 @@ class Checkpointer:
         self._clock = clock
         self._appended = 0
         self._when = clock()
+        #: Bytes of checkpoints written since the start.
+        self.written = 0
+        #: The newest file of the event log that a checkpoint names, or that was there at the start.
+        self._file = events.position.file
         #: Events in files before this one are covered by both existing checkpoints.
         self._covered = 0
 
     @property
     def due(self) -> bool:
         """Whether the next checkpoint is due."""
+        if self._events.position.file != self._file:
+            # Recovery can say that a file is missing if a checkpoint names it.
+            return True
         more = self._events.appended - self._appended
         return more >= _BYTES or (more > 0 and self._clock() - self._when >= _PAUSE_US)
 
@@ -77,11 +84,12 @@ class Checkpointer:
         octets = pack_checkpoint(Checkpoint(clean, directory.store_id, position, now, directory.next_qid, found))
         events.collect(group)
         group.file_actions.append(partial(self._write, octets, position, now))
-        self._appended, self._when = events.appended, now
+        self._appended, self._when, self._file = events.appended, now, position.file
 
     def _write(self, octets: bytes, position: EventPosition, now: int) -> None:
         """Write a checkpoint and remove event log files that are no longer needed."""
         write_checkpoint(self._files, self._directory.checkpoints, octets)
+        self.written += len(octets)
         covered, self._covered = self._covered, position.file
         oldest = 0
         for file, following in pairwise(event_files(self._files, self._directory.events)):

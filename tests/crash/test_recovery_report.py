@@ -86,6 +86,25 @@ def test_a_file_that_is_gone_is_reported(path: str) -> None:
         assert damaged_paths(contents) == {path}
 
 
+def test_a_new_file_of_events_that_is_gone_is_reported() -> None:
+    files, clock = SimulatedFiles(), Clock()
+    engine = open_engine(files, clock)
+    store = engine.store(engine.create_queue(True, {"name": "q"}))
+    store.append([Message(Envelope(b"\x00\x01q", bytes(14), True), b"body")] * 2, 8)
+    engine.flush()
+    engine.commit()
+    before = {*files.snapshot()}
+    store.settle(store.take(1, 1)[0])
+    engine.flush()
+    engine.housekeeping()
+    contents = files.snapshot()
+    (newest,) = [path for path in {*contents} - before if "/events/ev-" in path]
+    del contents[newest]
+    (damage,) = recover(contents).report.damage
+    assert damage.path == newest
+    assert damage.what == "is missing; messages that it removed after the last checkpoint come back"
+
+
 @pytest.mark.parametrize("path", [EVENTS, *SEALED, *CHECKPOINTS[-1:], ACTIVE])
 def test_a_file_that_was_cut_is_reported(path: str) -> None:
     # Without its footer a sealed segment is whole.

@@ -21,7 +21,10 @@ from leveret.broker.app import StartError
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.testing.full_disk import FillableUnsyncedFiles
+from leveret.storage.disk.files import DiskFiles
 from leveret.storage.disk.space import BALLAST
+from leveret.storage.event_log import event_files
+from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.stores.stream_store import FIRST_NUMBER
 
 #: Kinds of files by the patterns of their paths in the data directory.
@@ -122,12 +125,20 @@ def make_scene(directory: Path, stop: bool) -> Scene:
         if stop:
             broker.stop()
         else:
+            broker.wait_until(lambda: _checkpoint_names_all_files(str(directory / "used")))
             broker.kill()
         files = _read_files(directory / "used")
     whole = asyncio.run(look(directory / "whole", files))
     assert not whole.refusal, whole.refusal
     assert not whole.lines, whole.lines
     return Scene(files, whole.messages, written)
+
+
+def _checkpoint_names_all_files(directory: str) -> bool:
+    """Return whether recovery can notice that the newest file of the event log is missing."""
+    files = DiskFiles()
+    checkpoints = read_checkpoints(files, f"{directory}/ckpt", [])
+    return bool(checkpoints) and checkpoints[0].position.file == event_files(files, f"{directory}/events")[-1]
 
 
 def _read_files(directory: Path) -> Files:

@@ -470,6 +470,20 @@ def test_housekeeping_gives_back_files_and_ticks(files: SimulatedFiles) -> None:
     assert [event.kind for event in events(files)][-1] == EventKind.TICK
 
 
+def test_an_idle_engine_writes_nothing_after_its_checkpoint(files: SimulatedFiles) -> None:
+    clock = Clock()
+    engine = open_engine(files, clock)
+    store = new_queue(engine)
+    add(store, b"one")
+    finish(engine)
+    written = []
+    for _ in range(5):
+        clock.time += 61_000_000
+        engine.housekeeping()
+        written.append(files.appended)
+    assert written == [written[0]] * 5
+
+
 def test_dropped_segments_are_kept_for_readers_for_a_while(files: SimulatedFiles) -> None:
     clock = Clock()
     engine = open_engine(files, clock)
