@@ -141,6 +141,10 @@ bench-stream: $(VENV)/installed-test compiled ## measure what streams cost; need
 bench-scan: $(VENV)/installed-test needs-java compiled ## measure what reading a backlog costs with Arrow and with Spark; needs 1 GB of disk for a while
 	$(BIN)/python -m tests.bench.scan $(ARGS)
 
+.PHONY: bench-archive
+bench-archive: $(VENV)/installed-test compiled ## measure what an archiver costs, kill it often, and compare; needs 4 GB of disk for a while
+	$(BIN)/python -m tests.bench.archive $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/installed-test ## check style, types and import directions
 	$(BIN)/ruff check

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +16,7 @@ import pytest
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from tests.crash.racing_clients import RacingClients, metrics_of, wait_until
+from tests.support.archiver_process import ArchiverProcess
 from tests.support.leveret_process import LeveretProcess
 
 #: A longer run: ARCHIVE_SECONDS=600.
@@ -25,58 +24,31 @@ SECONDS: Final = float(os.environ.get("ARCHIVE_SECONDS", "0"))
 #: Minimum number of times that the broker is killed; the archiver is killed more often.
 KILLS: Final = 2
 _QUEUES: Final = ("q/1", "q=2", "q 3")
-_ROOT: Final = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(600 + 6 * SECONDS)
 
 
-class _ArchiverProcess:
-    """The program, which is killed and started again."""
-
-    def __init__(self, data_dir: Path, archive: Path) -> None:
-        self._archive = archive
-        options = ["--data-dir", str(data_dir), "--to", str(archive), "--interval", "1", "--broker", "one"]
-        self._command = [sys.executable, "-m", "leveret.storage.analytics_program", "archive", *options]
-        self._path = archive.parent / "archiver.log"
-        self._log = self._path.open("wb")
-        self.kills = 0
-        self.start()
-
-    def start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-        self._process = subprocess.Popen(self._command, cwd=_ROOT, env=environment, stderr=self._log)
-
-    def kill(self) -> None:
-        assert self._process.poll() is None, self._path.read_text()
-        self._process.kill()
-        self._process.wait()
-        self.kills += 1
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-
-    def rows(self) -> Counter[str]:
-        """Queue and body of what is in the archive."""
-        files, found = ArchiveFiles(str(self._archive)), Counter[str]()
-        for store in store_ids(files):
-            for each in read_manifests(files, store).files.values():
-                if each.table == "messages":
-                    with files.open(each.path) as file:
-                        table = pq.read_table(file, columns=["queue", "body"])
-                    pairs = zip(table["queue"].to_pylist(), table["body"].to_pylist(), strict=True)
-                    found.update(f"{queue} {body.decode()}" for queue, body in pairs)
-        return found
-
-    def missed(self) -> object:
-        """What the newest manifest counts as missed."""
-        files = ArchiveFiles(str(self._archive))
-        last = read_manifests(files, store_ids(files)[0]).last
-        return last.position["messages"].get("missed", {}) if last is not None else None
+def _rows(archive: Path) -> Counter[str]:
+    """Queue and body of what is in the archive."""
+    files, found = ArchiveFiles(str(archive)), Counter[str]()
+    for store in store_ids(files):
+        for each in read_manifests(files, store).files.values():
+            if each.table == "messages":
+                with files.open(each.path) as file:
+                    table = pq.read_table(file, columns=["queue", "body"])
+                pairs = zip(table["queue"].to_pylist(), table["body"].to_pylist(), strict=True)
+                found.update(f"{queue} {body.decode()}" for queue, body in pairs)
+    return found
 
 
-def _let_work(archiver: _ArchiverProcess, rng: random.Random, seconds: float) -> None:
+def _missed(archive: Path) -> object:
+    """What the newest manifest counts as missed."""
+    files = ArchiveFiles(str(archive))
+    last = read_manifests(files, store_ids(files)[0]).last
+    return last.position["messages"].get("missed", {}) if last is not None else None
+
+
+def _let_work(archiver: ArchiverProcess, rng: random.Random, seconds: float) -> None:
     """Let some seconds pass, in which the archiver is killed at any moments."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
@@ -88,12 +60,12 @@ def _let_work(archiver: _ArchiverProcess, rng: random.Random, seconds: float) ->
 def test_an_archive_has_every_message_once_over_kills(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    rng = random.Random(7)
+    rng, archive = random.Random(7), tmp_path / "archive"
     clients = RacingClients(_QUEUES)
     deadline, rounds = time.monotonic() + SECONDS, 0
     with LeveretProcess(tmp_path, settings={"storage.segment_size": 65_536}) as broker:
         wait_until(lambda: any((broker.data_dir / "ckpt").iterdir()))
-        archiver = _ArchiverProcess(broker.data_dir, tmp_path / "archive")
+        archiver = ArchiverProcess(broker.data_dir, archive)
         try:
             wait_until((broker.data_dir / "readers" / "archive").exists)
             # The broker looks once a second.
@@ -106,12 +78,12 @@ def test_an_archive_has_every_message_once_over_kills(
                 if is_last:
                     break
                 broker.start()
-            wait_until(lambda: clients.confirmed <= archiver.rows().keys())
+            wait_until(lambda: clients.confirmed <= _rows(archive).keys())
         finally:
             archiver.close()
-    rows = archiver.rows()
+    rows = _rows(archive)
     numbers = f"{rounds - 1} kills of the broker, {archiver.kills} of the archiver, {len(clients.confirmed)} confirmed"
     record_property("ledger", f"{numbers}, {len(clients.sent)} sent, {rows.total()} in the archive")
     assert max(rows.values()) == 1
     assert set(rows) <= clients.sent
-    assert archiver.missed() == {}
+    assert _missed(archive) == {}

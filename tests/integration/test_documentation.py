@@ -316,6 +316,7 @@ def test_flags_exist() -> None:
         )
     ]
     others = ["leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
+    others += ["tests.bench.archive"]
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
     helps.append(["leveret.storage.analytics_program", "archive", "--help"])
