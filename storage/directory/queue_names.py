@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from leveret.storage.directory.data_directory import QUEUE_FILE
@@ -30,12 +32,15 @@ class QueueName(NamedTuple):
     is_stream: bool = False
 
 
-def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
+def read_queue_names(
+    files: Files, path: str, known: Mapping[int, QueueName] = MappingProxyType({})
+) -> dict[int, QueueName]:
     """Return the queues of a data directory by number. If QUEUE.json is damaged, the name is the number.
 
     Args:
         files: The file system interface.
         path: The data directory.
+        known: An earlier result. A number is never given to another queue, so files are not read again that were whole.
     """
     found: dict[int, QueueName] = {}
     for directory in files.list_directory(f"{path}/q"):
@@ -43,10 +48,15 @@ def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
             qid = int(directory, 16)
         except ValueError:
             continue
-        if directory == f"{qid:08x}":
-            octets = files.read_all(f"{path}/q/{directory}/{QUEUE_FILE}")
-            if octets is not None:
-                found[qid] = _queue_name(octets) or QueueName("", f"#{qid}", True, None)
+        before = known.get(qid)
+        if directory != f"{qid:08x}":
+            continue
+        if before is not None and before.salt is not None:
+            found[qid] = before
+            continue
+        octets = files.read_all(f"{path}/q/{directory}/{QUEUE_FILE}")
+        if octets is not None:
+            found[qid] = _queue_name(octets) or QueueName("", f"#{qid}", True, None)
     return found
 
 

@@ -98,6 +98,25 @@ def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
         return 0, b""
 
 
+def read_from(files: Files, path: str, offset: int) -> bytes | None:
+    """Return the bytes of a file from an offset on; None if it does not exist.
+
+    Args:
+        files: The file system interface.
+        path: Path of the file.
+        offset: The offset in bytes.
+    """
+    if type(files) is not DiskFiles:
+        octets = files.read_all(path)
+        return None if octets is None else octets[offset:]
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def _last_tick_in(octets: bytes, start: int, salt: int, as_of: int | None) -> tuple[int, int] | None:
     """Return the end offset and time of the last tick in a part of a file; None if there is none."""
     first = max(EVENT_BYTES, -(-start // EVENT_BYTES) * EVENT_BYTES) - start

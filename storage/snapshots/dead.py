@@ -15,7 +15,7 @@ from leveret.storage.event_log import EventPosition, event_files, file_name
 from leveret.storage.recovery.checkpoint import Checkpoint
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.seq_ranges import SeqRanges
-from leveret.storage.snapshots.cut import Cut
+from leveret.storage.snapshots.cut import Cut, read_from
 
 _EVENT: Final = struct.Struct("<QqIIIBBHII")
 #: Higher than any sequence number.
@@ -87,9 +87,7 @@ def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints
         cut: The cut.
         checkpoints: The readable checkpoints. If all are later than the cut, messages settled in between count as live.
     """
-    earlier = [each for each in checkpoints if each.position <= cut.position]
-    later = [each for each in checkpoints if each.position > cut.position]
-    base = max(earlier, key=_position, default=None) or min(later, key=_position, default=None)
+    base = base_of(checkpoints, cut)
     found = DeadAtCut()
     position = EventPosition(0, 0)
     if base is not None:
@@ -98,16 +96,45 @@ def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints
             known = found.stores[key] = StoreDead(store.dead, next_seq=max(store.next_seq, store.dead.floor))
             if store.redelivered_below > 1:
                 known.delivered.add(1, store.redelivered_below)
+    read_on(found, files, directory, store_id, position, cut)
+    return found
+
+
+def base_of(checkpoints: list[Checkpoint], cut: Cut) -> Checkpoint | None:
+    """Return the checkpoint from which a cut is reached with the fewest events; None if there is none.
+
+    Args:
+        checkpoints: The readable checkpoints.
+        cut: The cut.
+    """
+    earlier = [each for each in checkpoints if each.position <= cut.position]
+    later = [each for each in checkpoints if each.position > cut.position]
+    return max(earlier, key=_position, default=None) or min(later, key=_position, default=None)
+
+
+def read_on(found: DeadAtCut, files: Files, directory: str, store_id: bytes, position: EventPosition, cut: Cut) -> None:
+    """Change what was dead at a position of the event log to what was dead at a cut.
+
+    Args:
+        found: What was dead at the position.
+        files: The file system interface.
+        directory: Path of the event log.
+        store_id: ID of the data directory.
+        position: The position. If it is later than the cut, messages settled in between count as live.
+        cut: The cut.
+    """
+    found.deleted_later = set()
     start, end = min(position, cut.position), max(position, cut.position)
     for file in event_files(files, directory):
-        if file >= start.file:
-            octets = files.read_all(f"{directory}/{file_name(file)}") or b""
-            first = start.offset if file == start.file else 0
-            stop = len(octets) if file < end.file else end.offset if file == end.file else 0
-            if stop:
-                _replay(found, octets, first, stop, crc32(store_id), revive=cut.position < position)
-            _note_deleted(found, octets, cut.position.offset if file == cut.position.file else 0, file, cut)
-    return found
+        if file < start.file:
+            continue
+        first = max(EVENT_BYTES, start.offset if file == start.file else 0)
+        octets = read_from(files, f"{directory}/{file_name(file)}", first) or b""
+        stop = len(octets) if file < end.file else end.offset - first if file == end.file else 0
+        if stop > 0:
+            _replay(found, octets[:stop], crc32(store_id), revive=cut.position < position)
+        if file >= cut.position.file:
+            _note_deleted(found, octets, max(0, cut.position.offset - first) if file == cut.position.file else 0)
 
 
 def bounds_of(ranges: SeqRanges) -> array[int]:
@@ -122,8 +149,8 @@ def _position(checkpoint: Checkpoint) -> EventPosition:
     return checkpoint.position
 
 
-def _replay(found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int, revive: bool) -> None:
-    for seq, length, qid, kind, priority in _events(found, octets, first, stop, salt):
+def _replay(found: DeadAtCut, octets: bytes, salt: int, revive: bool) -> None:
+    for seq, length, qid, kind, priority in _events(found, octets, salt):
         if kind == EventKind.QUEUE_DELETED:
             if not revive:
                 found.deleted.add(qid)
@@ -138,14 +165,11 @@ def _replay(found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int, r
             found.store(qid, priority).delivered.add(seq, seq + length)
 
 
-def _events(
-    found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int
-) -> Iterator[tuple[int, int, int, int, int]]:
+def _events(found: DeadAtCut, octets: bytes, salt: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Iterate over events with messages as (seq, length, qid, kind, priority)."""
-    first = max(first, EVENT_BYTES)
-    stop = first + (min(stop, len(octets)) - first) // EVENT_BYTES * EVENT_BYTES
-    at = first
-    for seq, _, qid, length, _, kind, priority, _, _, crc in _EVENT.iter_unpack(octets[first : max(first, stop)]):
+    at = 0
+    whole = octets[: len(octets) // EVENT_BYTES * EVENT_BYTES]
+    for seq, _, qid, length, _, kind, priority, _, _, crc in _EVENT.iter_unpack(whole):
         if crc32(octets[at : at + EVENT_BYTES - 4]) ^ salt != crc:
             found.damaged += 1
         elif kind and length:
@@ -153,11 +177,8 @@ def _events(
         at += EVENT_BYTES
 
 
-def _note_deleted(found: DeadAtCut, octets: bytes, first: int, file: int, cut: Cut) -> None:
-    """Record the queues deleted after the cut; their files may be gone."""
-    if file < cut.position.file:
-        return
-    first = max(first, EVENT_BYTES)
+def _note_deleted(found: DeadAtCut, octets: bytes, first: int) -> None:
+    """Record the queues deleted from an offset on, which is after the cut; their files may be gone."""
     kinds = octets[first + 28 :: EVENT_BYTES]
     at = -1
     while (at := kinds.find(EventKind.QUEUE_DELETED, at + 1)) >= 0:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from leveret.storage.directory.data_directory import QUEUE_FILE
 from leveret.storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
@@ -25,6 +25,7 @@ from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
+from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.segments import (
     Key,
     Known,
@@ -113,6 +114,22 @@ class EventFileView:
     until: int
 
 
+class Choice(NamedTuple):
+    """What is known when a reader chooses queues.
+
+    Attributes:
+        cut: The time of the snapshot.
+        names: Names of all queues by number, including deleted ones that still have events.
+        wanted: Numbers of those that exist and that the reader wants.
+        lease: Lease of the links, just made; None if there are none.
+    """
+
+    cut: Cut
+    names: Mapping[int, QueueName]
+    wanted: Collection[int]
+    lease: SnapshotLease | None
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Requested contents of a snapshot.
@@ -129,6 +146,9 @@ class Request:
         purpose: Description of the reader.
         timeout: Seconds without a heartbeat after which the links may be removed.
         kind: ``queue`` or ``exchange``: what the messages are in; empty for both.
+        choose: Called when the cut has been found, before any file of a queue is looked at; again if there has to be
+            a later cut. Returns the numbers of the queues to include, of those that `wanted` selects. None for all.
+        memory: What earlier snapshots of the same local directory have read; None for nothing.
     """
 
     messages: bool = True
@@ -141,6 +161,8 @@ class Request:
     purpose: str = "reader"
     timeout: float = TIMEOUT
     kind: str = "queue"
+    choose: Callable[[Choice], Collection[int]] | None = None
+    memory: SnapshotMemory | None = None
 
 
 @dataclass(slots=True)
@@ -260,15 +282,16 @@ class _SnapshotAttempt:
         Raises:
             StaleCutError: Not possible yet.
         """
-        files, request, events = self.files, self.request, f"{self.path}/events"
+        files, request = self.files, self.request
         cut = self._find_cut(stale)
         self.cut = cut
-        names = read_queue_names(files, self.path)
-        # Read after the existing names: a queue deleted in between was recorded before its directory was removed.
-        deleted = read_deleted_names(files, self.path)
+        names, deleted = self._names()
         wanted = self._wanted(names, deleted)
         try:
             self._take_lease()
+            if request.choose is not None:
+                chosen = request.choose(Choice(cut, deleted | names, wanted.keys(), self.lease))
+                wanted = {qid: wanted[qid] for qid in chosen if qid in wanted}
             keys = [(qid, each) for qid in (wanted if request.messages else ()) for each in self._priorities(qid)]
             linked = {key: link_segments(files, self._paths(*key)) for key in keys}
             event_views = self._link_events(cut) if request.events else []
@@ -276,9 +299,7 @@ class _SnapshotAttempt:
             missing = sum(count_missing(linked[key], known[key], cut.time) for key in keys)
             if missing and self.strict:
                 raise StaleCutError(f"{missing} segments are gone")
-            dead = DeadAtCut()
-            if request.messages:
-                dead = dead_at(files, events, self.format.store_id, cut, self._checkpoints())
+            dead = self._dead_at(cut) if request.messages else DeadAtCut()
             if self.strict and not all(self._queue_exists(qid) for qid in dead.deleted_later):
                 raise StaleCutError("a queue has been deleted")
             queues = {
@@ -297,6 +318,22 @@ class _SnapshotAttempt:
         return Snapshot(
             self.format.store_id, cut, deleted | names, views, event_views, self.lease, dead.damaged, missing
         )
+
+    def _names(self) -> tuple[dict[int, QueueName], dict[int, QueueName]]:
+        """Return the names of existing and of deleted queues."""
+        memory = self.request.memory
+        read, read_deleted = (
+            (read_queue_names, read_deleted_names) if memory is None else (memory.names, memory.deleted_names)
+        )
+        names = read(self.files, self.path)
+        # Read after the existing names: a queue deleted in between was recorded before its directory was removed.
+        return names, read_deleted(self.files, self.path)
+
+    def _dead_at(self, cut: Cut) -> DeadAtCut:
+        memory, events, store_id = self.request.memory, f"{self.path}/events", self.format.store_id
+        if memory is not None:
+            return memory.dead_at(self.files, events, store_id, cut, self._checkpoints)
+        return dead_at(self.files, events, store_id, cut, self._checkpoints())
 
     def _store_view(
         self,
@@ -341,7 +378,11 @@ class _SnapshotAttempt:
         names = self.files.list_directory(f"{self.path}/ckpt")
         if stale is None or names != self.checkpoint_names:
             self.checkpoint_names = names
-            cut = latest_cut(self.files, directory, store_id, self._checkpoints(), as_of)
+            memory = self.request.memory
+            checkpoints = (
+                self._checkpoints() if memory is None else memory.checkpoints(self.files, self.path, self._checkpoints)
+            )
+            cut = latest_cut(self.files, directory, store_id, checkpoints, as_of)
         else:
             cut = last_tick(self.files, directory, store_id, as_of)
         if cut is None:
