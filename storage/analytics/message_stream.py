@@ -1,8 +1,11 @@
 """Streaming source of messages: yields each message that was written to a file once, in the order of its queue.
 
-An offset has the next sequence number for each store of a queue and each stream of that store. It also names the
-snapshot with the segments of the batch that ends there. That snapshot outlives the process: a batch that is repeated
-after a crash reads the same files, even if the queue has changed or was deleted.
+An offset has the next sequence number for each store of a queue and each stream of that store (next_numbers.py). It
+also names the snapshot with the segments of the batch that ends there. That snapshot outlives the process: a batch that
+is repeated after a crash reads the same files, even if the queue has changed or was deleted.
+
+A process that goes on looks only at queues whose files have changed since it has read them (changed_queues.py), of
+which it has left something, or of which something was removed.
 
 A queue of type stream keeps all that was written until its retention removes it. So a query knows when it has missed
 something of a stream, and its offset says the next offset of each stream as clients know it. What it has missed of
@@ -11,10 +14,13 @@ other queues is found with the event log (missed_messages.py), and counted in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from leveret.storage.analytics.changed_queues import ChangedQueues
 from leveret.storage.analytics.data_loss import report_data_loss
 from leveret.storage.analytics.directory_state import DirectoryState, directory_state
 from leveret.storage.analytics.errors import AnalyticsError
@@ -22,16 +28,18 @@ from leveret.storage.analytics.message_batches import Label
 from leveret.storage.analytics.missed_messages import (
     Missed,
     MissedMessages,
+    StoreKey,
     add_missed,
     latest_events,
     position_after,
 )
 from leveret.storage.analytics.named_reader import NamedReader
+from leveret.storage.analytics.next_numbers import NextNumbers, all_numbers, numbers_in
 from leveret.storage.analytics.options import STREAM_TIMEOUT, Options
 from leveret.storage.analytics.partitions import MessagesPartition, SegmentPart, SnapshotLocation, group_parts
 from leveret.storage.analytics.pinned_segments import load_parts, save_parts, set_lease_timeout
 from leveret.storage.analytics.record_rows import RowLimits, select_rows
-from leveret.storage.analytics.stream_chains import NUMBERS_MAX, Chain, chains_of, measure
+from leveret.storage.analytics.stream_chains import NUMBERS_MAX, Chain, Measured, chains_of, measure
 from leveret.storage.analytics.stream_offsets import (
     EARLIEST,
     LATEST,
@@ -42,8 +50,28 @@ from leveret.storage.analytics.stream_offsets import (
 )
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import Stream
+from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
-from leveret.storage.snapshots.snapshot import Request, Snapshot, read_directory_format, take_snapshot
+from leveret.storage.snapshots.memory import SnapshotMemory
+from leveret.storage.snapshots.snapshot import Choice, Request, Snapshot, read_directory_format, take_snapshot
+
+#: With more streams, an offset names only those of its batch.
+_NAMED_STREAMS_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class _Start:
+    """Where a batch starts.
+
+    Attributes:
+        offset: The offset.
+        numbers: Its next numbers.
+        removed: What has left files since, by store; up to the snapshot that is taken.
+    """
+
+    offset: dict[str, Any]
+    numbers: NextNumbers
+    removed: dict[StoreKey, SeqRanges] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -51,14 +79,16 @@ class _Batch:
     """What a batch reads.
 
     Attributes:
-        next: Next sequence number by chain, at its end.
+        updates: Next sequence number, at its end, by chain: those that differ from its start.
         parts: The segments that it reads.
-        unread: Chains of which it may leave messages that are there.
+        unread: Chains of which it leaves messages that are there, and these.
+        incomplete: Numbers of the queues that it may not read to their ends.
     """
 
-    next: dict[str, int]
+    updates: dict[str, int] = field(default_factory=dict)
     parts: list[SegmentPart] = field(default_factory=list)
-    unread: list[Chain] = field(default_factory=list)
+    unread: list[tuple[Chain, Measured]] = field(default_factory=list)
+    incomplete: set[int] = field(default_factory=set)
 
 
 class MessageStream:
@@ -85,6 +115,10 @@ class MessageStream:
         self._reader = NamedReader(options, self._path)
         #: An offset after which nothing had come when the directory was in this state.
         self._idle: tuple[dict[str, Any], DirectoryState | None] | None = None
+        self._memory = SnapshotMemory()
+        #: Of the offset `_known`.
+        self._changed = ChangedQueues(self._path)
+        self._known: dict[str, Any] | None = None
 
     def first(self) -> dict[str, Any]:
         """Return the start offset of a new query.
@@ -92,22 +126,22 @@ class MessageStream:
         Raises:
             AnalyticsError: startingOffsets does not fit, or the reader cannot be made.
         """
-        first = self._first()
-        self._reader.begin(first["next"])
-        return first | self._reader.mark
+        numbers, told = self._first()
+        self._reader.begin(numbers)
+        return {"snapshot": ""} | all_numbers(numbers).to_json() | told | self._reader.mark
 
-    def _first(self) -> dict[str, Any]:
+    def _first(self) -> tuple[dict[str, int], dict[str, Any]]:
+        """Return the next numbers at the start of a new query, and what else its offset says."""
         starting = self._options.starting
         if starting == EARLIEST:
-            events = latest_events(self._path, self._store_id)
-            return {"snapshot": "", "next": {}, "events": events}
+            return {}, {"events": latest_events(self._path, self._store_id)}
         with self._take() as snapshot:
             chains = chains_of(snapshot)
             if starting == LATEST:
-                return {"snapshot": "", "next": _ends(snapshot)} | position_after(snapshot, {}, ())
+                return _ends(snapshot), position_after(snapshot, ())
             check_streams(snapshot, starting, LATEST)
             numbers = {each.key: self._number_at(snapshot, each, starting) for each in chains}
-            return _with_offsets({"snapshot": "", "next": numbers}, chains)
+            return numbers, stream_places({}, snapshot, numbers, ())
 
     def stop_at_latest(self) -> None:
         """Limit the stream to the messages that exist now."""
@@ -136,64 +170,102 @@ class MessageStream:
         state = directory_state(self._path)
         if state is not None and self._idle == (start, state):
             return start
-        snapshot = self._take()
+        if self._known != start:
+            self._changed.forget()
+        self._known = None
+        at = _Start(start, numbers_in(start))
+        snapshot = self._take(partial(self._choose, at))
         try:
             if snapshot.lease is None:
                 where = f"{self._path}/{SNAPSHOTS}"
                 raise AnalyticsError(f"streams need to make hard links in {where}, which is not allowed")
-            missed = self._missed.find(start, snapshot)
-            batch = self._batch(start, snapshot, limit)
-            end = self._offset(start, snapshot, batch, missed)
-            if not batch.parts:
-                snapshot.close()
-                self._idle = (start, state) if end is start else None
-                return end
-            save_parts(snapshot.lease.path, snapshot.cut.time, batch.parts)
+            self._changed.note_open(snapshot)
+            missed = self._missed.find(start, at.numbers, at.removed, snapshot)
+            batch = self._batch(at, snapshot, limit)
+            end = self._offset(at, snapshot, batch, missed)
+            if batch.parts:
+                save_parts(snapshot.lease.path, snapshot.cut.time, batch.parts)
         except BaseException:
             snapshot.close()
             raise
-        self._unsaved = snapshot.lease.path.rpartition("/")[2]
-        return end | {"snapshot": self._unsaved}
+        if batch.parts:
+            self._unsaved = snapshot.lease.path.rpartition("/")[2]
+            end = end | {"snapshot": self._unsaved}
+        else:
+            snapshot.close()
+            self._idle = (start, state) if end is start else None
+        for queue in snapshot.queues:
+            if queue.qid not in batch.incomplete:
+                self._changed.settle(queue.qid)
+        self._known = end
+        return end
 
-    def _batch(self, start: dict[str, Any], snapshot: Snapshot, limit: int) -> _Batch:
+    def _choose(self, at: _Start, choice: Choice) -> set[int]:
+        """Return the numbers of the queues of which the next batch may read something, or has missed something."""
+        at.removed = self._missed.removed(at.offset, at.numbers, choice.cut.position, choice.names)
+        # A queue of which the offset has left something was not read to its end, so it is among the former.
+        chosen = self._changed.among(choice.wanted) | {store.qid for store in at.removed}
+        self._changed.begin(chosen, choice.lease)
+        return chosen
+
+    def _batch(self, at: _Start, snapshot: Snapshot, limit: int) -> _Batch:
         """Choose what the next batch reads."""
-        batch = _Batch(dict(start["next"]))
+        batch = _Batch()
         chains = chains_of(snapshot)
         # With a limit, each batch starts at a different chain, so that all chains are read in turn.
-        turn = int(start["snapshot"][:8] or "0", 16) % max(1, len(chains))
+        turn = int(at.offset["snapshot"][:8] or "0", 16) % max(1, len(chains))
         left = limit
-        for at, chain in enumerate(chains[turn:] + chains[:turn]):
-            share = -(-left // (len(chains) - at)) if limit else 0
+        for place, chain in enumerate(chains[turn:] + chains[:turn]):
+            share = -(-left // (len(chains) - place)) if limit else 0
+            first = chain.next_in(at.numbers)
             if limit and not share:
-                batch.unread.append(chain)
+                self._leave(batch, snapshot, chain, first)
                 continue
-            first = chain.next_in(start["next"])
             if chain.queue.is_stream and first:
                 first = self._pass_removed(chain, first)
             stop = NUMBERS_MAX if self._target is None else chain.next_in(self._target)
-            count, end = measure(snapshot.cut.time, chain, first, share, stop)
-            left -= count
-            if end > first and count:
-                # Set the numbers of both streams: next_in() must no longer derive one from the other.
-                batch.next = chain.with_both_streams(batch.next) | {chain.key: end}
-                batch.parts += parts_between(chain, first, end)
-            if self._target is not None or count == share > 0:
-                batch.unread.append(chain)
+            found = measure(snapshot.cut.time, chain, first, share, stop)
+            left -= found.messages
+            if found.end > first and found.messages:
+                # The numbers of both streams: next_in() must no longer derive one from the other.
+                for key, number in chain.both_streams(at.numbers).items():
+                    batch.updates.setdefault(key, number)
+                batch.updates[chain.key] = found.end
+                batch.parts += parts_between(chain, first, found.end)
+            if self._target is not None or found.messages == share > 0:
+                self._leave(batch, snapshot, chain, found.end if found.messages else chain.next_in(at.numbers))
+            elif not found.is_all:
+                batch.incomplete.add(chain.queue.qid)
         return batch
 
-    def _offset(
-        self, start: dict[str, Any], snapshot: Snapshot, batch: _Batch, missed: Sequence[Missed]
-    ) -> dict[str, Any]:
-        """Return the end of a batch, without its snapshot; `start` if there is nothing to note."""
+    def _leave(self, batch: _Batch, snapshot: Snapshot, chain: Chain, following: int) -> None:
+        """Note what a batch leaves of a chain from a number on."""
+        if chain.stream is Stream.DURABLE and not chain.queue.is_stream:
+            rest = measure(snapshot.cut.time, chain, following, 0, NUMBERS_MAX)
+            batch.unread.append((chain, rest))
+            if rest.is_all and not rest.messages:
+                return
+        batch.incomplete.add(chain.queue.qid)
+
+    def _offset(self, at: _Start, snapshot: Snapshot, batch: _Batch, missed: Sequence[Missed]) -> dict[str, Any]:
+        """Return the end of a batch, without its snapshot; the start if there is nothing to note."""
+        start = at.offset
         if not batch.parts and not missed:
-            self._missed.note_idle(start, snapshot)
+            self._missed.note_idle(at.numbers, snapshot)
             # An old position is noted before its file is deleted, at the price of an empty batch.
             if start.get("events", {}).get("file") in (None, 0, snapshot.cut.position.file):
                 return start
-        offset = {"snapshot": "", "next": batch.next} | position_after(snapshot, batch.next, batch.unread)
-        offset |= self._reader.mark
+        numbers = at.numbers.changed(batch.updates, partial(self._is_known, snapshot))
+        offset = {"snapshot": ""} | numbers.to_json() | position_after(snapshot, batch.unread) | self._reader.mark
         counts = add_missed(start.get("missed", {}), missed)
-        return _with_offsets(offset | {"missed": counts} if counts else offset, chains_of(snapshot))
+        if counts:
+            offset["missed"] = counts
+        read = {part.view.qid for part in batch.parts}
+        return offset | stream_places(start.get("offsets", {}), snapshot, numbers, read)
+
+    def _is_known(self, snapshot: Snapshot, qid: int) -> bool:
+        """Return whether there is a queue with a number, or events of it."""
+        return qid in snapshot.names or os.path.exists(f"{self._path}/q/{qid:08x}")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[MessagesPartition]:
         """Yield the partitions between two offsets.
@@ -201,7 +273,7 @@ class MessageStream:
         Raises:
             AnalyticsError: The snapshot of the batch is gone, and failOnDataLoss is true.
         """
-        if start["next"] == end["next"]:
+        if numbers_in(start) == numbers_in(end):
             return
         directory = self._directory(end["snapshot"])
         found = load_parts(directory, self._path, self._store_id)
@@ -238,12 +310,17 @@ class MessageStream:
         """Release the snapshot that no saved offset names."""
         self._release(self._unsaved)
 
-    def _take(self) -> Snapshot:
+    def _take(self, choose: Callable[[Choice], set[int]] | None = None) -> Snapshot:
         options = self._options
-        return take_snapshot(
-            self._path,
-            Request(dead_too=True, wanted=options.wants, described=options.described, purpose="analytics, stream"),
+        request = Request(
+            dead_too=True,
+            wanted=options.wants,
+            described=options.described,
+            purpose="analytics, stream",
+            choose=choose,
+            memory=self._memory,
         )
+        return take_snapshot(self._path, request)
 
     def _remaining_parts(
         self, start: dict[str, Any], end: dict[str, Any]
@@ -251,9 +328,10 @@ class MessageStream:
         """Take a new snapshot and return what it still has of a batch."""
         snapshot = self._take()
         parts: list[SegmentPart] = []
+        before, after = numbers_in(start), numbers_in(end)
         for chain in chains_of(snapshot):
-            if chain.next_in(end["next"]) > chain.next_in(start["next"]):
-                parts += parts_between(chain, chain.next_in(start["next"]), chain.next_in(end["next"]))
+            if chain.next_in(after) > chain.next_in(before):
+                parts += parts_between(chain, chain.next_in(before), chain.next_in(after))
         lease = snapshot.lease.path if snapshot.lease is not None else ""
         return SnapshotLocation(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
 
@@ -283,7 +361,7 @@ class MessageStream:
             found = select_rows(octets, view, snapshot.cut.time, limits, view.live).seq.tolist()
             if found:
                 return int(found[0])
-        return measure(snapshot.cut.time, chain, 0, 0, NUMBERS_MAX)[1]
+        return measure(snapshot.cut.time, chain, 0, 0, NUMBERS_MAX).end
 
     def _directory(self, name: str) -> str:
         return f"{self._path}/{SNAPSHOTS}/{name}"
@@ -295,17 +373,36 @@ class MessageStream:
 
 def _ends(snapshot: Snapshot) -> dict[str, int]:
     """Return the number after the last message of each chain."""
-    return {each.key: measure(snapshot.cut.time, each, 0, 0, NUMBERS_MAX)[1] for each in chains_of(snapshot)}
+    return {each.key: measure(snapshot.cut.time, each, 0, 0, NUMBERS_MAX).end for each in chains_of(snapshot)}
 
 
-def _with_offsets(position: dict[str, Any], chains: list[Chain]) -> dict[str, Any]:
-    """Return a position that also says, for people, the next offset of each stream, by virtual host and name."""
+def stream_places(
+    before: Mapping[str, Mapping[str, int]], snapshot: Snapshot, numbers: Mapping[str, int], read: Collection[int]
+) -> dict[str, Any]:
+    """Return what an offset says for people: the next offset of each stream, by virtual host and name.
+
+    Args:
+        before: What the offset before said.
+        snapshot: A snapshot with the streams that may have changed.
+        numbers: The next numbers.
+        read: Numbers of the queues of the batch. If there are too many streams, only these are named.
+    """
+    there = {(name.vhost, name.name) for name in snapshot.names.values() if name.is_stream} if before else set()
+    places = {(vhost, name): place for vhost, names in before.items() for name, place in names.items()}
+    places = {key: place for key, place in places.items() if key in there}
+    changed: set[tuple[str, str]] = set()
+    for chain in chains_of(snapshot):
+        queue = chain.queue
+        if queue.is_stream and chain.stream == Stream.DURABLE:
+            places[queue.vhost, queue.name] = max(0, chain.next_in(numbers) - 1)
+            if queue.qid in read:
+                changed.add((queue.vhost, queue.name))
+    if len(places) > _NAMED_STREAMS_MAX:
+        places = {key: places[key] for key in changed}
     offsets: dict[str, dict[str, int]] = {}
-    for chain in chains:
-        if chain.queue.is_stream and chain.stream == Stream.DURABLE:
-            number = chain.next_in(position["next"])
-            offsets.setdefault(chain.queue.vhost, {})[chain.queue.name] = max(0, number - 1)
-    return position | {"offsets": offsets} if offsets else position
+    for (vhost, name), place in places.items():
+        offsets.setdefault(vhost, {})[name] = place
+    return {"offsets": offsets} if offsets else {}
 
 
 def parts_between(chain: Chain, first: int, end: int) -> list[SegmentPart]:

@@ -18,24 +18,26 @@ import numpy as np
 
 from leveret.storage.analytics.data_loss import report_data_loss
 from leveret.storage.analytics.event_batches import select_events
+from leveret.storage.analytics.next_numbers import NextNumbers, unread_in, unread_to_json
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.stream_chains import (
-    NUMBERS_MAX,
     Chain,
+    Measured,
     chain_key,
     chains_of,
     measure,
     next_number,
     read_numbers,
 )
+from leveret.storage.directory.queue_names import QueueName
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EVENT_BYTES, NEVER_STORED, EventKind
 from leveret.storage.event_log import EventPosition, event_files, file_name
 from leveret.storage.format import Stream
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.seq_ranges import SeqRanges, runs_of
-from leveret.storage.snapshots.cut import latest_cut
+from leveret.storage.snapshots.cut import latest_cut, read_from
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import Snapshot
 
@@ -78,7 +80,7 @@ class Missed(NamedTuple):
     messages: int
 
 
-class _Store(NamedTuple):
+class StoreKey(NamedTuple):
     """One priority of a queue."""
 
     qid: int
@@ -98,27 +100,75 @@ class MissedMessages:
         self._options = options
         self._events = f"{path}/events"
         self._salt = crc32(store_id)
-        #: The last offset after which nothing had come, and the position up to which the events are known.
-        self._idle: tuple[dict[str, int], EventPosition] | None = None
+        #: The last numbers after which nothing had come, and the position up to which the events are known.
+        self._idle: tuple[dict[str, Any], EventPosition] | None = None
 
-    def find(self, start: Mapping[str, Any], snapshot: Snapshot) -> list[Missed]:
+    def removed(
+        self, start: Mapping[str, Any], numbers: NextNumbers, until: EventPosition, names: Mapping[int, QueueName]
+    ) -> dict[StoreKey, SeqRanges]:
+        """Return the numbers that have left files since an offset and are behind it, by store.
+
+        Args:
+            start: The offset.
+            numbers: Its next numbers.
+            until: The position in the event log up to which is looked.
+            names: Names of all queues by number, including deleted ones that still have events.
+        Returns:
+            The numbers; empty for an offset of a version that did not note the position.
+        Raises:
+            AnalyticsError: Some of the events are gone, and failOnDataLoss is true.
+        """
+        found: dict[StoreKey, SeqRanges] = {}
+        if "events" not in start:
+            return found
+        since = EventPosition(start["events"]["file"], start["events"]["offset"])
+        if self._idle is not None and self._idle[0] == numbers.to_json():
+            since = max(since, self._idle[1])
+        unread = unread_in(start)
+        behind: dict[StoreKey, int] = {}
+        for octets in self._read(since, until):
+            events = select_events(octets, self._salt, None, RowLimits()).events
+            events = events[np.isin(events["kind"], _REMOVALS) & (events["flags"] & NEVER_STORED == 0)]
+            wanted = [qid for qid in np.unique(events["qid"]).tolist() if self._reads(names.get(qid))]
+            events = events[np.isin(events["qid"], np.array(wanted, np.uint32))]
+            for qid, priority, seq, length in events[["qid", "priority", "seq", "length"]].tolist():
+                store = StoreKey(qid, priority)
+                if store not in behind:
+                    behind[store] = _first_unread(numbers, unread, store)
+                if seq + length > behind[store] and length:
+                    found.setdefault(store, SeqRanges()).add(max(seq, behind[store]), seq + length)
+        return found
+
+    def _reads(self, name: QueueName | None) -> bool:
+        """Return whether the query reads a queue whose messages leave when they are consumed."""
+        if name is None or name.kind != "queue" or name.is_stream:
+            return False
+        return self._options.wants(name.vhost, name.name)
+
+    def find(
+        self,
+        start: Mapping[str, Any],
+        numbers: NextNumbers,
+        removed: Mapping[StoreKey, SeqRanges],
+        snapshot: Snapshot,
+    ) -> list[Missed]:
         """Return what has left since an offset and was not read.
 
         Args:
             start: The offset.
-            snapshot: A later snapshot, with the dead messages that are still there.
+            numbers: Its next numbers.
+            removed: Result of removed() up to the end of the snapshot. What is missed is removed from it.
+            snapshot: A later snapshot, with the dead messages that are still there. It has all queues of `removed`, and
+                those that the offset has left something of.
         Returns:
-            The missed messages, by queue; empty for an offset of a version that did not note the position.
+            The missed messages, by queue.
         Raises:
-            AnalyticsError: Messages are missing, or that cannot be known, and failOnDataLoss is true.
+            AnalyticsError: Messages are missing, and failOnDataLoss is true.
         """
         if "events" not in start:
             return []
-        since = EventPosition(start["events"]["file"], start["events"]["offset"])
-        if self._idle is not None and self._idle[0] == start["next"]:
-            since = max(since, self._idle[1])
         found: dict[tuple[str, str], Missed] = {}
-        for each in [*self._unread(start, snapshot), *self._removed(start, since, snapshot)]:
+        for each in [*_unread(start, numbers, snapshot), *_removed(removed, snapshot)]:
             before = found.get(each[:2])
             found[each[:2]] = each if before is None else _together(before, each)
         missed = list(found.values())
@@ -126,56 +176,9 @@ class MissedMessages:
             _report(missed, self._options)
         return missed
 
-    def note_idle(self, start: Mapping[str, Any], snapshot: Snapshot) -> None:
+    def note_idle(self, numbers: NextNumbers, snapshot: Snapshot) -> None:
         """Note that nothing has come after an offset up to a snapshot, so that its events are not read again."""
-        self._idle = start["next"], snapshot.cut.position
-
-    def _unread(self, start: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Missed]:
-        """Yield what was there and not read when the offset was made, and is not there any more."""
-        unread: dict[str, list[int]] = start.get("unread", {})
-        chains = {chain.key: chain for chain in chains_of(snapshot)} if unread else {}
-        for key, (end, count) in unread.items():
-            chain, first = chains.get(key), start["next"].get(key, 0)
-            left = measure(snapshot.cut.time, chain, first, 0, end)[0] if chain is not None else 0
-            if left < count:
-                qid = int(key.partition("/")[0])
-                name = snapshot.names.get(qid)
-                vhost, queue = (name.vhost, name.name) if name is not None else ("", f"#{qid}")
-                yield Missed(vhost, queue, max(1, first), end - 1, count - left)
-
-    def _removed(self, start: Mapping[str, Any], since: EventPosition, snapshot: Snapshot) -> Iterator[Missed]:
-        """Yield what has left since a position and is in no segment."""
-        known = {(queue.qid, store.priority): store for queue in snapshot.queues for store in queue.stores}
-        for store, left in self._removals(start, since, snapshot).items():
-            there = known.get(store)
-            for view in there.segments if there is not None else ():
-                _leave_out(left, view, snapshot.cut.time)
-            if left:
-                name = snapshot.names[store.qid]
-                ranges = list(left)
-                count = sum(end - first for first, end in ranges)
-                yield Missed(name.vhost, name.name, ranges[0][0], ranges[-1][1] - 1, count)
-
-    def _removals(self, start: Mapping[str, Any], since: EventPosition, snapshot: Snapshot) -> dict[_Store, SeqRanges]:
-        """Return the numbers that have left files since a position and are behind an offset, by store."""
-        wants = self._options.wants
-        wanted = frozenset(
-            qid
-            for qid, name in snapshot.names.items()
-            if name.kind == "queue" and not name.is_stream and wants(name.vhost, name.name)
-        )
-        found: dict[_Store, SeqRanges] = {}
-        behind: dict[_Store, int] = {}
-        for octets in self._read(since, snapshot.cut.position):
-            events = select_events(octets, self._salt, wanted, RowLimits()).events
-            events = events[np.isin(events["kind"], _REMOVALS) & (events["flags"] & NEVER_STORED == 0)]
-            for qid, priority, seq, length in events[["qid", "priority", "seq", "length"]].tolist():
-                store = _Store(qid, priority)
-                if store not in behind:
-                    behind[store] = _first_unread(start, store)
-                if seq + length > behind[store] and length:
-                    found.setdefault(store, SeqRanges()).add(max(seq, behind[store]), seq + length)
-        return found
+        self._idle = numbers.to_json(), snapshot.cut.position
 
     def _read(self, since: EventPosition, until: EventPosition) -> Iterator[bytes]:
         """Yield the parts of the event log between two positions.
@@ -190,12 +193,13 @@ class MissedMessages:
         for file in numbers:
             if not since.file <= file <= until.file:
                 continue
-            octets = files.read_all(f"{self._events}/{file_name(file)}")
+            path = f"{self._events}/{file_name(file)}"
+            first = max(EVENT_BYTES, since.offset) if file == since.file else EVENT_BYTES
+            octets = read_from(files, path, first)
             if octets is None:
                 self._report_gone(file, file)
                 continue
-            first = max(EVENT_BYTES, since.offset) if file == since.file else EVENT_BYTES
-            yield octets[first : until.offset if file == until.file else len(octets)]
+            yield octets[: max(0, until.offset - first)] if file == until.file else octets
 
     def _report_gone(self, first: int, end: int) -> None:
         text = (
@@ -218,23 +222,20 @@ def latest_events(path: str, store_id: bytes) -> dict[str, int]:
     return _to_json(cut.position if cut is not None else EventPosition(0, 0))
 
 
-def position_after(snapshot: Snapshot, following: Mapping[str, int], unread: Iterable[Chain]) -> dict[str, Any]:
+def position_after(snapshot: Snapshot, unread: Iterable[tuple[Chain, Measured]]) -> dict[str, Any]:
     """Return what an offset says besides the next numbers, so that missed messages are found later.
 
     Args:
         snapshot: The snapshot from which the batch is read.
-        following: The next number by chain.
-        unread: Chains of which the batch may leave messages that are there.
+        unread: What the batch leaves.
     """
-    left: dict[str, list[int]] = {}
-    for chain in unread:
-        # Transient messages may go with a restart.
-        if chain.stream is Stream.DURABLE and not chain.queue.is_stream:
-            count, end = measure(snapshot.cut.time, chain, chain.next_in(following), 0, NUMBERS_MAX)
-            if count:
-                left[chain.key] = [end, count]
-    told: dict[str, Any] = {"events": _to_json(snapshot.cut.position)}
-    return told | {"unread": left} if left else told
+    # Transient messages may go with a restart.
+    left = {
+        chain.key: [rest.end, rest.messages]
+        for chain, rest in unread
+        if rest.messages and chain.stream is Stream.DURABLE and not chain.queue.is_stream
+    }
+    return {"events": _to_json(snapshot.cut.position)} | unread_to_json(left)
 
 
 def add_missed(before: Mapping[str, Mapping[str, int]], missed: Sequence[Missed]) -> dict[str, dict[str, int]]:
@@ -250,11 +251,38 @@ def _to_json(position: EventPosition) -> dict[str, int]:
     return {"file": position.file, "offset": position.offset}
 
 
-def _first_unread(start: Mapping[str, Any], store: _Store) -> int:
+def _unread(start: Mapping[str, Any], numbers: NextNumbers, snapshot: Snapshot) -> Iterator[Missed]:
+    """Yield what was there and not read when the offset was made, and is not there any more."""
+    unread = unread_in(start)
+    chains = {chain.key: chain for chain in chains_of(snapshot)} if unread else {}
+    for key, (end, count) in unread.items():
+        chain, first = chains.get(key), numbers.get(key, 0)
+        left = measure(snapshot.cut.time, chain, first, 0, end).messages if chain is not None else 0
+        if left < count:
+            qid = int(key.partition("/")[0])
+            name = snapshot.names.get(qid)
+            vhost, queue = (name.vhost, name.name) if name is not None else ("", f"#{qid}")
+            yield Missed(vhost, queue, max(1, first), end - 1, count - left)
+
+
+def _removed(removed: Mapping[StoreKey, SeqRanges], snapshot: Snapshot) -> Iterator[Missed]:
+    """Yield what has left and is in no segment."""
+    known = {StoreKey(queue.qid, store.priority): store for queue in snapshot.queues for store in queue.stores}
+    for store, left in removed.items():
+        there = known.get(store)
+        for view in there.segments if there is not None else ():
+            _leave_out(left, view, snapshot.cut.time)
+        if left:
+            name = snapshot.names[store.qid]
+            ranges = list(left)
+            count = sum(end - first for first, end in ranges)
+            yield Missed(name.vhost, name.name, ranges[0][0], ranges[-1][1] - 1, count)
+
+
+def _first_unread(numbers: NextNumbers, unread: Mapping[str, list[int]], store: StoreKey) -> int:
     """Return the lowest number of a store that was not there when an offset was made."""
-    numbers: list[int] = [next_number(start["next"], *store, stream) for stream in Stream]
-    numbers += start.get("unread", {}).get(chain_key(*store, Stream.DURABLE), [])[:1]
-    return max(numbers)
+    following: list[int] = [next_number(numbers, *store, stream) for stream in Stream]
+    return max(following + unread.get(chain_key(*store, Stream.DURABLE), [])[:1])
 
 
 def _leave_out(numbers: SeqRanges, view: SegmentView, cut: int) -> None:

@@ -92,6 +92,7 @@ class RecordRows:
         seq: Sequence numbers.
         arrived: Times of publishing, in microseconds since 1970.
         records: Number of records in the file up to the cut, selected or not.
+        later: Number of records after the cut.
         damage: Selected messages that are damaged.
     """
 
@@ -103,6 +104,7 @@ class RecordRows:
     seq: npt.NDArray[np.uint64]
     arrived: npt.NDArray[np.int64]
     records: int
+    later: int
     damage: RowDamage
 
     @property
@@ -199,7 +201,10 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, l
     damage = _damage(found, view, limits, live)
     if not keep.all():
         at, seq, arrived = at[keep], seq[keep], arrived[keep]
-    return RecordRows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, damage)
+    later = len(found.positions) - records
+    return RecordRows(
+        octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, later, damage
+    )
 
 
 def in_ranges(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:

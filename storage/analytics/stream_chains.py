@@ -39,10 +39,10 @@ class Chain(NamedTuple):
         """Return the next number in an offset; offsets of older versions have one number for both streams."""
         return next_number(offset, self.queue.qid, self.store.priority, self.stream)
 
-    def with_both_streams(self, offset: dict[str, int]) -> dict[str, int]:
-        """Return an equal offset that has a number for each stream."""
+    def both_streams(self, offset: Mapping[str, int]) -> dict[str, int]:
+        """Return the next number of each stream of the store in an offset, by key."""
         both = (self._replace(stream=stream) for stream in Stream)
-        return offset | {each.key: each.next_in(offset) for each in both}
+        return {each.key: each.next_in(offset) for each in both}
 
 
 def chain_key(qid: int, priority: int, stream: int) -> str:
@@ -73,8 +73,22 @@ def chains_of(snapshot: Snapshot) -> list[Chain]:
     ]
 
 
-def measure(cut: int, chain: Chain, first: int, share: int, stop: int) -> tuple[int, int]:
-    """Return the count of messages of a chain in a range, and the number after the last of them.
+class Measured(NamedTuple):
+    """Messages of a chain in a range.
+
+    Attributes:
+        messages: How many there are.
+        end: Number after the last one; the first of the range if there is none.
+        is_all: Whether the files have nothing after it, not even messages that have come after the cut.
+    """
+
+    messages: int
+    end: int
+    is_all: bool
+
+
+def measure(cut: int, chain: Chain, first: int, share: int, stop: int) -> Measured:
+    """Return what a chain has in a range.
 
     Args:
         cut: Time at which the snapshot ends, in microseconds since 1970.
@@ -83,22 +97,24 @@ def measure(cut: int, chain: Chain, first: int, share: int, stop: int) -> tuple[
         share: Maximum count; 0 for no limit.
         stop: End of the range, exclusive.
     """
-    count, end = 0, first
+    count, end, is_all = 0, first, True
     for view in chain.segments:
-        if view.last_seq < first or view.first_seq >= stop:
+        if view.last_seq < first:
             continue
         room = share - count if share else NUMBERS_MAX
-        if room <= 0:
+        if room <= 0 or view.first_seq >= stop:
+            is_all = False
             break
         inner = view.sealed and view.first_seq >= first and view.last_seq < stop
         whole = inner and view.max_arrived <= cut
         if whole and view.records <= room and len(view.live) == 2 and view.live_numbers >= view.records:
             count, end = count + view.records, max(end, view.last_seq + 1)
             continue
-        seqs = read_numbers(cut, view, first, stop)[:room]
+        seqs, later = _read(cut, view, first, stop)
+        is_all = is_all and not later and len(seqs) <= room and (stop >= NUMBERS_MAX or view.last_seq < stop)
         if seqs:
-            count, end = count + len(seqs), max(end, seqs[-1] + 1)
-    return count, end
+            count, end = count + len(seqs[:room]), max(end, seqs[:room][-1] + 1)
+    return Measured(count, end, is_all)
 
 
 def read_numbers(cut: int, view: SegmentView, first: int, stop: int) -> list[int]:
@@ -110,7 +126,12 @@ def read_numbers(cut: int, view: SegmentView, first: int, stop: int) -> list[int
         first: First sequence number.
         stop: End of the range, exclusive.
     """
+    return _read(cut, view, first, stop)[0]
+
+
+def _read(cut: int, view: SegmentView, first: int, stop: int) -> tuple[list[int], int]:
+    """Return read_numbers(), and how many records there are after the cut."""
     with open(view.path, "rb") as file:
         octets = file.read()
-    seqs: list[int] = select_rows(octets, view, cut, RowLimits(first, stop - 1), view.live).seq.tolist()
-    return seqs
+    rows = select_rows(octets, view, cut, RowLimits(first, stop - 1), view.live)
+    return rows.seq.tolist(), rows.later

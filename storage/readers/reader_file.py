@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -80,7 +80,18 @@ def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
 
 def pack_reader(reader: ReaderFile) -> bytes:
     """Return the contents of a reader's file."""
-    return pack_checked({"format": _FORMAT, **asdict(reader), "next": dict(reader.next)})
+    # Not asdict(), which copies the numbers one by one.
+    return pack_checked(
+        {
+            "format": _FORMAT,
+            "name": reader.name,
+            "vhost": reader.vhost,
+            "queue": reader.queue,
+            "created": reader.created,
+            "seen": reader.seen,
+            "next": dict(reader.next),
+        }
+    )
 
 
 def read_reader(files: Files, path: str, name: str) -> ReaderFile | None:

@@ -17,6 +17,7 @@ from leveret.storage.analytics.archive.manifest_log import read_manifests, store
 from leveret.storage.analytics.archive.sources import Sources
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.message_stream import parts_between
+from leveret.storage.analytics.next_numbers import numbers_in
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     EventsPartition,
@@ -194,7 +195,7 @@ def _messages(
     path: str, snapshot: Snapshot, last: Manifest | None, options: Options, selection: Selection
 ) -> Iterator[MessagesPartition]:
     """Yield the messages of a data directory that have not been copied."""
-    copied: dict[str, int] = last.position["messages"]["next"] if last is not None else {}
+    copied: Mapping[str, int] = numbers_in(last.position["messages"]) if last is not None else {}
     limits = selection.limits
     parts = []
     for chain in chains_of(snapshot):

@@ -1,0 +1,160 @@
+"""Which queues can have something that a query has not read: those whose files are not as they were when it had all.
+
+What is new to a reader is in a new file, which changes the directory of a store, or at the end of a segment that was
+not complete. So for each queue that was read to its end, the states of these are kept, as they were before it was read.
+
+A change is not seen if it comes in the same step of the file system's clock as the one before. So a queue counts as
+read to its end only if its files were last changed before the snapshot's own file was made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from leveret.storage.format import Stream
+from leveret.storage.segments.segment import Segment
+from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
+from leveret.storage.snapshots.memory import FileState, file_state
+from leveret.storage.snapshots.segments import SegmentView
+from leveret.storage.snapshots.snapshot import Snapshot
+
+#: File systems of this machine. Others may show for a while how a file was.
+_LOCAL: Final = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
+_MOUNTS: Final = "/proc/self/mountinfo"
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+class ChangedQueues:
+    """Remembers the queues that one query has read to their ends.
+
+    Args:
+        path: The data directory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_exact = file_system_of(os.path.realpath(path), _read_mounts()) in _LOCAL
+        #: States of the files of each queue that was read to its end, by path.
+        self._settled: dict[int, dict[str, FileState]] = {}
+        #: States of the files that are just being looked at; None for one that was not there.
+        self._looked: dict[int, dict[str, FileState | None]] = {}
+        #: Time of the file system, in nanoseconds since 1970, when the look began.
+        self._now = 0
+
+    def among(self, qids: Collection[int]) -> set[int]:
+        """Return those of some queues that may have something new; the others have nothing.
+
+        Args:
+            qids: Numbers of all queues that the query reads.
+        """
+        for gone in self._settled.keys() - qids:
+            del self._settled[gone]
+        return {qid for qid in qids if not self._is_settled(qid)}
+
+    def _is_settled(self, qid: int) -> bool:
+        states = self._settled.get(qid)
+        if states is None:
+            return False
+        for path, state in states.items():
+            try:
+                now = os.stat(path)
+            except OSError:
+                return False
+            if (now.st_ino, now.st_size, now.st_mtime_ns) != state:
+                return False
+        return True
+
+    def begin(self, qids: Iterable[int], lease: SnapshotLease | None) -> None:
+        """Note the directories of queues, before their files are looked at.
+
+        Args:
+            qids: Numbers of the queues.
+            lease: Lease of the snapshot, just made; None if it has none.
+        """
+        made = file_state(f"{lease.path}/{LEASE_FILE}") if lease is not None else None
+        self._now = made.changed if made is not None and self._is_exact else 0
+        self._looked = {qid: self._directories(qid) for qid in qids}
+        for qid in self._looked:
+            self._settled.pop(qid, None)
+
+    def note_open(self, snapshot: Snapshot) -> None:
+        """Note the segments that messages may still be appended to, before they are read.
+
+        Args:
+            snapshot: A snapshot of the queues of begin().
+        """
+        for queue in snapshot.queues:
+            states = self._looked[queue.qid]
+            for store in queue.stores:
+                directory = self._directory(queue.qid, store.priority)
+                for view in store.segments:
+                    if not view.sealed:
+                        # A link to the same file, which may be elsewhere by now.
+                        states[f"{directory}/{_name_of(view)}"] = file_state(view.path)
+
+    def settle(self, qid: int) -> None:
+        """Note that a queue has nothing that was not read, as far as its files had it when they were noted.
+
+        Args:
+            qid: Number of the queue, one of begin().
+        """
+        states = self._looked.pop(qid)
+        known = {path: state for path, state in states.items() if state is not None and state.changed < self._now}
+        if len(known) == len(states):
+            self._settled[qid] = known
+
+    def forget(self) -> None:
+        """Forget everything: the query goes on elsewhere."""
+        self._settled.clear()
+
+    def _directory(self, qid: int, priority: int) -> str:
+        return f"{self._path}/q/{qid:08x}" + (f"/p{priority:03d}" if priority else "")
+
+    def _directories(self, qid: int) -> dict[str, FileState | None]:
+        """Return the states of the directories of the stores of a queue."""
+        directory = self._directory(qid, 0)
+        # Before it is listed: what comes later changes it.
+        states = {directory: file_state(directory)}
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            return states
+        # Those of further priorities: p001 to p255.
+        return states | {
+            path: file_state(path) for path in (f"{directory}/{name}" for name in names if name[:1] == "p")
+        }
+
+
+def _name_of(view: SegmentView) -> str:
+    return Segment(Stream(view.stream), view.first_seq, view.generation).name
+
+
+def _read_mounts() -> str:
+    try:
+        with open(_MOUNTS, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def file_system_of(path: str, mounts: str) -> str:
+    """Return the type of the file system that a path is on; empty if that is not known.
+
+    Args:
+        path: An absolute path without links.
+        mounts: Contents of /proc/self/mountinfo.
+    """
+    found = "", ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(" "), after.split(" ")
+        if len(fields) > 4:
+            # Blanks and the like are written in octal digits.
+            where = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
+            is_below = where == "/" or path == where or path.startswith(f"{where}/")
+            if is_below and len(where) >= len(found[0]):
+                found = where, kinds[0]
+    return found[1]
