@@ -22,22 +22,29 @@ def main() -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
-        sys.stderr.write(
-            f"leveret-analytics: the Python package {error.name} is missing; "
-            "install what the jobs need: pip install 'leveret[analytics]'\n"
+        how = (
+            "install what archives need: pip install 'leveret[arrow]'"
+            if _is_archive()
+            else "install what the jobs need: pip install 'leveret[analytics]' (leveret-analytics archive needs "
+            "'leveret[arrow]' only)"
         )
+        sys.stderr.write(f"leveret-analytics: the Python package {error.name} is missing; {how}\n")
         return 1
     return run()
 
 
 def _program() -> Callable[[], int]:
-    if sys.argv[1:2] == ["archive"]:
+    if _is_archive():
         from leveret.storage.analytics.archive.command import main as archive
 
         return partial(archive, sys.argv[2:])
     from leveret.storage.analytics.command import main as jobs
 
     return jobs
+
+
+def _is_archive() -> bool:
+    return sys.argv[1:2] == ["archive"]
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ class RemoteFiles(LocalFiles):
         return sorted(each.base_name for each in self._system.get_file_info(selector))
 
 
+def local_path(location: str) -> str:
+    """Return the path of a local location that may be a URI; others are returned unchanged."""
+    return location.removeprefix("file://") if location.startswith("file:///") else location
+
+
 def absolute_location(location: str) -> str:
     """Return the absolute path of a location; URIs are returned unchanged."""
     return location if "://" in location else os.path.abspath(location)

@@ -8,6 +8,7 @@ from typing import Final
 
 from leveret.storage.analytics.bodies.body_options import BODY_OPTIONS, BODY_TABLES, BodyOptions, parse_body_options
 from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.data_files import local_path
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
@@ -164,7 +165,7 @@ def parse_options(raw: Mapping[str, str]) -> Options:
                 f"option '{name}' does not apply to table {table}, only to {' and '.join(_LIMITED[name])}"
             )
     return Options(
-        _local_path(found["path"]),
+        local_path(found["path"]),
         table,
         found.get("vhost"),
         found.get("queue"),
@@ -207,10 +208,6 @@ def _limits(found: Mapping[str, str]) -> RowLimits:
         parse_time(found["since"]) if "since" in found else widest.first_time,
         parse_time(found["until"]) if "until" in found else widest.last_time,
     )
-
-
-def _local_path(path: str) -> str:
-    return path.removeprefix("file://") if path.startswith("file:///") else path
 
 
 def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from zlib import crc32
 
@@ -110,20 +107,3 @@ def test_damage_is_counted(directory: Path, capfd: pytest.CaptureFixture[str]) -
     said = capfd.readouterr()
     assert json.loads(said.out)["messages"] == 49
     assert said.err.endswith("leveret-analytics: 1 damaged records were skipped\n")
-
-
-def test_without_libraries_it_says_how_to_get_them(directory: Path, tmp_path: Path) -> None:
-    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "leveret.storage.analytics_program", "backlog", "--data-dir", str(directory)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "leveret-analytics: the Python package pyspark is missing; install what the jobs need: "
-        "pip install 'leveret[analytics]'\n"
-    )

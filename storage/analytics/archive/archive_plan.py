@@ -15,6 +15,7 @@ from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
 from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.storage.analytics.archive.sources import Sources
+from leveret.storage.analytics.data_files import open_files
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.message_stream import parts_between
 from leveret.storage.analytics.next_numbers import numbers_in
@@ -143,6 +144,7 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
 
 def _take(path: str, options: Options, selection: Selection) -> Snapshot:
     is_messages = options.table == "messages"
+    files, path = open_files(path)
     return take_snapshot(
         path,
         Request(
@@ -155,6 +157,7 @@ def _take(path: str, options: Options, selection: Selection) -> Snapshot:
             timeout=options.lease_seconds or TIMEOUT,
             kind="queue" if is_messages else "",
         ),
+        files,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leveret.storage.analytics.archive.layout import MARKER
-from leveret.storage.analytics.data_files import absolute_location, open_files
+from leveret.storage.analytics.data_files import absolute_location, local_path, open_files
 from leveret.storage.analytics.errors import OptionError
 
 
@@ -30,8 +30,9 @@ def is_archive(location: str) -> bool:
     Raises:
         AnalyticsError: Neither PyArrow nor fsspec can open the URL.
     """
-    if "://" not in location or location.startswith("file:///"):
-        return os.path.isfile(f"{location.removeprefix('file://')}/{MARKER}")
+    location = local_path(location)
+    if "://" not in location:
+        return os.path.isfile(f"{location}/{MARKER}")
     files, path = open_files(location)
     return files is not None and files.read_all(f"{path}/{MARKER}") is not None
 
@@ -58,4 +59,4 @@ def find_sources(locations: Sequence[str]) -> Sources | None:
         )
     if not archives:
         return None
-    return Sources(absolute_location(archives[0]), tuple(absolute_location(each) for each in live))
+    return Sources(absolute_location(archives[0]), tuple(absolute_location(local_path(each)) for each in live))

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
+import fsspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -124,6 +125,25 @@ def test_an_archive_and_live_directories_are_one_table(builder: DirectoryBuilder
     }
     for each in (second, third):
         each.close()
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_a_copy_of_a_data_directory_is_read_with_an_archive(
+    builder: DirectoryBuilder, url: str, tmp_path: Path, protocol: str
+) -> None:
+    archive(builder, ArchiveFiles(url))
+    store = builder.store(builder.queue("new"))
+    builder.publish(store, [b"new"] * 20)
+    builder.settle(store, 5)
+    builder.tick()
+    location = f"{protocol}://{tmp_path}/copy"
+    fsspec.filesystem(protocol).put(builder.path, location, recursive=True)
+    found = leveret.scan([url, location], columns=["broker", "queue"]).read_all().to_pylist()
+    assert Counter(row["queue"] for row in found) == {"a": 60, "b/=": 60, "new": 20}
+    assert {row["broker"] for row in found} == {"one"}
+    events = leveret.scan([url, location], "events", columns=["messages"]).read_all()["messages"].to_pylist()
+    assert sorted(events) == [5, 10, 10]
+    assert broker_names(url, [location]) == {location: "one"}
 
 
 def test_an_archive_of_some_queues(builder: DirectoryBuilder, url: str) -> None:
