@@ -17,6 +17,7 @@ _BESIDE: Final = {
         "tests/contract/test_damaged_store.py",
         "tests/contract/test_looking.py",
         "tests/contract/test_message_store.py",
+        "tests/unit/storage/readers/test_kept_for_readers.py",
         "tests/unit/storage/test_engine.py",
     ],
 }

@@ -154,6 +154,17 @@ def test_what_is_settled_before_it_is_written_never_is(files: SimulatedFiles) ->
     assert b"\x00\x01q" + bytes(14) + b"a" not in files.snapshot()[segments(files)[0]]
 
 
+def test_several_that_are_settled_before_they_are_written_never_are(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    add(store, b"a", b"b", b"c")
+    store.settle(store.take(2, ALL)[0])
+    finish(engine)
+    found = [(event.seq, event.length, event.kind, event.flags) for event in events(files)]
+    assert found == [(1, 2, EventKind.ACK, NEVER_STORED)]
+    assert bodies(store) == [b"c"]
+
+
 def test_settlements_become_runs(files: SimulatedFiles) -> None:
     clock = Clock()
     engine = open_engine(files, clock)
@@ -196,6 +207,19 @@ def test_a_purge_is_one_event_a_range(files: SimulatedFiles) -> None:
     add(store, b"again")
     engine.flush()
     assert bodies(store) == [b"again"]
+
+
+def test_very_many_messages_are_dropped_in_parts(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    # Six fill a file.
+    for _ in range(250):
+        store.append([Message(PERSISTENT, b"x" * 20)] * 6, 120)
+        engine.flush()
+    dropped, body_bytes = store.drop(ALL, ALL)
+    assert 1024 <= dropped < 1100
+    assert (body_bytes, store.ready_count) == (20 * dropped, 1500 - dropped)
+    assert store.drop(ALL, ALL) == (1500 - dropped, 20 * (1500 - dropped))
 
 
 def test_lazy_queues_keep_nothing_in_memory(files: SimulatedFiles) -> None:

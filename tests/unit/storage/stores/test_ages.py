@@ -140,6 +140,7 @@ def test_returned_messages_have_the_time_of_their_return() -> None:
     taken = store.take(1, ALL)[0][0]
     assert taken[0] > 1 << 60
     assert seconds(ages.arrival(store, taken)) == 7
+    assert seconds(ages.oldest_taken(store)) == 7
 
 
 def test_a_store_in_memory_knows_what_was_noted() -> None:
@@ -152,6 +153,18 @@ def test_a_store_in_memory_knows_what_was_noted() -> None:
     assert (seconds(ages.oldest_ready(store)), ages.oldest_taken(store)) == (20, 0)
     assert [seconds(ages.arrival(store, entry)) for entry in entries] == [0, 10]
     store.requeue(entries[1:])
+    assert seconds(ages.oldest_ready(store)) == 10
+
+
+@pytest.mark.parametrize("kind", ["priorities", "returned"])
+def test_each_level_in_memory_knows_what_was_noted(kind: str) -> None:
+    store = ReturnsStore(lambda level: MemoryStore())
+    if kind == "priorities":
+        store = PriorityStore(9, lambda level: MemoryStore())  # type: ignore[assignment]
+        store.append([of(priority=9)], 1)
+    else:
+        store.append_returned([message("x")], 1)
+    ages.note_time(store, START + 20 * SECOND, START + 10 * SECOND)
     assert seconds(ages.oldest_ready(store)) == 10
 
 

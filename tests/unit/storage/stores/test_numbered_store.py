@@ -52,6 +52,7 @@ def test_takes_in_any_order(make: Callable[[], NumberedStore]) -> None:
     for at in range(0, 200, 20):
         entries, used = store.take(numbers[at : at + 20], _ALL)
         assert used == 20
+        assert not any(entry[2] for entry in entries)
         found += bodies(entries)
         store.settle(entries, EventKind.ROUTED)
         assert (store.ready_count, store.ready_bytes) == (200 - len(found), 3 * (200 - len(found)))

@@ -6,8 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.looking import place_of
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from tests.support.messages import bodies
@@ -68,6 +70,21 @@ def test_only_the_head_of_all_expires() -> None:
     append(store, 4, "high", expires_at=30)
     assert store.take_expired(20, ALL) == []
     assert bodies(store.take_expired(30, ALL)) == ["high", "low"]
+
+
+def test_the_place_of_a_message_is_its_priority_and_its_number_there() -> None:
+    store = filled((1, "a"), (9, "b"), (1, "c"))
+    assert [place_of(store, entry) for entry in store.take(ALL, ALL)[0]] == [(5, 1), (1, 1), (1, 2)]
+
+
+def test_what_was_not_stored_is_noted_by_the_lowest_priority_there_is() -> None:
+    store = filled()
+    store.note(EventKind.REFUSED, 2, 7)
+    assert [*store.levels] == [0]
+    store = filled((4, "a"), (3, "b"))
+    store.note(EventKind.REFUSED, 2, 7)
+    assert sorted(store.levels) == [3, 4]
+    assert bodies(store.take(ALL, ALL)[0]) == ["a", "b"]
 
 
 class PriorityMachine(RuleBasedStateMachine):

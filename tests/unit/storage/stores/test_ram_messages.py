@@ -37,6 +37,15 @@ def test_the_next_kept_message_is_found(steps: list[tuple[str, int]]) -> None:
         assert (len(ram), ram.held_bytes) == (len(kept), len(kept))
 
 
+def test_the_bytes_of_the_whole_window_are_all_its_messages() -> None:
+    ram = RamMessages(1)
+    ram.append(1, [message("x")] * 20, 1, 20)
+    assert len(ram.oldest(20, 100)) == 20
+    assert len(ram.oldest(20, 7)) == 7
+    # Of a part, each message counts as one byte more.
+    assert len(ram.oldest(19, 100)) == 10
+
+
 def test_messages_that_come_back_again_and_again_take_no_more_memory() -> None:
     ram = RamMessages(END)
     for number in range(10_000):

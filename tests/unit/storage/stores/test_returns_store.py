@@ -11,10 +11,11 @@ from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, MessageStore
-from leveret.storage.message import Message
+from leveret.storage.message import Message, TimedMessage
+from leveret.storage.stores.looking import place_of
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.returns_store import ReturnsStore
-from tests.support.messages import bodies, message
+from tests.support.messages import ENVELOPE, bodies, message
 from tests.support.segment_stores import new_flushed_store, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -67,6 +68,25 @@ def test_returned_messages_are_dropped_first(store: ReturnsStore) -> None:
     assert head is not None
     assert head.body == b"b"
     assert store.purge() == 1
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_returned_messages_expire_first(store: ReturnsStore, drops: bool) -> None:
+    for text, expires_at in (("a", 10), ("b", 10), ("c", 30)):
+        store.append([TimedMessage(ENVELOPE, text.encode(), expires_at)], 1)
+    entry = store.take(1, ALL)[0][0]
+    store.append_returned([TimedMessage(ENVELOPE, b"a", 10)], 1)
+    store.settle([entry])
+    assert store.take_expired(9, ALL) == []
+    if drops:
+        assert store.drop_expired(20, 1) == (1, 1)
+        assert store.drop_expired(20, ALL) == (1, 1)
+    else:
+        expired = store.take_expired(20, ALL)
+        assert [(each[1].body, each[2]) for each in expired] == [(b"a", True), (b"b", False)]
+        assert [place_of(store, each)[0] for each in expired] == [1, 0]
+        store.settle(expired)
+    assert bodies(store.take(ALL, ALL)[0]) == ["c"]
 
 
 def test_what_becomes_of_them_is_logged() -> None:

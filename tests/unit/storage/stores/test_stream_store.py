@@ -268,7 +268,10 @@ def test_old_segments_are_removed(disk: Disk) -> None:
         disk.add(text)
     entries = disk.entries()
     middle = arrived_at(entries[49])
+    assert disk.stream.excess(None, middle - 1_000_000) == (0, 0)
+    excess = disk.stream.excess(None, middle)
     removed = disk.stream.retain(None, middle)
+    assert removed == excess
     disk.end_turn()
     assert 20 < removed.messages < 50
     assert disk.texts() == numbered(100 - removed.messages, removed.messages + 1)
