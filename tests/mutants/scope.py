@@ -13,6 +13,11 @@ _PACKAGES: Final = ("broker", "policies", "protocol", "storage")
 #: Tests beside those of tests/unit, by the folder that they are about.
 _BESIDE: Final = {
     "broker/core/exchanges": ["tests/contract/test_choosing_exchanges.py", "tests/contract/test_exchange_types.py"],
+    "broker/core/queues": [
+        "tests/unit/broker/core/stats/test_sampled_counters.py",
+        "tests/unit/broker/operations/test_removal.py",
+        "tests/unit/broker/operations/test_returning.py",
+    ],
     "storage/stores": [
         "tests/contract/test_damaged_store.py",
         "tests/contract/test_looking.py",

@@ -38,6 +38,7 @@ def test_what_other_tests_are_about_has_those_too() -> None:
         "tests/contract/test_damaged_store.py",
         "tests/contract/test_looking.py",
         "tests/contract/test_message_store.py",
+        "tests/unit/storage/readers/test_kept_for_readers.py",
         "tests/unit/storage/test_engine.py",
     )
     assert "tests/contract/test_exchange_types.py" in scope_of("broker/core/exchanges/topic.py").tests
