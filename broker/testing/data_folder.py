@@ -19,8 +19,8 @@ from leveret.storage.disk.files import UnsyncedFiles
 _COPIED: Final = ("FORMAT", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q", "redo")
 #: What a broker writes into its data directory. A reset removes it and leaves everything else alone.
 _OWN: Final = (
-    "FORMAT", "LOCK", "UPGRADE", "backup", "ballast", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q",
-    "readers", "redo", "snap", "trash", "upgrade",
+    "FORMAT", "LOCK", "UPGRADE", "archived-to.json", "backup", "ballast", "ckpt", "definitions*.sqlite*", "events",
+    "losses.json", "q", "readers", "redo", "snap", "trash", "upgrade",
 )  # fmt: skip
 
 

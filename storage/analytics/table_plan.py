@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leveret.storage.analytics.older_events import tell_older_events
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     Partition,
@@ -59,6 +60,7 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
     if options.table in ("messages", "delayed"):
         found = list(message_partitions(snapshot, place, selection.limits, options.segments_per_partition))
     elif options.table == "events":
+        tell_older_events(options.path, snapshot, selection.limits)
         found = list(event_partitions(snapshot, place, selection.limits, event_queue_ids(snapshot, options, selection)))
     else:
         found = list(queue_partitions(snapshot, place))

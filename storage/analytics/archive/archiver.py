@@ -12,6 +12,7 @@ deleted as left over is not written by anybody.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -30,10 +31,13 @@ from leveret.storage.analytics.held_snapshots import hold
 from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.table_reading import read_partition
+from leveret.storage.directory.archive_note import NAME as NOTE_FILE
+from leveret.storage.directory.archive_note import ArchiveNote, write_note
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
 from leveret.storage.snapshots.snapshot import read_directory_format
 
+_LOG: Final = logging.getLogger(__name__)
 #: Seconds after which the segments of a batch are released if the archiver was killed; it renews its lease meanwhile.
 _LEASE_SECONDS: Final = 120
 
@@ -124,6 +128,7 @@ class Archiver:
         self._position = before.position if before is not None else self._begin()
         self._log.append(self._position)
         self._delete_left_over()
+        self._note_archive()
 
     def copy(self) -> Copied:
         """Copy what has come, up to a maximum, and commit it with a manifest.
@@ -190,6 +195,15 @@ class Archiver:
         before = self._position
         is_same_file: bool = following["events"]["file"] == before["events"]["file"]
         return following["messages"] != before["messages"] or not is_same_file
+
+    def _note_archive(self) -> None:
+        """Note in the data directory where its archive is."""
+        url = self._files.local_path or self._files.url
+        try:
+            write_note(DiskFiles(), self._options.data_dir, ArchiveNote(url, self.broker))
+        except OSError as error:
+            # Only hints are missing then.
+            _LOG.warning("%s/%s cannot be written: %s", self._options.data_dir, NOTE_FILE, error.strerror or error)
 
     def _delete_left_over(self) -> None:
         """Delete files of this broker that no manifest names: an archiver was killed before it could append one."""

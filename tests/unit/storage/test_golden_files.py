@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 
+from leveret.storage.directory.archive_note import ArchiveNote, pack_note, unpack_note
 from leveret.storage.directory.directory_format import pack_format, unpack_format
 from leveret.storage.disk.trash import Trash
 from leveret.storage.event_format import EventKind
@@ -88,6 +89,7 @@ def written() -> dict[str, bytes]:
         "segment.seg": snapshot[f"/d/{writer.segment.name}"],
         "events.log": snapshot[f"/d/events/{log}"],
         "reader": pack_reader(ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})),
+        "archived-to.json": pack_note(ArchiveNote("s3://bucket/archive", "leveret")),
         "checkpoint.bin": pack_checkpoint(Checkpoint(True, STORE_ID, EventPosition(START, 160), START, 8, stores)),
     }
 
@@ -99,6 +101,10 @@ def test_todays_code_writes_these_bytes(name: str) -> None:
 
 def test_no_golden_file_is_forgotten() -> None:
     assert sorted(path.name for path in GOLDEN.iterdir()) == sorted(written())
+
+
+def test_the_note_of_an_archive_can_be_read() -> None:
+    assert unpack_note((GOLDEN / "archived-to.json").read_bytes()) == ArchiveNote("s3://bucket/archive", "leveret")
 
 
 def test_a_reader_can_be_read() -> None:

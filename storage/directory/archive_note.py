@@ -1,0 +1,73 @@
+"""The file `archived-to.json` in a data directory: the archive into which it is copied.
+
+The archiver writes it when it begins; if there are several archives, the last one counts. Only readers use it, to say
+where events are that are older than the event log. It is a JSON object with a checksum (`pack_checked()`). One that is
+damaged counts as none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, NamedTuple
+
+from leveret.storage.disk.files import Files, replace_file
+from leveret.storage.format import crc_of, pack_checked
+
+NAME: Final = "archived-to.json"
+_FORMAT: Final = 1
+#: User and password in a URL.
+_SECRETS: Final = re.compile(r"(?<=://)[^/@:]*:[^/]*@")
+
+
+class ArchiveNote(NamedTuple):
+    """Contents of the file.
+
+    Attributes:
+        url: Absolute path or URL of the archive, without a password.
+        broker: Name of the broker in it.
+    """
+
+    url: str
+    broker: str
+
+
+def pack_note(note: ArchiveNote) -> bytes:
+    """Return the contents of the file; user and password are left out."""
+    return pack_checked({"format": _FORMAT, "url": _SECRETS.sub("", note.url), "broker": note.broker})
+
+
+def unpack_note(octets: bytes) -> ArchiveNote | None:
+    """Return what a file says; None if it is damaged, or a newer version has written it."""
+    try:
+        fields = json.loads(octets)
+        if fields.pop("crc") == crc_of(fields) and fields["format"] <= _FORMAT:
+            return ArchiveNote(str(fields["url"]), str(fields["broker"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # As a wrong checksum.
+        pass
+    return None
+
+
+def write_note(files: Files, path: str, note: ArchiveNote) -> None:
+    """Write the file, if it does not say the same.
+
+    Args:
+        files: The file system interface.
+        path: The data directory.
+        note: What it is to say.
+    Raises:
+        OSError: It could not be written; an older file is unchanged.
+    """
+    octets = pack_note(note)
+    if files.read_all(f"{path}/{NAME}") != octets:
+        replace_file(files, path, NAME, octets)
+
+
+def read_note(files: Files, path: str) -> ArchiveNote | None:
+    """Return what the file in a data directory says; None if there is none that can be read."""
+    try:
+        octets = files.read_all(f"{path}/{NAME}")
+    except OSError:
+        return None
+    return None if octets is None else unpack_note(octets)
