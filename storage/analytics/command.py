@@ -46,7 +46,8 @@ without Spark:
 _OF_SINGLE_JOBS: Final = ("query", "hours", "max_length", "fail_on_data_loss", "reader", *sql.BODY_VALUES)
 #: Errors of the data source are raised inside Spark errors, followed by a Java stack trace.
 _OURS: Final = re.compile(
-    r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
+    r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|ArchiveError|OptionError|DamagedRecordError)"
+    r": (.+)"
 )
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")

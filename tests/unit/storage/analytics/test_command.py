@@ -29,6 +29,12 @@ def test_what_java_says_becomes_a_line() -> None:
     assert reason == "ParentNotDirectoryException: Parent path is not a directory: file:/data/FORMAT"
 
 
+def test_what_an_archive_lacks_becomes_a_line() -> None:
+    raised = "leveret.storage.analytics.archive.errors.ArchiveError: manifests of lake/manifests/0 are missing; restore"
+    said = f"[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance plan partitions: Traceback\n{raised}"
+    assert command.error_summary(Exception(said)) == "manifests of lake/manifests/0 are missing; restore"
+
+
 def test_sigterm_ends_a_job_in_order() -> None:
     before = signal.getsignal(signal.SIGTERM)
     given_up: list[bool] = []
