@@ -104,7 +104,7 @@ class ArchiveFiles:
             ArchiveError: It could not be made, or that is not known.
         """
         where = self._at(path)
-        with self.errors(path):
+        with self.errors(path, is_written=True):
             if self._is_object_store:
                 self._system.pipe_file(where, octets, mode="create")
                 return
@@ -127,7 +127,7 @@ class ArchiveFiles:
         """
         where = self._at(path)
         draft = where if self._is_object_store else f"{where}{DRAFT}"
-        with self.errors(path):
+        with self.errors(path, is_written=True):
             if not self._is_object_store:
                 self._system.makedirs(where.rpartition("/")[0], exist_ok=True)
             return NewFile(self, path, self._system.open(draft, "wb"))
@@ -139,7 +139,7 @@ class ArchiveFiles:
             ArchiveError: It could not be written.
         """
         where = self._at(path)
-        with self.errors(path):
+        with self.errors(path, is_written=True):
             if self._is_local:
                 sink.flush()
                 os.fsync(sink.fileno())
@@ -223,11 +223,12 @@ class ArchiveFiles:
         return f"{self._root}/{path}"
 
     @contextmanager
-    def errors(self, path: str) -> Iterator[None]:
+    def errors(self, path: str, is_written: bool = False) -> Iterator[None]:
         """Make errors of the file system in a block those of the archive.
 
         Args:
             path: The file that they are about; empty for the whole archive.
+            is_written: Whether it is written: that it is not found is an error, as of a bucket that does not exist.
         Raises:
             FileNotFoundError, FileExistsError: As the file system has raised it.
             ArchiveError: For all other exceptions.
@@ -235,9 +236,11 @@ class ArchiveFiles:
         where = f"{self.url}/{path}" if path else self.url
         try:
             yield
-        except (ArchiveError, FileExistsError, FileNotFoundError):
+        except (ArchiveError, FileExistsError):
             raise
         except Exception as error:  # Each file system has exceptions of its own.
+            if isinstance(error, FileNotFoundError) and not is_written:
+                raise
             said = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ArchiveError(f"{where}: {said}") from error
 
@@ -270,7 +273,7 @@ class NewFile:
 
     def errors(self) -> AbstractContextManager[None]:
         """Make errors of the file system in a block those of the archive."""
-        return self._files.errors(self.path)
+        return self._files.errors(self.path, is_written=True)
 
 
 def _create_synced(draft: str, path: str, octets: bytes) -> None:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -79,11 +78,6 @@ def builder(tmp_path: Path) -> Iterator[DirectoryBuilder]:
     builder.close()
 
 
-@pytest.fixture(params=["local", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}"
-
-
 def rows(url: str, table: str = "messages") -> list[dict[str, Any]]:
     files = ArchiveFiles(url)
     found: list[dict[str, Any]] = []
@@ -101,15 +95,15 @@ def bodies(url: str) -> Counter[bytes]:
     return Counter(row["body"] for row in rows(url))
 
 
-def test_messages_and_events_are_copied_with_all_columns(builder: DirectoryBuilder, url: str) -> None:
+def test_messages_and_events_are_copied_with_all_columns(builder: DirectoryBuilder, any_url: str) -> None:
     first, second = builder.store(builder.queue("q/=%")), builder.store(builder.queue("ü", "other"))
     builder.publish(first, [b"a%d" % number for number in range(70)], headers={"n": 1}, message_id="m")
     builder.wait(DAY)
     builder.publish(second, [b"b%d" % number for number in range(30)])
     builder.settle(first, 10)
     builder.tick()
-    assert archive(builder, ArchiveFiles(url)) == [2]
-    found = rows(url)
+    assert archive(builder, ArchiveFiles(any_url)) == [2]
+    found = rows(any_url)
     assert [list(row) == ["broker", *TABLES["messages"]] for row in found] == [True] * 100
     assert {(row["broker"], row["vhost"], row["queue"]) for row in found} == {
         ("one", "/", "q/=%"),
@@ -117,11 +111,11 @@ def test_messages_and_events_are_copied_with_all_columns(builder: DirectoryBuild
     }
     assert Counter(row["body"] for row in found).total() == len({row["body"] for row in found}) == 100
     assert dict(found[0]["headers"]) == {"n": "1"}
-    events = rows(url, "events")
+    events = rows(any_url, "events")
     assert [(row["broker"], row["queue"], row["kind"], row["messages"]) for row in events] == [
         ("one", "q/=%", "ack", 10)
     ]
-    files = ArchiveFiles(url).paths_below("messages")
+    files = ArchiveFiles(any_url).paths_below("messages")
     assert [path.split("/")[1] for path in files] == ["date=2023-11-14", "date=2023-11-15"]
 
 
@@ -181,18 +175,18 @@ def test_a_kill_at_any_call_leaves_each_row_once(
     assert os.listdir(f"{builder.path}/snap") == []
 
 
-def test_an_archiver_that_was_believed_dead_cannot_go_on(builder: DirectoryBuilder, url: str) -> None:
+def test_an_archiver_that_was_believed_dead_cannot_go_on(builder: DirectoryBuilder, any_url: str) -> None:
     store = builder.store(builder.queue("q"))
-    old = Archiver(archiver_options(builder), ArchiveFiles(url))
+    old = Archiver(archiver_options(builder), ArchiveFiles(any_url))
     builder.publish(store, [b"x"])
     builder.tick()
-    new = Archiver(archiver_options(builder), ArchiveFiles(url))
+    new = Archiver(archiver_options(builder), ArchiveFiles(any_url))
     with pytest.raises(ArchiveRefusedError, match="another archiver writes for the same data directory"):
         old.copy()
     new.copy()
     for each in (old, new):
         each.close()
-    assert bodies(url) == {b"x": 1}
+    assert bodies(any_url) == {b"x": 1}
 
 
 def test_names_of_brokers(builder: DirectoryBuilder, url: str, tmp_path: Path) -> None:
@@ -221,6 +215,23 @@ def test_what_cannot_be_written_is_said_and_copied_later(builder: DirectoryBuild
     (tmp_path / "archive").unlink()
     archive(builder, ArchiveFiles(str(tmp_path / "archive")))
     assert bodies(str(tmp_path / "archive")) == {b"x": 3}
+
+
+def test_files_that_were_begun_are_not_left_in_a_store(bucket: str) -> None:
+    files = ArchiveFiles(f"{bucket}/drafts")
+    for size in (0, 100, 12 << 20):
+        file = files.new_file("messages/a.parquet")
+        file.sink.write(bytes(size))
+        file.discard()
+        assert files.paths_below("messages") == []
+
+
+def test_a_bucket_that_does_not_exist_is_said_in_one_line(
+    builder: DirectoryBuilder, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--data-dir", builder.path, "--once", "--to", f"{bucket}-2/lake", "--broker", "one"]) == 1
+    said = capsys.readouterr().err
+    assert said == "leveret-analytics archive: s3://bucket-2/lake/archive.json: The specified bucket does not exist\n"
 
 
 def test_the_program(builder: DirectoryBuilder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

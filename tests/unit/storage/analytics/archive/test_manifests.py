@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -35,9 +34,9 @@ def data_file(path: str) -> DataFile:
     return DataFile("messages", path, 1, 1, 0, 0, (("/", "a"),))
 
 
-@pytest.fixture(params=["local", "memory"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveFiles:
-    return ArchiveFiles(str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}")
+@pytest.fixture
+def files(any_url: str) -> ArchiveFiles:
+    return ArchiveFiles(any_url)
 
 
 @given(st.lists(FILES, max_size=3).map(tuple), st.dictionaries(st.uuids().map(str), st.integers(0, 1 << 60)))

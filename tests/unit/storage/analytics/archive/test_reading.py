@@ -46,20 +46,15 @@ def builder(tmp_path: Path) -> Iterator[DirectoryBuilder]:
     builder.close()
 
 
-@pytest.fixture(params=["local", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}"
-
-
 def bodies(*sources: str, **options: Any) -> Counter[str]:
     found = leveret.scan(list(sources), columns=["body"], **options).read_all()["body"].to_pylist()
     return Counter(body.decode() for body in found)
 
 
-def test_an_archive_is_read_as_the_same_table(builder: DirectoryBuilder, url: str) -> None:
+def test_an_archive_is_read_as_the_same_table(builder: DirectoryBuilder, any_url: str) -> None:
     live = leveret.scan(builder.path).read_all()
-    archive(builder, ArchiveFiles(url))
-    found = leveret.scan(url)
+    archive(builder, ArchiveFiles(any_url))
+    found = leveret.scan(any_url)
     assert found.schema.names == ["broker", *TABLES["messages"]]
     whole = found.read_all()
     whole.validate(full=True)
@@ -67,7 +62,7 @@ def test_an_archive_is_read_as_the_same_table(builder: DirectoryBuilder, url: st
     # What has left was archived, too.
     waiting = [row for row in whole.drop_columns(["broker"]).to_pylist() if row["seq"] > 10]
     assert waiting == live.to_pylist()
-    events = leveret.scan(url, "events").read_all()
+    events = leveret.scan(any_url, "events").read_all()
     assert events.drop_columns(["broker"]).equals(leveret.scan(builder.path, "events").read_all())
     counted = duckdb.sql("select queue, count(*) from whole group by queue order by queue")
     assert counted is not None
@@ -98,24 +93,24 @@ def test_rows_are_chosen(builder: DirectoryBuilder, url: str) -> None:
     assert os.listdir(f"{builder.path}/snap") == []
 
 
-def test_an_archive_and_live_directories_are_one_table(builder: DirectoryBuilder, url: str, tmp_path: Path) -> None:
+def test_an_archive_and_live_directories_are_one_table(builder: DirectoryBuilder, any_url: str, tmp_path: Path) -> None:
     second = build(tmp_path / "second", "2 ", ("a", "d"))
     third = build(tmp_path / "third", "3 ", ("a", "d"))
-    archive(builder, ArchiveFiles(url))
-    archive(second, ArchiveFiles(url), broker="two")
+    archive(builder, ArchiveFiles(any_url))
+    archive(second, ArchiveFiles(any_url), broker="two")
     expected = Counter(f"{prefix}{name} {at}" for prefix, name in [("", "a"), ("", "b/=")] for at in range(60))
     expected += Counter(f"2 {name} {at}" for name in "ad" for at in range(60))
-    assert bodies(url) == bodies(url, builder.path, second.path) == expected
+    assert bodies(any_url) == bodies(any_url, builder.path, second.path) == expected
     store = builder.store(builder.queue("new"))
     builder.publish(store, [b"new"])
     builder.settle(store, 1)
     builder.tick()
     # What came since the last copy is there, if it has left as well, until its file is gone.
     expected["new"] = 1
-    assert bodies(url, builder.path, second.path) == expected
+    assert bodies(any_url, builder.path, second.path) == expected
     expected += Counter(f"3 {name} {at}" for name in "ad" for at in range(60))
-    assert bodies(url, builder.path, second.path, third.path) == expected
-    paths = [url, builder.path, second.path, third.path]
+    assert bodies(any_url, builder.path, second.path, third.path) == expected
+    paths = [any_url, builder.path, second.path, third.path]
     events = leveret.scan(paths, "events", columns=["broker", "messages"]).read_all().to_pylist()
     assert Counter((row["broker"], row["messages"]) for row in events) == {
         ("one", 10): 2,
