@@ -14,11 +14,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from leveret.storage.format import Stream
-from leveret.storage.segments.segment import Segment
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 from leveret.storage.snapshots.memory import FileState, file_state
-from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import Snapshot
 
 #: File systems of this machine. Others may show for a while how a file was.
@@ -93,7 +90,7 @@ class ChangedQueues:
                 for view in store.segments:
                     if not view.sealed:
                         # A link to the same file, which may be elsewhere by now.
-                        states[f"{directory}/{_name_of(view)}"] = file_state(view.path)
+                        states[f"{directory}/{view.file_name}"] = file_state(view.path)
 
     def settle(self, qid: int) -> None:
         """Note that a queue has nothing that was not read, as far as its files had it when they were noted.
@@ -126,10 +123,6 @@ class ChangedQueues:
         return states | {
             path: file_state(path) for path in (f"{directory}/{name}" for name in names if name[:1] == "p")
         }
-
-
-def _name_of(view: SegmentView) -> str:
-    return Segment(Stream(view.stream), view.first_seq, view.generation).name
 
 
 def _read_mounts() -> str:

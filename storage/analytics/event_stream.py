@@ -13,6 +13,7 @@ from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import LATEST
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
+from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
 
 
@@ -31,6 +32,7 @@ class EventStream:
         self._options = options
         #: Offset at which the last batch ends; None for an endless stream.
         self._target: dict[str, Any] | None = None
+        self._memory = SnapshotMemory()
 
     def stop_at_latest(self) -> None:
         """Limit the stream to the events that exist now."""
@@ -104,10 +106,15 @@ class EventStream:
 
     def _take(self) -> Snapshot:
         options = self._options
-        return take_snapshot(
-            options.path,
-            Request(messages=False, events=True, wanted=options.wants, described=options.described, link=False),
+        request = Request(
+            messages=False,
+            events=True,
+            wanted=options.wants,
+            described=options.described,
+            link=False,
+            memory=self._memory,
         )
+        return take_snapshot(options.path, request)
 
     def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
         if self._options.vhost is None and self._options.queue is None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from leveret.storage.analytics.message_batches import Label
 from leveret.storage.analytics.partitions import SegmentPart, SnapshotLocation
 from leveret.storage.analytics.record_rows import RowLimits
-from leveret.storage.snapshots.lease import LEASE_FILE
+from leveret.storage.snapshots.lease import LEASE_FILE, LINKS
 from leveret.storage.snapshots.segments import SegmentView
 
 _PARTS_FILE: Final = "PARTS"
@@ -34,10 +34,10 @@ def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, f"{directory}/{_PARTS_FILE}")
-    for path, _, names in os.walk(directory):
-        for name in names:
-            if path != directory and f"{path}/{name}" not in kept:
-                os.unlink(f"{path}/{name}")
+    for name in os.listdir(directory):
+        path = f"{directory}/{name}"
+        if name.startswith(LINKS) and path not in kept:
+            os.unlink(path)
 
 
 def load_parts(directory: str, location: str, store_id: bytes) -> tuple[SnapshotLocation, list[SegmentPart]] | None:

@@ -120,9 +120,8 @@ class PartitionReader:
 
     def _original_path(self, view: SegmentView) -> str:
         """Return the broker's path of a segment; links are temporary, and their names are reused."""
-        name = os.path.basename(view.path)
         directory = f"{self._place.location}/q/{view.qid:08x}" + (f"/p{view.priority:03d}" if view.priority else "")
-        return f"{directory}/{name.removeprefix(f'p{view.priority:03d}-')}"
+        return f"{directory}/{view.file_name}"
 
     def _open(self, path: str, moved_path: str, start: int = 0, size: int | None = None) -> bytes:
         if self._lease is not None:

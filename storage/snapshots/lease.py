@@ -17,6 +17,8 @@ from uuid import uuid4
 #: Name of the directory for snapshots in the data directory.
 SNAPSHOTS: Final = "snap"
 LEASE_FILE: Final = "LEASE"
+#: What the names of links to segments begin with.
+LINKS: Final = "q"
 #: Seconds without a heartbeat after which a snapshot may be removed.
 TIMEOUT: Final = 600.0
 #: Minimum seconds between two heartbeats.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from leveret.storage.disk.files import Files
 from leveret.storage.disk.trash import NAME as TRASH
-from leveret.storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, unpack_edit, unpack_footer
+from leveret.storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, Stream, unpack_edit, unpack_footer
 from leveret.storage.segments.manifest import NAME as MANIFEST
 from leveret.storage.segments.segment import Segment, segment_of_name
 from leveret.storage.seq_ranges import SeqRanges
@@ -103,6 +103,11 @@ class SegmentView:
     max_arrived: int = 0
     max_expires: int = 0
     data_len: int = 0
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file in its store's directory."""
+        return Segment(Stream(self.stream), self.first_seq, self.generation).name
 
     @property
     def gapless(self) -> bool:

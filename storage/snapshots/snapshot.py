@@ -7,7 +7,6 @@ messages are included; transient messages that exist only in the broker's memory
 
 from __future__ import annotations
 
-import os
 import time
 from array import array
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +23,7 @@ from leveret.storage.format import FORMAT_VERSION
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
-from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
+from leveret.storage.snapshots.lease import LINKS, TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
 from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.segments import (
     Key,
@@ -425,9 +424,8 @@ class _SnapshotAttempt:
         directory = f"{self.path}/q/{qid:08x}" + (f"/p{priority:03d}" if priority else "")
         if self.lease is None:
             return StorePaths(directory, None)
-        target = f"{self.lease.path}/{qid:08x}"
-        os.makedirs(target, 0o700, exist_ok=True)
-        return StorePaths(directory, f"{target}/p{priority:03d}-")
+        # All in one directory: with thousands of queues, making and removing directories took longest.
+        return StorePaths(directory, f"{self.lease.path}/{LINKS}{qid:08x}-{priority:03d}-")
 
     def _link_events(self, cut: Cut) -> list[EventFileView]:
         directory = f"{self.path}/events"
