@@ -64,8 +64,8 @@ class Schedule:
     """
 
     __slots__ = (
-        "_armed_for", "_index", "_is_loading", "_is_stalled", "_on_due", "_store", "_taken_count", "_timer", "_timers",
-        "_turn", "closed", "purges",
+        "_armed_for", "_index", "_is_loading", "_is_stalled", "_last_offset", "_on_due", "_store", "_taken_count", "_timer",
+        "_timers", "_turn", "closed", "purges",
     )  # fmt: skip
 
     def __init__(self, store: NumberedStore, timers: Timers, turn: Turn, on_due: Callable[[], None]) -> None:
@@ -80,6 +80,8 @@ class Schedule:
         #: The time for which the timer is set.
         self._armed_for = 0
         self._taken_count = 0
+        #: What _offset() has returned last.
+        self._last_offset = 0
         #: Whether take_due() could not read the next message.
         self._is_stalled = False
         self._is_loading = store.ready_count > 0
@@ -298,8 +300,14 @@ class Schedule:
         return self._index.first_due() + offset, self._index.last_due() + offset
 
     def _offset(self) -> int:
-        """Return what the system's clock shows more than the monotonic one."""
-        return self._timers.now() - self._timers.monotonic()
+        """Return what the system's clock shows more than the monotonic one.
+
+        It is the same each time, unless it has changed by a millisecond: so are the times that are shown.
+        """
+        before, now, after = self._timers.monotonic(), self._timers.now(), self._timers.monotonic()
+        if not now - after - _MILLISECOND < self._last_offset < now - before + _MILLISECOND:
+            self._last_offset = now - before
+        return self._last_offset
 
     # -- timer --------------------------------------------------------------------------------------------
 

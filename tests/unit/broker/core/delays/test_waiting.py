@@ -65,6 +65,19 @@ def test_a_step_of_the_system_clock_changes_nothing(
     assert bodies_in(queue) == [b"1"]
 
 
+def test_the_times_that_are_shown_do_not_change_with_each_look(vhost: VirtualHost) -> None:
+    timers = vhost.timers
+    assert isinstance(timers, ManualTimers)
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 1000, b"1")
+    due = waiting.schedule.due_times()
+    for microseconds in (-999, 1, 999):
+        timers.set_by = microseconds / 1_000_000
+        assert waiting.schedule.due_times() == due
+    timers.set_by = 0.001
+    assert waiting.schedule.due_times() == (timers.now() + 1_000_000,) * 2 != due
+
+
 def test_years(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
     waiting = declare_delayed(vhost)
     publish_delayed(waiting, 2 * 365 * 86_400_000, b"1")
