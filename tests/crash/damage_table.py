@@ -1,6 +1,6 @@
 """Damages every file of a small data directory in every way, and prints by kind of file what a broker made of it.
 
-python -m tests.crash.damage_table            every byte flipped, every file cut at every length: a quarter of an hour
+python -m tests.crash.damage_table            every byte flipped, every file cut at every length: an hour or two
 python -m tests.crash.damage_table --step 20  every 20th
 """
 
@@ -23,6 +23,7 @@ from tests.crash.whole_directory import REFUSED, Files, Found, Scene, kind_of, l
 
 #: Kinds of files that are large, and of which only so many bytes are tried.
 _SAMPLES: Final = {"ballast": 8, "definitions": 600, "copy of the definitions": 100}
+_ENDS: Final = ("killed", "stopped")
 #: Kinds of files that have messages, or without which messages cannot be read.
 _HAVE_MESSAGES: Final = frozenset({"segment", "QUEUE.json", "definitions"})
 
@@ -141,13 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 1 if something should not have been."""
     parser = argparse.ArgumentParser(prog="tests.crash.damage_table", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--step", type=int, default=1, help="try every so manieth damage; default: 1")
+    parser.add_argument("--only", choices=_ENDS, help="damage only what such a broker has left")
     given = parser.parse_args(arguments)
     total = 0
-    for stop in (False, True):
+    for end in [given.only] if given.only else _ENDS:
+        stop = end == "stopped"
         with tempfile.TemporaryDirectory() as temporary:
             scene = make_scene(Path(temporary), stop)
             rows = asyncio.run(examine(scene, Path(temporary) / "damaged", given.step, 0))
-        print(f"\nA broker that was {'stopped' if stop else 'killed'}:\n")
+        print(f"\nA broker that was {end}:\n")
         for kind, row in rows.items():
             outcomes = ", ".join(f"{outcome} {count}" for outcome, count in row.outcomes.most_common())
             print(f"{kind:26} {row.tried:6}  {outcomes}")
