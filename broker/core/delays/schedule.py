@@ -64,8 +64,8 @@ class Schedule:
     """
 
     __slots__ = (
-        "_armed_for", "_index", "_is_loading", "_is_stalled", "_last_offset", "_on_due", "_store", "_taken_count", "_timer",
-        "_timers", "_turn", "closed", "purges",
+        "_armed_for", "_index", "_is_loading", "_is_stalled", "_last_offset", "_on_due", "_store", "_taken_count",
+        "_timer", "_timers", "_turn", "closed", "purges",
     )  # fmt: skip
 
     def __init__(self, store: NumberedStore, timers: Timers, turn: Turn, on_due: Callable[[], None]) -> None:
