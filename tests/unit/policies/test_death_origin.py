@@ -56,6 +56,11 @@ def test_what_a_made_up_summary_does_not_say_is_empty() -> None:
     assert death_origin((("x-first-death-queue", ("S", b"work")),), "first") == DeathOrigin("work", "", "", ())
 
 
+def test_what_a_made_up_entry_does_not_say_is_empty() -> None:
+    headers: Table = (("x-death", ("A", (("F", (("queue", ("S", b"work")),)),))),)
+    assert death_origin(headers, "last") == DeathOrigin("work", "", "", ())
+
+
 def test_texts_that_are_not_utf_8_are_kept() -> None:
     first = Death("w\udcff", "rejected", 1, "\udcfe", ["k\udcfd"])
     assert death_origin(dead(first), "first") == DeathOrigin("w\udcff", "rejected", "\udcfe", ("k\udcfd",))

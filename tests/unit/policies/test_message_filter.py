@@ -51,6 +51,12 @@ def test_all_conditions_have_to_hold(document: dict[str, Any], expected: bool) -
     assert passes(document) is expected
 
 
+def test_headers_in_text_are_json_or_texts() -> None:
+    wanted = read_filter("header.tenant=a\nheader.attempt=1")
+    assert wanted.passes("", "", HEADERS)
+    assert not wanted.passes("", "", HEADERS | {"attempt": "1"})
+
+
 def test_who_never_died_has_no_reason() -> None:
     assert not read_filter({"reason": "rejected"}).passes("", "q", {})
     assert not read_filter({"queue": "q"}).passes("", "q", {"x-death": "made up"})

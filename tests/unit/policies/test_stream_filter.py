@@ -17,6 +17,7 @@ WRONG = '"expected a string that is not empty, or an array of 1 to 1000 of them"
     [
         ("longstr", b"eu", frozenset((b"eu",))),
         ("array", (longstr("eu"), longstr("us"), longstr("eu")), frozenset((b"eu", b"us"))),
+        ("array", (longstr("eu"),) * 1000, frozenset((b"eu",))),
     ],
 )
 def test_filters(type_name: str, value: Any, expected: frozenset[bytes]) -> None:

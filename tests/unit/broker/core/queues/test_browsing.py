@@ -16,6 +16,7 @@ from leveret.broker.core.queues import browsing
 from leveret.broker.core.queues.browsing import Browser, Place, read_place
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
@@ -26,9 +27,10 @@ from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE
 from tests.support.queue_content import publish
-from tests.support.queues import ManualTimers, declare, settle
+from tests.support.queues import ManualTimers, declare, new_vhost, settle
 from tests.support.segment_stores import commit, open_engine
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.stepping_clock import SteppingClock
 from tests.support.stored_queue import Start
 
 
@@ -240,6 +242,117 @@ for each in (TestMemory, TestDisk, TestLazy, TestPriority, TestPriorityInMemory,
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(ValueError, match="is not a place such as"):
         read_place(text)
+
+
+def test_what_is_ready_says_whether_it_was_delivered_before() -> None:
+    queue = queue_on(None)
+    publish(queue, "a", "b")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    settle(holder, [entry], "requeue")
+    found = [each for step in Browser(queue).steps() for each in step]
+    assert [(each.message.body, each.is_ready, each.redelivered) for each in found] == [
+        (b"a", True, True),
+        (b"b", True, False),
+    ]
+
+
+def test_the_rest_of_a_priority_is_left_out() -> None:
+    queue = queue_on(None, (("x-max-priority", FieldValue("I", 2)),))
+    publish(queue, "a", "b", "c", priority=2)
+    publish(queue, "d", "e")
+    browser = Browser(queue, most=1)
+    steps = browser.steps()
+    found = next(steps)
+    browser.skip_level()
+    # A second time, there is nothing to leave out.
+    browser.skip_level()
+    found += [each for step in steps for each in step]
+    assert [each.message.body for each in found] == [b"a", b"d", b"e"]
+
+
+def test_what_is_delivered_while_one_looks_is_in_its_place() -> None:
+    queue = queue_on(None)
+    publish(queue, "a", "b", "c", "d")
+    holder, other = Holder(queue), Holder(queue)
+
+    def take(by: Holder, count: int) -> None:
+        by.taken = [*by.taken, *(entry for _ in range(count) if (entry := queue.get(by)) is not None)]
+
+    take(holder, 3)
+    settle(holder, list(holder.taken[:2]), "requeue")
+    holder.taken = holder.taken[2:]
+    browser = Browser(queue, most=1)
+    found = []
+    for step in browser.steps():
+        found += step
+        if found and not other.taken:
+            take(other, 2)
+    assert [each.message.body for each in found] == [b"a", b"b", b"c", b"d"]
+
+
+def test_very_many_that_return_while_one_looks_are_in_their_places() -> None:
+    queue = declare(new_vhost(ManualLoop(), clock=SteppingClock()))
+    count = 8 * RETURN_STEP
+    publish(queue, *(f"{number:05}" for number in range(count)))
+    holder = Holder(queue)
+    holder.taken = [entry for _ in range(2) if (entry := queue.get(holder)) is not None]
+    browser = Browser(queue, most=100)
+    steps = browser.steps()
+    found = next(steps)
+    # Then there are no holders of these messages: they are neither ready yet nor unacked any more.
+    others = [entry for _ in range(count - 2) if (entry := queue.get(holder)) is not None]
+    queue.release(holder, others)
+    queue.requeue(others)
+    assert queue.delivery.returning.batches
+    found += [each for step in steps for each in step]
+    assert [int(each.message.body) for each in found] == [*range(count)]
+
+
+class TaggedHolder(Holder):
+    """A holder whose messages have delivery tags, which notes from which tag on it is asked for them."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue)
+        self.asked: list[int] = []
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        self.asked.append(from_tag)
+        return iter(self.taken[max(0, from_tag - 1) :])
+
+    def next_tag(self) -> int:
+        return len(self.taken) + 1
+
+
+def test_a_holder_is_asked_only_for_what_was_delivered_since() -> None:
+    queue = queue_on(None)
+    publish(queue, *"abcdef")
+    holder = TaggedHolder(queue)
+
+    def take() -> None:
+        entry = queue.get(holder)
+        assert entry is not None
+        holder.taken = [*holder.taken, entry]
+
+    take()
+    take()
+    found = []
+    for step in Browser(queue, most=2).steps():
+        found += step
+        if len(holder.taken) == 2:
+            take()
+    assert [each.message.body.decode() for each in found] == list("abcdef")
+    assert holder.asked == [0, 3]
+
+
+def test_taken_messages_that_nobody_holds_are_left_out() -> None:
+    """Such as those whose dead letters are not confirmed yet."""
+    queue = queue_on(None)
+    publish(queue, "a", "b")
+    queue.store.take(1, 1)
+    found = [each for step in Browser(queue).steps() for each in step]
+    assert [each.message.body for each in found] == [b"b"]
 
 
 def test_a_place_outlives_its_messages() -> None:

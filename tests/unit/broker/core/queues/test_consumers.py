@@ -214,3 +214,21 @@ class TestManyConsumers:
             group.remove(member)
         assert CountedConsumer.looks < 2000 * 20
         assert (len(group), group.active, bool(group.ring)) == (0, None, False)
+
+
+def test_channels_are_shared_while_one_has_two_of_the_consumers(queue: Queue) -> None:
+    group, channel = ConsumerGroup(False), list[str]()
+    alone, first, second = FakeConsumer(queue, "a"), FakeConsumer(queue, log=channel), FakeConsumer(queue, log=channel)
+    group.add(alone)
+    group.add(first)
+    assert not group.share_channels
+    group.add(second)
+    assert group.share_channels
+    group.remove(alone)
+    assert group.share_channels
+    group.remove(first)
+    assert not group.share_channels
+    group.add(first)
+    assert group.share_channels
+    assert group.clear() == [second, first]
+    assert not group.share_channels

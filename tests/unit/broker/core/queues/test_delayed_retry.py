@@ -16,6 +16,7 @@ from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.delayed_messages import WaitingInQueue
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldValue, find
@@ -575,3 +576,24 @@ def test_what_waits_is_looked_at_last(
     assert browsed(queue, most, browser.place) == expected[min(most, 3) :]
     ready = Browser(queue, ready_only=True, most=most)
     assert sum(len(step) for step in ready.steps()) == 4
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_all_that_wait_are_looked_at_in_steps(vhost: VirtualHost, most: int) -> None:
+    queue = made(vhost, type="all", min=1000)
+    publish(queue, *"abc")
+    returned(queue, 3)
+    assert [body for body, _, _ in browsed(queue, most)] == ["a", "b", "c"]
+
+
+def test_a_message_whose_retry_is_not_waited_for_is_ready_at_once(vhost: VirtualHost) -> None:
+    queue = made(vhost, type="all", min=1000)
+    waiting, answers = WaitingInQueue(queue), list[bool]()
+    waiting.deliver_now(1, answers.append)
+    publish(queue, "a")
+    returned(queue)
+    for number in (2, 1, 1):
+        waiting.deliver_now(number, answers.append)
+    assert answers == [False, False, True, False]
+    assert figures(queue) == (1, 0, 0)
+    assert contents(queue) == ["a"]

@@ -9,6 +9,7 @@ import pytest
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.fake_consumer import FakeConsumer
@@ -447,3 +448,22 @@ class TestQueues:
         loop.run()
         vhost.delete_queue(queue)
         assert loop.pending_timers == 0
+
+
+def test_expiry_that_takes_too_long_is_not_finished(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost)
+    publish(queue, *["x"] * 600, expiration=1000)
+    publish(queue, "last")
+    loop.run()
+    clock = iter(range(0, 1 << 40, SLICE_MICROSECONDS))
+    over = TimeSlice(lambda: next(clock))
+    # Nothing has expired.
+    assert queue.contents.expire(over)
+    loop.now += 2
+    assert not queue.contents.expire(over)
+    assert queue.store.ready_count == 601
+    assert queue.contents.expire(UNLIMITED)
+    assert (queue.store.ready_count, gone(queue)) == (1, 600)
+    assert queue.contents.expire(over)
+    queue.purge()
+    assert queue.contents.expire(over)

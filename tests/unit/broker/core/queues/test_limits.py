@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from leveret.broker.core.queues.limits import UNBOUNDED, Limits
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings
 from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
@@ -279,3 +280,12 @@ def test_bodies_alone_count(vhost: VirtualHost) -> None:
     queue = bounded(vhost, max_length_bytes=1)
     publish(queue, "", "", key="k" * 200)
     assert (queue.store.ready_count, queue.store.ready_bytes) == (2, 0)
+
+
+@pytest.mark.parametrize(("before", "left"), [("drop-head", ["d", "e"]), ("reject-publish", list("abcde"))])
+def test_a_new_limit_applies_with_the_previous_overflow_first(vhost: VirtualHost, before: str, left: list[str]) -> None:
+    vhost.policies.set(Policy("p", "", {"overflow": before}), operator=False)
+    queue = bounded(vhost)
+    publish(queue, *"abcde")
+    vhost.policies.set(Policy("p", "", {"overflow": "reject-publish", "max-length": 2}), operator=False)
+    assert contents(queue) == left

@@ -232,6 +232,27 @@ def test_messages_that_wait_for_their_retry_have_their_values() -> None:
     assert contents(queue) == ["4"]
 
 
+def test_a_message_that_a_purge_has_left_unacked_frees_no_value_of_later_ones() -> None:
+    queue = declare(new_vhost(ManualLoop()), arguments=(UNIQUE, *arguments(max_priority=2)))
+    send(queue, 7, "1", priority=2)
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.purge()
+    send(queue, 7, "2", priority=2)
+    queue.release(holder, [entry])
+    queue.acknowledge([entry])
+    send(queue, 7, "3", priority=2)
+    assert contents(queue) == ["2"]
+
+
+def test_messages_without_a_value_are_no_duplicates() -> None:
+    queue = declare(new_vhost(ManualLoop()), arguments=(UNIQUE,))
+    assert publish(queue, "ab", "ab") == 2
+    assert (queue.store.ready_count, queue.store.ready_bytes) == (2, 4)
+    assert (len(queue.outbox.values), queue.counters.deduplicated) == (0, 0)
+
+
 def test_a_cancelled_retry_frees_its_value() -> None:
     loop = ManualLoop()
     vhost = new_vhost(loop)

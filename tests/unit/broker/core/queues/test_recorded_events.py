@@ -10,6 +10,7 @@ import pytest
 from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, LAST_REMOVAL, EventKind
 from leveret.storage.event_log import EventPosition
+from tests.support.fake_consumer import FakeConsumer
 from tests.support.queue_content import publish
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.stored_queue import Start
@@ -44,6 +45,20 @@ def test_dropped_messages(
     dropped = 2 if kind is EventKind.MAXLEN else 3
     assert removals(start)[kind, bool(exchange)] == dropped
     assert removals(start)[kind, not exchange] == 0
+
+
+def test_messages_that_have_expired_behind_one_that_is_delivered(files: SimulatedFiles) -> None:
+    start = Start(files)
+    publish(start.queue, "a", persistent=True)
+    publish(start.queue, "b", persistent=True, expiration=500)
+    start.loop.run()
+    start.loop.advance(1)
+    consumer = FakeConsumer(start.queue, no_ack=True)
+    start.queue.add_consumer(consumer)
+    start.loop.run()
+    assert consumer.received == ["a"]
+    start.stop()
+    assert removals(start) == {(EventKind.AUTO_ACK, False): 1, (EventKind.EXPIRED, False): 1}
 
 
 def test_messages_that_waited_for_their_retry(files: SimulatedFiles) -> None:
