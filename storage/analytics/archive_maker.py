@@ -88,6 +88,10 @@ class SampleOptions(JobOptions):
         schema = ", ".join(f"`{name}` {TABLES[table][name]}" for name in columns or TABLES[table])
         return spark.read.format(SampleSource.name()).option("table", table).schema(schema).load()
 
+    def live_table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
+        """Return the same."""
+        return self.table(spark, table, columns)
+
 
 def main() -> int:
     """Make the archive, if no other process does and there is none.

@@ -87,7 +87,8 @@ class SegmentStore:
         ready_count: Number of ready messages.
         ready_bytes: Their body bytes.
         taken_count: Number of taken messages.
-        taken_bytes: Their body bytes.
+        taken_bytes: Their body bytes; without those of messages that were taken before the queue came here from memory,
+            where they are not counted.
         persistent_count: Number of ready and taken messages that survive a restart.
         persistent_bytes: Their body bytes.
         lost_count: Number of ready messages that were damaged.
@@ -259,7 +260,7 @@ class SegmentStore:
         self.ready_count += len(entries)
         self.ready_bytes += body_bytes
         self.taken_count -= len(entries)
-        self.taken_bytes -= body_bytes
+        self.taken_bytes = max(0, self.taken_bytes - body_bytes)
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
         """Remove taken messages permanently.
@@ -462,7 +463,7 @@ class SegmentStore:
 
     def _count_out(self, run: SettledRun) -> None:
         """Subtract a settled run, whose messages are no longer counted as taken, from the other counts."""
-        self.taken_bytes -= run.body_bytes
+        self.taken_bytes = max(0, self.taken_bytes - run.body_bytes)
         if run.durable:
             self.persistent_count -= run.end - run.first
             self.persistent_bytes = max(0, self.persistent_bytes - run.body_bytes)

@@ -266,6 +266,7 @@ class DiskBacking(QueueBacking):
         store.ram.adopt_arrivals(before.times.numbers, before.times.times)
         # They are requeued there again.
         store.taken_count = before.taken_count + len(requeued)
+        store.taken_bytes = sum([len(message.body) for _, message, _ in requeued])
         store.requeue(requeued)
         return store
 

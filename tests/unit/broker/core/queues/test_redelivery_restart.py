@@ -101,6 +101,26 @@ def test_a_queue_in_memory_moves_to_disk(files: SimulatedFiles) -> None:
     assert start.drain() == [("d", True, 1), ("a", True, 1), ("b", True, 1), ("c", False, None)]
 
 
+def test_a_queue_that_moved_to_disk_with_what_was_held_can_be_deleted(files: SimulatedFiles) -> None:
+    start = Start(files, durable=False)
+    publish(start.queue, *"abcd")
+    held = [start.got() for _ in range(4)]
+    start.queue.requeue([held[3]])
+    start.queue.backing.page_out(1 << 20)
+    start.loop.run()
+    assert start.drain() == [("d", True, None)]
+    # How long these are, the store in memory has not counted.
+    start.queue.acknowledge(held[:2])
+    (store,) = start.queue.backing.stores()
+    assert (store.taken_count, store.taken_bytes) == (1, 0)
+    # A checkpoint and an event have the sums of bytes.
+    start.engine.checkpoint()
+    start.loop.advance(2)
+    start.queue.backing.delete()
+    start.loop.advance(2)
+    assert not start.engine.queues
+
+
 # -- delayed retries ----------------------------------------------------------------------------------------
 
 RETRY: dict[str, Any] = {"delayed_retry_type": "all", "delayed_retry_min": 10_000, "delayed_retry_max": 60_000}
