@@ -16,19 +16,19 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from leveret.storage.analytics.class_archive import open_cache
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.fail_if import ConditionError, failure_text, rows_that_fulfil
-from leveret.storage.analytics.java_stderr import JavaStderr
+from leveret.storage.analytics.java.class_archive import open_cache
+from leveret.storage.analytics.java.java_stderr import JavaStderr
+from leveret.storage.analytics.java.local_java import find_java, is_local
+from leveret.storage.analytics.java.spark_start import start_spark
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import sql
 from leveret.storage.analytics.jobs.registry import CHECKS, JOBS, SUMMARIES
 from leveret.storage.analytics.jobs.report import page
-from leveret.storage.analytics.local_java import find_java, is_local
-from leveret.storage.analytics.progress import SparkProgress
-from leveret.storage.analytics.result_output import FORMATS, rows_of, write_results
+from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
+from leveret.storage.analytics.results.progress import SparkProgress
+from leveret.storage.analytics.results.result_output import FORMATS, rows_of, write_results
 from leveret.storage.analytics.session import register
-from leveret.storage.analytics.spark_start import start_spark
 from leveret.storage.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.reader import DamagedRecordError

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from leveret.storage.analytics.data_files import open_files
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.times import utc_time
 from leveret.storage.directory.archive_note import read_note
 from leveret.storage.disk.files import DiskFiles

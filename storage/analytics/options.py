@@ -10,7 +10,7 @@ from leveret.storage.analytics.bodies.body_options import BODY_OPTIONS, BODY_TAB
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.data_files import local_path
 from leveret.storage.analytics.errors import OptionError
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
 from leveret.storage.analytics.times import parse_time
 from leveret.storage.readers.reader_file import is_reader_name, matches

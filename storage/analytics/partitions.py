@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from leveret.storage.analytics.message_batches import Label
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.message_batches import Label
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.directory.queue_names import QueueName
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import EventFileView, QueueView, Snapshot

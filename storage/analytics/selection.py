@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 
 _NAMES: Final = ("vhost", "queue")
 

@@ -29,7 +29,7 @@ from leveret.storage.analytics.options import Options, parse_options
 from leveret.storage.analytics.sink.options import is_for_sink, parse_sink_options
 from leveret.storage.analytics.sink.rows import row_layout
 from leveret.storage.analytics.sink.writer import LeveretStreamWriter, LeveretWriter, Sink
-from leveret.storage.analytics.stream_reader import LeveretStreamReader
+from leveret.storage.analytics.streaming.stream_reader import LeveretStreamReader
 
 #: What Spark adds to the options when a table is created in its catalog.
 _OF_A_TABLE: Final = frozenset({"owner", "provider"})

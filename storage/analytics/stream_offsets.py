@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from leveret.storage.analytics.data_loss import report_data_loss
 from leveret.storage.analytics.errors import AnalyticsError, OptionError
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.times import parse_time
 from leveret.storage.snapshots.snapshot import Snapshot
 

@@ -13,8 +13,6 @@ from zlib import crc32
 from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.data_files import LocalFiles, open_files
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.event_batches import event_batch, select_events
-from leveret.storage.analytics.message_batches import message_batch
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     EventsPartition,
@@ -24,8 +22,10 @@ from leveret.storage.analytics.partitions import (
     SegmentPart,
     SnapshotLocation,
 )
-from leveret.storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
-from leveret.storage.analytics.record_rows import RecordRows, RowDamage, select_rows
+from leveret.storage.analytics.rows.event_batches import event_batch, select_events
+from leveret.storage.analytics.rows.message_batches import message_batch
+from leveret.storage.analytics.rows.queue_batches import queue_row, rows_batch, segment_rows
+from leveret.storage.analytics.rows.record_rows import RecordRows, RowDamage, select_rows
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.reader import DamagedRecordError

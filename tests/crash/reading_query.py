@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.streaming.message_stream import MessageStream
 from leveret.storage.analytics.table_reading import read_partition
 
 

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 LOOK = """
 from pathlib import Path
 from pyspark import SparkContext
-from leveret.storage.analytics.class_archive import open_cache
-from leveret.storage.analytics.spark_start import start_spark
+from leveret.storage.analytics.java.class_archive import open_cache
+from leveret.storage.analytics.java.spark_start import start_spark
 spark = start_spark("local[1]", cache=open_cache())
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text().splitlines()
 print(sorted({line.rpartition("/")[2] for line in maps if line.endswith(".jsa")}))
@@ -44,7 +44,7 @@ def test_jobs_use_the_archive_and_say_nothing_of_it(tmp_path: Path) -> None:
     first = run(*job)
     places = [*(tmp_path / "cache" / "leveret").iterdir()]
     assert [each.name for place in places for each in place.iterdir()] == ["home"], "one job may be the only one"
-    run("-m", "leveret.storage.analytics.archive_maker")
+    run("-m", "leveret.storage.analytics.java.archive_maker")
     (archive,) = places[0].glob("*.jsa")
     assert archive.name in run("-c", LOOK).stdout
     archived = run(*job)

@@ -16,13 +16,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from leveret.storage.analytics.errors import OptionError
-from leveret.storage.analytics.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
 from leveret.storage.analytics.jobs.capacity import replay
 from leveret.storage.analytics.jobs.capacity import run as run_capacity
 from leveret.storage.analytics.jobs.report import page
-from leveret.storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
+from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
+from leveret.storage.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.snapshots.reader import open_reader

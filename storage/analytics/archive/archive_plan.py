@@ -17,8 +17,6 @@ from leveret.storage.analytics.archive.manifest_log import read_manifests, store
 from leveret.storage.analytics.archive.sources import Sources
 from leveret.storage.analytics.data_files import open_files
 from leveret.storage.analytics.errors import OptionError
-from leveret.storage.analytics.message_stream import parts_between
-from leveret.storage.analytics.next_numbers import numbers_in
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     EventsPartition,
@@ -29,10 +27,12 @@ from leveret.storage.analytics.partitions import (
     may_match,
 )
 from leveret.storage.analytics.query_snapshots import note_snapshot
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.selection import Selection
-from leveret.storage.analytics.stream_chains import NUMBERS_MAX, chains_of
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST
+from leveret.storage.analytics.streaming.message_stream import parts_between
+from leveret.storage.analytics.streaming.next_numbers import numbers_in
+from leveret.storage.analytics.streaming.stream_chains import NUMBERS_MAX, chains_of
 from leveret.storage.analytics.table_plan import event_queue_ids
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease

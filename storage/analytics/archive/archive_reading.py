@@ -17,7 +17,7 @@ from leveret.storage.analytics.archive.errors import ArchiveError
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
 from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.options import Options
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.readers.reader_file import matches
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
 from leveret.storage.analytics.arrow_schema import ARROW_TYPES
-from leveret.storage.analytics.arrow_slices import constant
 from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.rows.arrow_slices import constant
 
 #: Name of the column with the broker.
 BROKER: Final = "broker"

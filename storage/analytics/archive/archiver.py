@@ -26,10 +26,10 @@ from leveret.storage.analytics.archive.manifest import DataFile
 from leveret.storage.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
 from leveret.storage.analytics.archive.upkeep import Upkeep
 from leveret.storage.analytics.columns import TABLES
-from leveret.storage.analytics.event_stream import EventStream
 from leveret.storage.analytics.held_snapshots import hold
-from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.streaming.event_stream import EventStream
+from leveret.storage.analytics.streaming.message_stream import MessageStream
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.directory.archive_note import NAME as NOTE_FILE
 from leveret.storage.directory.archive_note import ArchiveNote, write_note

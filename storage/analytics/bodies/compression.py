@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leveret.storage.analytics.bodies.errors import BodyError
-from leveret.storage.analytics.field_table import decode_table
+from leveret.storage.analytics.rows.field_table import decode_table
 
 #: The largest message that a broker takes by default, in bytes: no body is decompressed beyond it.
 _BYTES_MAX: Final = 134_217_728

@@ -13,8 +13,8 @@ from leveret.storage.analytics.bodies.compression import Payloads
 from leveret.storage.analytics.bodies.value_columns import payloads_of
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import MessagesPartition, SegmentPart
-from leveret.storage.analytics.property_slices import property_slices
-from leveret.storage.analytics.record_rows import RecordRows
+from leveret.storage.analytics.rows.property_slices import property_slices
+from leveret.storage.analytics.rows.record_rows import RecordRows
 from leveret.storage.analytics.table_reading import PartitionReader
 
 #: How many places are read at most.

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from leveret.storage.analytics.arrow_slices import binary_slices
 from leveret.storage.analytics.bodies.body_format import BodyReader
 from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
 from leveret.storage.analytics.bodies.compression import Payloads, compressions_in, decompress
-from leveret.storage.analytics.property_slices import Slices, property_column
-from leveret.storage.analytics.record_rows import RecordRows
+from leveret.storage.analytics.rows.arrow_slices import binary_slices
+from leveret.storage.analytics.rows.property_slices import Slices, property_column
+from leveret.storage.analytics.rows.record_rows import RecordRows
 
 
 def value_columns(rows: RecordRows, slices: dict[str, Slices], reader: BodyReader) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from leveret.storage.analytics.errors import OptionError
-from leveret.storage.analytics.export_files import only_export
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.results.export_files import only_export
 from leveret.storage.analytics.session import register
-from leveret.storage.analytics.whole_query import run_to_end
+from leveret.storage.analytics.streaming.whole_query import run_to_end
 from leveret.storage.analytics.whole_spans import whole_spans
 
 _DAY: Final = 86_400_000_000

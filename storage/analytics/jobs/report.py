@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.storage.analytics.archive.archived_columns import BROKER
-from leveret.storage.analytics.findings import findings
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
-from leveret.storage.analytics.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
-from leveret.storage.analytics.report_sections import Grain, grain_for, sections
-from leveret.storage.analytics.result_output import Rows, rows_of
+from leveret.storage.analytics.results.findings import findings
+from leveret.storage.analytics.results.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
+from leveret.storage.analytics.results.report_sections import Grain, grain_for, sections
+from leveret.storage.analytics.results.result_output import Rows, rows_of
 from leveret.storage.analytics.times import utc_time
 
 #: If the broker has written nothing for longer than this, the page says so.

@@ -10,7 +10,7 @@ import pytest
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.record_rows import RowLimits, select_rows
+from leveret.storage.analytics.rows.record_rows import RowLimits, select_rows
 from leveret.storage.analytics.table_reading import damage_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.format import RECORD_MAGIC

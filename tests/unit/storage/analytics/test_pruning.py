@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.options import Options, parse_options
 from leveret.storage.analytics.pruning import Pruning
-from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.times import parse_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

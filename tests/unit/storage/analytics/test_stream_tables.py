@@ -14,9 +14,9 @@ import leveret
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import AnalyticsError, OptionError
-from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, PlaceKind, parse_place
+from leveret.storage.analytics.streaming.message_stream import MessageStream
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.stores.stream_store import StreamStore

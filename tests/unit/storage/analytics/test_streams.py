@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from leveret.storage.analytics.errors import AnalyticsError, OptionError
-from leveret.storage.analytics.event_stream import EventStream
-from leveret.storage.analytics.message_stream import MessageStream
 from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.streaming.event_stream import EventStream
+from leveret.storage.analytics.streaming.message_stream import MessageStream
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind

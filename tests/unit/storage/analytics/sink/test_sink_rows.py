@@ -14,7 +14,7 @@ import pytest
 from leveret.protocol.field_table import FieldTable, FieldValue, encode_table, longstr
 from leveret.protocol.properties import Properties
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.field_table import as_json, decode_table
+from leveret.storage.analytics.rows.field_table import as_json, decode_table
 from leveret.storage.analytics.sink.publisher import Encoded
 from leveret.storage.analytics.sink.rows import RowEncoder, row_layout
 

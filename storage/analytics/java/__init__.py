@@ -1,0 +1,1 @@
+"""The Java of the jobs on this machine: how it starts fast, and what it writes to."""

@@ -1,0 +1,140 @@
+"""Converts a part of the event log to an Arrow record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from leveret.storage.analytics.rows.arrow_slices import times
+from leveret.storage.analytics.rows.record_rows import RowDamage, RowLimits
+from leveret.storage.directory.queue_names import QueueName
+from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
+
+_EVENT: Final = np.dtype(
+    [
+        ("seq", "<u8"),
+        ("time", "<i8"),
+        ("qid", "<u4"),
+        ("length", "<u4"),
+        ("wait_ms", "<u4"),
+        ("kind", "u1"),
+        ("priority", "u1"),
+        ("flags", "<u2"),
+        ("body_bytes", "<u4"),
+        ("crc", "<u4"),
+    ]
+)
+_KINDS: Final = {kind.value: kind.name.lower() for kind in EventKind}
+
+
+class EventRows(NamedTuple):
+    """Selected events.
+
+    Attributes:
+        events: The events as a structured array with the file's fields.
+        damage: Records that could not be read.
+    """
+
+    events: npt.NDArray[Any]
+    damage: RowDamage
+
+
+def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits) -> EventRows:
+    """Select events from a part of the event log; ticks are omitted.
+
+    Args:
+        octets: A part of a file after its header, starting at an event.
+        salt: Checksum of the store id.
+        wanted: Queue ids; None for all events, including those without a queue.
+        limits: Time limits; sequence numbers are ignored.
+    """
+    count = len(octets) // EVENT_BYTES
+    events = np.frombuffer(octets, _EVENT, count)
+    whole = _checksums(octets, count) == events["crc"] ^ np.uint32(salt)
+    damaged = count - int(whole.sum())
+    damage = RowDamage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else RowDamage()
+    # Records of remembered values are no messages.
+    keep = whole & (events["kind"] != EventKind.TICK) & (events["kind"] != EventKind.FORGOTTEN)
+    if limits.first_time > 0:
+        keep &= events["time"] >= limits.first_time
+    keep &= events["time"] <= limits.last_time
+    if wanted is not None:
+        keep &= np.isin(events["qid"], np.array(sorted(wanted), np.uint32))
+    return EventRows(events[keep], damage)
+
+
+def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
+    """Return events as a record batch.
+
+    Args:
+        events: The events.
+        columns: Names of the columns, in order.
+        names: Queue names by queue id; deleted queues are missing.
+    """
+    arrays = []
+    for name in columns:
+        if name in ("vhost", "queue", "exchange"):
+            arrays.append(_name_column(events["qid"], names, name))
+        else:
+            arrays.append(_COLUMNS[name](events))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], column: str) -> Any:
+    """Return the virtual hosts, or the names of what is of the kind that the column names."""
+    known, places = np.unique(qids, return_inverse=True)
+    found = [names.get(int(qid)) for qid in known]
+    texts = [
+        None if name is None else name.vhost if column == "vhost" else name.name if name.kind == column else None
+        for name in found
+    ]
+    return pa.array(texts, pa.string()).take(pa.array(places.ravel()))
+
+
+def _kind_column(events: npt.NDArray[Any]) -> Any:
+    known, places = np.unique(events["kind"], return_inverse=True)
+    return pa.array([_KINDS.get(int(kind), f"kind_{kind}") for kind in known], pa.string()).take(
+        pa.array(places.ravel())
+    )
+
+
+def _longs(field: str) -> Callable[[npt.NDArray[Any]], Any]:
+    return lambda events: pa.array(events[field].astype(np.int64))
+
+
+_COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
+    "queue_id": _longs("qid"),
+    "at": lambda events: times(events["time"].astype(np.int64)),
+    "kind": _kind_column,
+    "seq": _longs("seq"),
+    "messages": _longs("length"),
+    "body_bytes": _longs("body_bytes"),
+    "wait_ms": _longs("wait_ms"),
+    "dead_lettered": lambda events: pa.array((events["flags"] & DEAD_LETTERED) != 0),
+    "redeliveries": lambda events: pa.array((events["flags"] >> 8).astype(np.int32)),
+    "stored": lambda events: pa.array((events["flags"] & NEVER_STORED) == 0),
+    "priority": lambda events: pa.array(events["priority"].astype(np.int32)),
+}
+
+
+def _make_table() -> npt.NDArray[np.uint32]:
+    """Return the lookup table of CRC-32, one entry per byte."""
+    return np.array([crc32(bytes([byte]), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)], np.uint32)
+
+
+_TABLE: Final = _make_table()
+
+
+def _checksums(octets: bytes, count: int) -> npt.NDArray[np.uint32]:
+    """Return the CRC-32 of the first 36 bytes of each record, computed for all records at once."""
+    records = np.frombuffer(octets, np.uint8, count * EVENT_BYTES).reshape(count, EVENT_BYTES)
+    crc = np.full(count, 0xFFFFFFFF, np.uint32)
+    for column in range(EVENT_BYTES - 4):
+        crc = _TABLE[(crc ^ records[:, column]) & 0xFF] ^ (crc >> np.uint32(8))
+    found: npt.NDArray[np.uint32] = crc ^ np.uint32(0xFFFFFFFF)
+    return found

@@ -1,0 +1,99 @@
+"""Locates message properties in a file: parses all content headers in parallel, one property at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from leveret.protocol.properties import FLAGS
+from leveret.storage.analytics.rows.arrow_slices import text_slices, times
+from leveret.storage.analytics.rows.record_rows import Positions, RecordRows
+
+#: Class id, weight and body size precede the flags.
+_FLAGS_AT: Final = 12
+_OCTETS: Final = frozenset({"delivery_mode", "priority"})
+
+
+class Slices(NamedTuple):
+    """One property of all messages.
+
+    Attributes:
+        start, end: Offsets of the values without length prefix; equal where the property is absent.
+        present: True for messages that have the property.
+    """
+
+    start: Positions
+    end: Positions
+    present: npt.NDArray[np.bool_]
+
+
+def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slices]:
+    """Locate properties.
+
+    Args:
+        rows: The messages.
+        wanted: Names of the properties, which may include `headers`.
+    Returns:
+        The slices by name. If a content header is malformed, the message has no properties after that point.
+    """
+    found: dict[str, Slices] = {}
+    octets = rows.bytes8
+    last = len(octets) - 4
+    at = rows.props_at + _FLAGS_AT
+    stop = rows.body_at
+    flags = octets[at].astype(np.uint32) << 8 | octets[at + 1]
+    at = at + 2
+    for flag, name in FLAGS:
+        if not wanted:
+            break
+        present = (flags & flag) != 0
+        start, length = _measure(octets, np.minimum(at, last), name)
+        end = start + length
+        present &= end <= stop
+        start = np.where(present, start, at)
+        end = np.where(present, end, at)
+        # A value that exceeds the content header is malformed; ignore all properties after it.
+        flags = np.where(present | (flags & flag == 0), flags, 0)
+        at = end
+        if name in wanted:
+            found[name] = Slices(start, end, present)
+            wanted -= {name}
+    return found
+
+
+def property_column(rows: RecordRows, name: str, slices: Slices) -> Any:
+    """Return a property other than `headers` as an Arrow array."""
+    start, end, present = slices
+    if name in _OCTETS:
+        values = rows.bytes8[np.minimum(start, len(rows.bytes8) - 1)].astype(np.int32)
+        return pa.array(values, pa.int32(), mask=~present)
+    if name == "timestamp":
+        return _timestamps(rows, start, present)
+    return text_slices(rows.octets, start, end, present)
+
+
+def _measure(octets: npt.NDArray[np.uint8], at: Positions, name: str) -> tuple[Positions, Positions]:
+    """Return the offset and the length of a value, assuming that it is present."""
+    if name in _OCTETS:
+        return at, np.ones(len(at), np.int64)
+    if name == "timestamp":
+        return at, np.full(len(at), 8, np.int64)
+    if name == "headers":
+        length = np.zeros(len(at), np.int64)
+        for byte in range(4):
+            length = length << 8 | octets[at + byte]
+        return at + 4, length
+    return at + 1, octets[at].astype(np.int64)
+
+
+def _timestamps(rows: RecordRows, start: Positions, present: npt.NDArray[np.bool_]) -> Any:
+    at = np.minimum(start, len(rows.bytes8) - 8)
+    seconds = np.zeros(len(at), np.uint64)
+    for byte in range(8):
+        seconds = seconds << np.uint64(8) | rows.bytes8[at + byte]
+    # Spark has no timestamps after the year 9999.
+    valid = present & (seconds < 253_402_300_800)
+    return times(np.where(valid, seconds, 0).astype(np.int64) * 1_000_000, valid)
