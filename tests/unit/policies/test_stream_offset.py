@@ -60,6 +60,9 @@ def test_places(type_name: str, value: object, expected: StreamPlace) -> None:
         ("longstr", b"5", '{invalid_stream_offset_arg,{longstr,<<"5">>}}'),
         ("longstr", b"Last", '{invalid_stream_offset_arg,{longstr,<<"Last">>}}'),
         ("longstr", b"\x01", "{invalid_stream_offset_arg,{longstr,<<1>>}}"),
+        ("longstr", "ä".encode(), '{invalid_stream_offset_arg,{longstr,<<"ä">>}}'),
+        # Sent as the bytes that came.
+        ("longstr", b"\xff\xfe", '{invalid_stream_offset_arg,{longstr,<<"\udcff\udcfe">>}}'),
         ("binary", b"1h", '{invalid_stream_offset_arg,{binary,<<"1h">>}}'),
         ("double", 1.5, "{unacceptable_type,double}"),
         ("bool", True, "{unacceptable_type,bool}"),

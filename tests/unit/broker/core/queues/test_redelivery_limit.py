@@ -108,6 +108,13 @@ def test_a_priority_comes_before_a_return(vhost: VirtualHost) -> None:
     assert contents(queue) == ["top", "new", "old", "newer", "low", "lower"]
 
 
+def test_it_applies_with_many_priorities(vhost: VirtualHost) -> None:
+    queue = made(vhost, redelivery_limit=1, max_priority=126)
+    publish(queue, "a", priority=126)
+    returned(queue, 2)
+    assert contents(queue) == []
+
+
 def test_with_very_many_priorities_it_is_refused_as_argument_and_has_no_effect_as_policy(vhost: VirtualHost) -> None:
     with pytest.raises(Exception, match=r"invalid arg 'x-redelivery-limit' .*: x-max-priority is above 126"):
         made(vhost, redelivery_limit=1, max_priority=127)
