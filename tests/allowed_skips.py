@@ -44,6 +44,7 @@ ALLOWED: Final = (
         "functions are replaced",
         "CI runs them in pure Python",
     ),
+    Allowed("tests/unit/broker/core/queues/test_browsing.py", "functions are replaced", "CI runs them in pure Python"),
     Allowed("tests/bench/test_flame_graph.py", "py-spy needs root", "others may not look into processes everywhere"),
     Allowed("tests/packaging/test_compose.py", "docker compose is not installed", "Docker is optional"),
     Allowed("tests/support/small_disk.py", "CANNOT MOUNT A SMALL DISK HERE", "to mount takes root and its rights"),
