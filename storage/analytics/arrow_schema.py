@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +31,18 @@ def arrow_schema(table: str, columns: Sequence[str], bodies: BodyFormat | None =
         columns: Names of the columns, in order.
         bodies: How bodies are read; None if no column needs it.
     """
-    kinds = {name: ARROW_TYPES[kind] for name, kind in TABLES[table].items()}
+    return schema_of(TABLES[table], columns, bodies)
+
+
+def schema_of(types: Mapping[str, str], columns: Sequence[str], bodies: BodyFormat | None) -> Any:
+    """Return the Arrow schema of some columns.
+
+    Args:
+        types: Spark types of all columns by name.
+        columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
+    """
+    kinds = {name: ARROW_TYPES[kind] for name, kind in types.items()}
     if bodies is not None:
         kinds |= {VALUE: bodies.kind, VALUE_ERROR: pa.string()}
     return pa.schema([(name, kinds[name]) for name in columns])

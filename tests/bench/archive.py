@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,18 +23,16 @@ import pyarrow.parquet as pq
 
 import leveret
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.manifest import DataFile
-from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from tests.bench.__main__ import end, positive_int
 from tests.bench.accounting import ProcessAccount
 from tests.bench.in_flight import BenchError
-from tests.bench.scan import fill
+from tests.bench.scan import fill, wait_for
+from tests.support.archived import data_files
 from tests.support.archiver_process import ArchiverProcess
 from tests.support.leveret_process import LeveretProcess
 
 #: Seconds between two copies.
 _INTERVAL: Final = 5.0
-_PATIENCE: Final = 900.0
 _KEY: Final = ["queue_id", "store_priority", "seq"]
 _Keys: TypeAlias = npt.NDArray[np.int64]
 _EPILOG: Final = f"""A new broker gets persistent messages of 200 bytes in ten lazy queues, once without an archiver,
@@ -145,21 +143,21 @@ def _archive(messages: int, kills: int, seconds: float, seed: int) -> tuple[Publ
     with _broker() as (broker, directory):
         archiver = ArchiverProcess(broker.data_dir, directory / "archive", _INTERVAL)
         try:
-            _wait_for("the reader of the archive", (broker.data_dir / "readers" / "archive").exists)
+            wait_for("the reader of the archive", (broker.data_dir / "readers" / "archive").exists)
             print(f"publishing with an archiver that is killed {kills} times", file=sys.stderr, flush=True)
             killer = _Killer(archiver, kills, max(2.0, seconds / max(1, kills)), seed)
             published = _publish(broker, messages)
             ended = time.monotonic()
             killer.join()
             files = ArchiveFiles(str(directory / "archive"))
-            _wait_for(f"{messages} rows in the archive", lambda: _archived_rows(files) >= messages)
+            wait_for(f"{messages} rows in the archive", lambda: _archived_rows(files) >= messages)
             behind = time.monotonic() - ended
             cpu = killer.cpu_seconds + ProcessAccount(archiver.pid).cpu_seconds()
         finally:
             archiver.close()
         rows, there = _archived_keys(files), _live_keys(str(broker.data_dir))
         distinct = np.unique(rows)
-        size = sum(each.bytes for each in _message_files(files))
+        size = sum(each.bytes for each in data_files(files, "messages"))
         missing = len(np.setdiff1d(there, distinct, assume_unique=True))
         found = Archiving(kills, cpu / messages * 1e6, behind, len(rows), missing, len(rows) - len(distinct), size)
         return published, found
@@ -179,27 +177,14 @@ def _publish(broker: LeveretProcess, messages: int) -> Publishing:
     return Publishing(messages / seconds, (account.cpu_seconds() - cpu) / messages * 1e6)
 
 
-def _wait_for(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise BenchError(f"{_PATIENCE:g} s have passed without {what}")
-        time.sleep(0.1)
-
-
-def _message_files(files: ArchiveFiles) -> list[DataFile]:
-    found = [each for store in store_ids(files) for each in read_manifests(files, store).files.values()]
-    return [each for each in found if each.table == "messages"]
-
-
 def _archived_rows(files: ArchiveFiles) -> int:
-    return sum(each.rows for each in _message_files(files))
+    return sum(each.rows for each in data_files(files, "messages"))
 
 
 def _archived_keys(files: ArchiveFiles) -> _Keys:
     """Return a number for the key of each row of the archive, as its files have it."""
     found = []
-    for each in _message_files(files):
+    for each in data_files(files, "messages"):
         with files.open(each.path) as file:
             found.append(_numbers(pq.read_table(file, columns=_KEY)))
     return np.concatenate(found)

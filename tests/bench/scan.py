@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -91,16 +91,29 @@ def measure(messages: int, readers: Sequence[str]) -> dict[str, dict[str, Query]
 
 def _wait_for_files(path: str, messages: int) -> None:
     """Wait until the files show all messages: some seconds, since a snapshot shows the broker's last tick."""
-    deadline = time.monotonic() + _PATIENCE
     worker = Worker(ArrowReader, path)
     try:
         worker.result()
-        while worker.call("run", "count").answer < messages:
-            if time.monotonic() > deadline:
-                raise BenchError(f"there are less than {messages} messages in the files")
-            time.sleep(0.1)
+        wait_for(f"{messages} messages in the files", lambda: worker.call("run", "count").answer >= messages)
     finally:
         worker.close()
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds.
+
+    Args:
+        what: What is waited for, for the error.
+        condition: Asked again and again.
+
+    Raises:
+        BenchError: it did not come to hold in time.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"{_PATIENCE:g} s have passed without {what}")
+        time.sleep(0.1)
 
 
 def _run(reader: str, path: str) -> dict[str, Query]:

@@ -16,6 +16,7 @@ import pytest
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from tests.crash.racing_clients import RacingClients, metrics_of, wait_until
+from tests.support.archived import data_files
 from tests.support.archiver_process import ArchiverProcess
 from tests.support.leveret_process import LeveretProcess
 
@@ -31,13 +32,11 @@ pytestmark = pytest.mark.timeout(600 + 6 * SECONDS)
 def _rows(archive: Path) -> Counter[str]:
     """Queue and body of what is in the archive."""
     files, found = ArchiveFiles(str(archive)), Counter[str]()
-    for store in store_ids(files):
-        for each in read_manifests(files, store).files.values():
-            if each.table == "messages":
-                with files.open(each.path) as file:
-                    table = pq.read_table(file, columns=["queue", "body"])
-                pairs = zip(table["queue"].to_pylist(), table["body"].to_pylist(), strict=True)
-                found.update(f"{queue} {body.decode()}" for queue, body in pairs)
+    for each in data_files(files, "messages"):
+        with files.open(each.path) as file:
+            table = pq.read_table(file, columns=["queue", "body"])
+        pairs = zip(table["queue"].to_pylist(), table["body"].to_pylist(), strict=True)
+        found.update(f"{queue} {body.decode()}" for queue, body in pairs)
     return found
 
 

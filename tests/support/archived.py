@@ -7,6 +7,8 @@ from typing import Any
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.archiver import Archiver, ArchiverOptions
+from leveret.storage.analytics.archive.manifest import DataFile
+from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from tests.spark.directories import DirectoryBuilder
 
 
@@ -29,3 +31,9 @@ def archive(builder: DirectoryBuilder, files: ArchiveFiles, **changes: Any) -> l
                 return numbers
     finally:
         archiver.close()
+
+
+def data_files(files: ArchiveFiles, table: str) -> list[DataFile]:
+    """The files of a table that the manifests of all brokers name."""
+    found = [each for store in store_ids(files) for each in read_manifests(files, store).files.values()]
+    return [each for each in found if each.table == table]

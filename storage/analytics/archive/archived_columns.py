@@ -8,9 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
-from leveret.storage.analytics.arrow_schema import ARROW_TYPES
+from leveret.storage.analytics.arrow_schema import schema_of
 from leveret.storage.analytics.bodies.body_format import BodyFormat
-from leveret.storage.analytics.bodies.body_options import VALUE, VALUE_ERROR
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.rows.arrow_slices import constant
@@ -41,10 +40,7 @@ def archived_schema(table: str, columns: Sequence[str], bodies: BodyFormat | Non
         columns: Names of the columns, in order.
         bodies: How bodies are read; None if no column needs it.
     """
-    kinds = {name: ARROW_TYPES[kind] for name, kind in ARCHIVED_TABLES[table].items()}
-    if bodies is not None:
-        kinds |= {VALUE: bodies.kind, VALUE_ERROR: pa.string()}
-    return pa.schema([(name, kinds[name]) for name in columns])
+    return schema_of(ARCHIVED_TABLES[table], columns, bodies)
 
 
 def with_broker(batch: pa.RecordBatch, broker: str | None, columns: Sequence[str]) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from leveret.storage.analytics.columns import TABLES
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import read_reader
 from tests.spark.directories import DirectoryBuilder
-from tests.support.archived import archive, archiver_options
+from tests.support.archived import archive, archiver_options, data_files
 
 DAY = 86_400
 
@@ -81,13 +81,11 @@ def builder(tmp_path: Path) -> Iterator[DirectoryBuilder]:
 def rows(url: str, table: str = "messages") -> list[dict[str, Any]]:
     files = ArchiveFiles(url)
     found: list[dict[str, Any]] = []
-    for store in store_ids(files):
-        for each in read_manifests(files, store).files.values():
-            if each.table == table:
-                with files.open(each.path) as file:
-                    part = pq.read_table(file).to_pylist()
-                assert len(part) == each.rows
-                found += part
+    for each in data_files(files, table):
+        with files.open(each.path) as file:
+            part = pq.read_table(file).to_pylist()
+        assert len(part) == each.rows
+        found += part
     return found
 
 
