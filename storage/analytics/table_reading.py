@@ -45,6 +45,7 @@ class PartitionReader:
         columns: Names of the columns, in order.
         fail_fast: Raise an error at a damaged record instead of skipping it.
         bodies: How bodies are read; None if no column needs it.
+        limit: Of how many messages at most columns are made; None for all. There may be more rows of other tables.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class PartitionReader:
         columns: Sequence[str],
         fail_fast: bool,
         bodies: BodyFormat | None = None,
+        limit: int | None = None,
     ) -> None:
         self._place = place
         self._table = table
         self._columns = columns
         self._fail_fast = fail_fast
+        self._limit = limit
         self._lease = SnapshotLease(place.lease) if place.lease else None
         self._files = open_files(place.location)[0] or LocalFiles()
         self._bodies = None if bodies is None else bodies.reader()
@@ -71,9 +74,12 @@ class PartitionReader:
             AnalyticsError: The snapshot is gone.
         """
         for part in partition.parts:
-            rows = self.rows(part)
-            if len(rows.at):
-                yield message_batch(rows, part.view, self._columns, part.label, part.delivered, self._bodies)
+            if self._limit == 0:
+                return
+            # No variable here has the file: it is freed before the next one is read.
+            batch = self._message_batch(part)
+            if batch is not None:
+                yield batch
 
     def rows(self, part: SegmentPart) -> RecordRows:
         """Return the selected messages of a segment.
@@ -85,6 +91,16 @@ class PartitionReader:
         rows = select_rows(self._read(part.view), part.view, self._place.cut, part.limits, live)
         self._record_damage(rows.damage, self._original_path(part.view))
         return rows
+
+    def _message_batch(self, part: SegmentPart) -> Any:
+        """Return the selected messages of a segment, up to the limit; None if there are none."""
+        rows = self.rows(part)
+        if self._limit is not None:
+            rows.at = rows.at[: self._limit]
+            self._limit -= len(rows.at)
+        if not len(rows.at):
+            return None
+        return message_batch(rows, part.view, self._columns, part.label, part.delivered, self._bodies)
 
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Yield record batches of events."""
@@ -170,10 +186,15 @@ class PartitionReader:
 
 
 def read_partition(
-    partition: Partition, table: str, columns: Sequence[str], fail_fast: bool, bodies: BodyFormat | None = None
+    partition: Partition,
+    table: str,
+    columns: Sequence[str],
+    fail_fast: bool,
+    bodies: BodyFormat | None = None,
+    limit: int | None = None,
 ) -> Iterator[Any]:
     """Return the record batches of any kind of partition; see PartitionReader."""
-    reader = PartitionReader(partition.place, table, columns, fail_fast, bodies)
+    reader = PartitionReader(partition.place, table, columns, fail_fast, bodies, limit)
     readers: dict[type, Callable[[Any], Iterator[Any]]] = {
         MessagesPartition: reader.messages,
         EventsPartition: reader.events,
@@ -190,7 +211,7 @@ def read_partitions(
     for partition in partitions:
         if left == 0:
             return
-        for batch in read_partition(partition, options.table, columns, options.fail_fast, bodies):
+        for batch in read_partition(partition, options.table, columns, options.fail_fast, bodies, left):
             if left is None:
                 yield batch
                 continue

@@ -14,7 +14,7 @@ class Scan(NamedTuple):
         headers: Headers of the valid records in order.
         offsets: Their offsets.
         damaged: Sequence numbers before and after each damaged span.
-        end: End offset of the last valid record.
+        end: End offset of the last valid record; `start` if there is none.
         places: Start and end offset of each damaged span.
     """
 
@@ -25,19 +25,20 @@ class Scan(NamedTuple):
     places: list[tuple[int, int]]
 
 
-def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
-    """Find all valid records of a segment file.
+def scan(octets: bytes, salt: int, first_seq: int, start: int = SEGMENT_HEADER_BYTES) -> Scan:
+    """Find all valid records of a segment file, or of the rest of one.
 
     Args:
         octets: Contents of the file.
         salt: Checksum salt of the queue.
         first_seq: The lowest possible sequence number.
+        start: Offset at which the first record is expected; what is before it is left out.
     """
     headers: list[RecordHeader] = []
     offsets: list[int] = []
     damaged: list[tuple[int, int]] = []
     places: list[tuple[int, int]] = []
-    at = end = SEGMENT_HEADER_BYTES
+    at = end = start
     last = first_seq - 1
     while at >= 0:
         header = check_record(octets, at, salt)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from leveret.storage.format import (
-    FOOTER_BYTES,
-    INDEX_STEP,
-    RECORD_BYTES,
-    SEGMENT_HEADER_BYTES,
-    unpack_footer,
-    unpack_segment_header,
-)
-from leveret.storage.segments.scan import scan
+from leveret.storage.analytics.rows.found_records import FoundRecords, Gap, find_records
+from leveret.storage.format import RECORD_BYTES
 from leveret.storage.snapshots.segments import SegmentView
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 #: Minimum size of a record in bytes: header, two empty names, and a content header without properties.
 _RECORD_LEAST: Final = RECORD_BYTES + 2 + 14
-#: Size of the longest index and the footer.
-_TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
 
 class RowLimits(NamedTuple):
@@ -40,32 +31,6 @@ class RowLimits(NamedTuple):
     last_seq: int = (1 << 63) - 1
     first_time: int = -(1 << 63)
     last_time: int = (1 << 63) - 1
-
-
-class Gap(NamedTuple):
-    """A range of a file whose records are damaged.
-
-    Attributes:
-        before, after: Sequence numbers of the records before and after the gap.
-        start, end: Offsets in bytes.
-    """
-
-    before: int
-    after: int
-    start: int
-    end: int
-
-
-class FoundRecords(NamedTuple):
-    """The intact records of a file.
-
-    Attributes:
-        positions: Offsets of the records in bytes.
-        gaps: Damaged ranges between and after them.
-    """
-
-    positions: Positions
-    gaps: list[Gap]
 
 
 class RowDamage(NamedTuple):
@@ -89,10 +54,8 @@ class RecordRows:
         bytes8: The file as an array of bytes.
         words32, words64: The file as arrays of little-endian 32-bit and 64-bit integers.
         at: Offsets of the records in bytes.
-        seq: Sequence numbers.
-        arrived: Times of publishing, in microseconds since 1970.
-        records: Number of records in the file up to the cut, selected or not.
-        later: Number of records after the cut.
+        found: Number of records in the file, selected or not.
+        records: Number of those up to the cut.
         damage: Selected messages that are damaged.
     """
 
@@ -101,11 +64,24 @@ class RecordRows:
     words32: npt.NDArray[np.uint32]
     words64: npt.NDArray[np.uint64]
     at: Positions
-    seq: npt.NDArray[np.uint64]
-    arrived: npt.NDArray[np.int64]
+    found: int
     records: int
-    later: int
     damage: RowDamage
+
+    @property
+    def later(self) -> int:
+        """Number of records after the cut."""
+        return self.found - self.records
+
+    @property
+    def seq(self) -> npt.NDArray[np.uint64]:
+        """Sequence numbers."""
+        return self.words64.take((self.at >> 3) + 2)
+
+    @property
+    def arrived(self) -> npt.NDArray[np.int64]:
+        """Times of publishing, in microseconds since 1970."""
+        return self.words64.take((self.at >> 3) + 3).view(np.int64)
 
     @property
     def body_len(self) -> Positions:
@@ -115,7 +91,7 @@ class RecordRows:
     @property
     def expires(self) -> npt.NDArray[np.int64]:
         """Expiry times in microseconds since 1970; 0 for never."""
-        return self.words64.take((self.at >> 3) + 4).astype(np.int64)
+        return self.words64.take((self.at >> 3) + 4).view(np.int64)
 
     @property
     def props_len(self) -> Positions:
@@ -143,35 +119,6 @@ class RecordRows:
         return self.props_at + self.props_len
 
 
-def find_records(octets: bytes, view: SegmentView) -> FoundRecords:
-    """Find all intact records of a segment file.
-
-    In a sealed file with a correct checksum they are found from the index, in 64 vectorized steps. Otherwise each
-    record is checked.
-    """
-    tail = unpack_footer(octets[-_TAIL_BYTES:])
-    if tail is not None:
-        footer, index = tail
-        starts = np.frombuffer(index, "<u4").astype(np.int64)
-        whole = len(starts) == -(-footer.records // INDEX_STEP)
-        if whole and crc32(memoryview(octets)[: footer.data_len]) == footer.data_crc:
-            return FoundRecords(_follow_index(octets, starts, footer.records), [])
-    header = unpack_segment_header(octets[:SEGMENT_HEADER_BYTES])
-    found = scan(octets, header.salt if header is not None else view.salt, view.first_seq)
-    places = [(each.seq, at, at + each.rec_len) for each, at in zip(found.headers, found.offsets, strict=True)]
-    if tail is not None:
-        places.append((tail[0].last_seq + 1, tail[0].data_len, 0))
-    elif view.sealed:
-        places.append((view.last_seq + 1, view.data_len, 0))
-    gaps: list[Gap] = []
-    before, end = view.first_seq - 1, SEGMENT_HEADER_BYTES
-    for seq, at, following in places:
-        if at > end and seq > before + 1:
-            gaps.append(Gap(before, seq, end, at))
-        before, end = seq, following
-    return FoundRecords(np.array(found.offsets, np.int64), gaps)
-
-
 def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, live: array[int] | None) -> RecordRows:
     """Select records of a segment file.
 
@@ -183,28 +130,52 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, l
         live: Ranges of sequence numbers that are not settled, see SegmentView.live; None to include settled messages.
     """
     found = find_records(octets, view)
-    words32 = np.frombuffer(octets, "<u4", len(octets) >> 2)
-    words64 = np.frombuffer(octets, "<u8", len(octets) >> 3)
     at = found.positions
-    seq = words64[(at >> 3) + 2]
-    arrived = words64[(at >> 3) + 3].view(np.int64)
-    records = int((arrived <= cut).sum())
-    keep = arrived <= min(cut, limits.last_time)
-    if limits.first_time > 0:
-        keep &= arrived >= limits.first_time
-    if limits.first_seq > view.first_seq:
-        keep &= seq >= limits.first_seq
-    if limits.last_seq < view.last_seq:
-        keep &= seq <= limits.last_seq
-    if live is not None:
-        keep &= in_ranges(seq, live)
-    damage = _damage(found, view, limits, live)
-    if not keep.all():
-        at, seq, arrived = at[keep], seq[keep], arrived[keep]
-    later = len(found.positions) - records
-    return RecordRows(
-        octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, later, damage
+    rows = RecordRows(
+        octets,
+        np.frombuffer(octets, np.uint8),
+        np.frombuffer(octets, "<u4", len(octets) >> 2),
+        np.frombuffer(octets, "<u8", len(octets) >> 3),
+        at,
+        len(at),
+        len(at),
+        _damage(found, view, limits, live),
     )
+    if len(at):
+        there = _range_of(rows, found)
+        if there.last_time > cut:
+            rows.records = int((rows.arrived <= cut).sum())
+        limits = limits._replace(last_time=min(cut, limits.last_time))
+        masks = list(_exclusions(rows, there, limits, live))
+        if masks:
+            rows.at = at[np.logical_and.reduce(masks)]
+    return rows
+
+
+def _range_of(rows: RecordRows, found: FoundRecords) -> RowLimits:
+    """Return the range of all records of a file: of a sealed one without reading them."""
+    footer = found.footer
+    if footer is not None:
+        return RowLimits(footer.first_seq, footer.last_seq, footer.min_arrived, footer.max_arrived)
+    arrived = rows.arrived
+    first, last = rows.seq[[0, -1]].tolist()
+    return RowLimits(first, last, int(arrived.min()), int(arrived.max()))
+
+
+def _exclusions(
+    rows: RecordRows, there: RowLimits, limits: RowLimits, live: array[int] | None
+) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield for each condition that excludes some records which ones it leaves."""
+    if there.last_time > limits.last_time:
+        yield rows.arrived <= limits.last_time
+    if there.first_time < limits.first_time:
+        yield rows.arrived >= limits.first_time
+    if there.first_seq < limits.first_seq:
+        yield rows.seq >= limits.first_seq
+    if there.last_seq > limits.last_seq:
+        yield rows.seq <= limits.last_seq
+    if live is not None and not (len(live) == 2 and live[0] <= there.first_seq and there.last_seq < live[1]):
+        yield in_ranges(rows.seq, live)
 
 
 def in_ranges(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
@@ -220,19 +191,6 @@ def in_ranges(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArra
         return np.zeros(len(numbers), np.bool_)
     places = np.searchsorted(np.frombuffer(bounds, np.uint64), numbers, side="right")
     return (places & 1).astype(np.bool_)
-
-
-def _follow_index(octets: bytes, starts: Positions, records: int) -> Positions:
-    """Return the offsets of all records: follow the record lengths from all indexed records in parallel."""
-    words = np.frombuffer(octets, "<u4", len(octets) >> 2)
-    steps = np.empty((INDEX_STEP, len(starts)), np.int64)
-    at = starts
-    # Positions after the last record are arbitrary; they are kept in bounds here and cut off below.
-    last = (len(words) - 3) << 2
-    for step in steps:
-        step[:] = at
-        at = np.minimum(at + words[(at >> 2) + 2], last)
-    return steps.T.ravel()[:records]
 
 
 def _damage(found: FoundRecords, view: SegmentView, limits: RowLimits, live: array[int] | None) -> RowDamage:

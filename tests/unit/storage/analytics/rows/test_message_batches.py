@@ -13,7 +13,8 @@ import pytest
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.rows.record_rows import RowLimits, find_records, in_ranges, select_rows
+from leveret.storage.analytics.rows.found_records import find_records
+from leveret.storage.analytics.rows.record_rows import RowLimits, in_ranges, select_rows
 from leveret.storage.analytics.times import microseconds
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import take_snapshot
