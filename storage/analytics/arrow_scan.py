@@ -47,6 +47,7 @@ def scan(
     body_schema: BodySchema | None = None,
     body_message: str | None = None,
     body_sample: int | None = None,
+    archive: Time | None = None,
 ) -> pa.RecordBatchReader:
     """Read a table of a data directory or archive as it is now. The broker may be running; nothing is consumed.
 
@@ -78,6 +79,8 @@ def scan(
             Avro the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.
         body_message: For Protobuf, the full name of the message.
         body_sample: For JSON, from how many messages at most the type is inferred; 1000 by default.
+        archive: Which events that a broker does not keep any more are read from its archive: `auto` (the default) for
+            those that `since`, `until` or `as_of` asks for, `all`, those since a time, or `off` for none.
     Raises:
         OptionError: An argument is wrong, or does not apply to the table.
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
@@ -106,6 +109,7 @@ def scan(
         body_schema=schema_text(body_schema),
         body_message=body_message,
         body_sample=body_sample,
+        archive=archive,
     )
     options = parse_options(given)
     sources = find_sources(locations)

@@ -77,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _job_options(given)
     try:
         with exit_on_sigterm():
+            options.check_archive()
             _ = options.sources
             if given.job in CHECKS:
                 CHECKS[given.job](options)
@@ -152,6 +153,12 @@ def _parser() -> argparse.ArgumentParser:
         "with the data directories of its brokers",
     )
     parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
+    parser.add_argument(
+        "--archive",
+        metavar="WHICH",
+        help="events that the broker does not keep any more, from the archive of its data directory: auto for those "
+        "that --as-of and --hours ask for (default), all, those since a time, or off",
+    )
     parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
     parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
     parser.add_argument("--output", metavar="DIR", help="write files to this directory")
@@ -210,6 +217,7 @@ def _job_options(arguments: argparse.Namespace) -> JobOptions:
         arguments.queue,
         arguments.output,
         {name: value for name, value in values.items() if value is not None},
+        archive=arguments.archive,
     )
 
 

@@ -14,9 +14,11 @@ from pyspark.sql import functions as f
 from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES, BROKER
 from leveret.storage.analytics.archive.broker_names import broker_names
 from leveret.storage.analytics.archive.sources import Sources, find_sources
+from leveret.storage.analytics.archive_option import parse_archive
 from leveret.storage.analytics.columns import TABLES, ddl_of
 from leveret.storage.analytics.data_files import absolute_location
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.options import applies
 from leveret.storage.analytics.session import register
 from leveret.storage.analytics.times import parse_time, utc_time
 from leveret.storage.analytics.whole_spans import span_start
@@ -45,6 +47,8 @@ class JobOptions:
             per table. A data directory that has no such queue is missing.
         until: Time of the last row of an archive, in ISO 8601, so that all tables end there; None for all rows.
         grain: Time span by which results are grouped: `minute`, `hour` or `day`.
+        archive: Which events that a broker does not keep any more are read from its archive, as the option `archive` of
+            the data source says it; None for its default.
     """
 
     data_dir: str | tuple[str, ...]
@@ -56,6 +60,7 @@ class JobOptions:
     snapshots: Mapping[str, str] = field(default_factory=dict)
     until: str | None = None
     grain: str = "minute"
+    archive: str | None = None
 
     @property
     def locations(self) -> list[str]:
@@ -195,12 +200,26 @@ class JobOptions:
                 f"brokers as well: {given} --data-dir leveret-data"
             )
 
+    def check_archive(self) -> None:
+        """Check what events are read from the archive of a data directory.
+
+        Raises:
+            OptionError: An archive is read anyway, or `archive` is not what the option can be.
+        """
+        if self.archive is not None:
+            parse_archive(self.archive)
+            if self.sources is not None:
+                raise OptionError(
+                    f"--archive is for a data directory alone; what {self.sources.archive} has is read from it anyway"
+                )
+
     def _live_table(
         self, spark: SparkSession, location: str, table: str, columns: Sequence[str], options: Mapping[str, str]
     ) -> DataFrame:
         """Return a table of one data directory as a data frame."""
         register(spark)
-        given = self.named(asOf=self.as_of, snapshot=self.snapshots.get(location))
+        archive = self.archive if applies("archive", table) else None
+        given = self.named(asOf=self.as_of, snapshot=self.snapshots.get(location), archive=archive)
         if table == "delayed":
             given.pop("queue", None)
         reader = spark.read.format("leveret").options(table=table, **given, **options)

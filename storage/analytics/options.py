@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from leveret.storage.analytics.archive_option import AUTO, ArchiveChoice, parse_archive
 from leveret.storage.analytics.bodies.body_options import BODY_OPTIONS, BODY_TABLES, BodyOptions, parse_body_options
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.data_files import local_path
@@ -38,6 +39,7 @@ _NAMES: Final = (
     "pushdown",
     "snapshot",
     "reader",
+    "archive",
     *BODY_OPTIONS,
 )
 #: Tables to which an option applies, for options that do not apply to all.
@@ -50,6 +52,7 @@ _LIMITED: Final = {
     "startingoffsets": ("messages", "events"),
     "endingoffsets": ("messages",),
     "reader": ("messages",),
+    "archive": ("events",),
     **dict.fromkeys(BODY_OPTIONS, BODY_TABLES),
 }
 _NUMBERS_MAX: Final = (1 << 63) - 1
@@ -82,6 +85,7 @@ class Options:
         limit: Maximum number of rows; None for all.
         reader: Name of the reader of a streaming query: the broker keeps what it has not read; empty for none.
         bodies: How bodies are read into the column `value`; None if there is no such column.
+        archive: Which events that the broker does not keep any more are read from its archive.
     """
 
     path: str
@@ -102,6 +106,7 @@ class Options:
     limit: int | None = None
     reader: str = ""
     bodies: BodyOptions | None = None
+    archive: ArchiveChoice = AUTO
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Return whether a queue is selected."""
@@ -126,11 +131,11 @@ class Options:
         """
         if self.table not in ("messages", "events"):
             raise OptionError(f"table {self.table} cannot be read as a stream; messages and events can")
-        chosen = (self.as_of, self.limit) != (None, None) or self.snapshot or self.limits != RowLimits()
-        if chosen or self.ending != LATEST:
+        chosen = (self.as_of, self.limit, self.archive) != (None, None, AUTO) or self.snapshot
+        if chosen or self.limits != RowLimits() or self.ending != LATEST:
             raise OptionError(
-                "asOf, snapshot, since, until, firstSeq, lastSeq, endingOffsets and limit do not apply to streaming "
-                "queries; startingOffsets sets where one starts"
+                "asOf, snapshot, archive, since, until, firstSeq, lastSeq, endingOffsets and limit do not apply to "
+                "streaming queries; startingOffsets sets where one starts"
             )
         if self.table == "events" and self.starting.needs_stream:
             raise OptionError("startingOffsets of table events is earliest or latest")
@@ -183,6 +188,7 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         _number(found, "limit", 0, 0) if "limit" in found else None,
         _reader_name(found.get("reader", "")),
         parse_body_options(found),
+        parse_archive(found.get("archive", "auto")),
     )
 
 

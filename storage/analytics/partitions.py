@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.rows.message_batches import Label
 from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.directory.queue_names import QueueName
@@ -81,6 +82,21 @@ class EventsPartition:
 
 
 @dataclass
+class OlderEventsPartition:
+    """Events that the broker does not keep any more, in files of an archive.
+
+    Attributes:
+        place: Location of the snapshot with the later ones.
+        part: The files.
+        shared: How often which events are left out, because the event log has them, too; see event_keys().
+    """
+
+    place: SnapshotLocation
+    part: ArchivePart
+    shared: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+
+
+@dataclass
 class QueuesPartition:
     """Queues to summarize; only segments whose manifest is not sufficient are read."""
 
@@ -89,7 +105,7 @@ class QueuesPartition:
 
 
 #: A part of a table that one task reads.
-Partition: TypeAlias = MessagesPartition | EventsPartition | QueuesPartition
+Partition: TypeAlias = MessagesPartition | EventsPartition | OlderEventsPartition | QueuesPartition
 
 
 def locate_snapshot(snapshot: Snapshot, location: str, session: str = "") -> SnapshotLocation:

@@ -46,6 +46,7 @@ def read(
     body_schema: BodySchema | None = None,
     body_message: str | None = None,
     body_sample: int | None = None,
+    archive: Time | None = None,
 ) -> DataFrame:
     """Return a table of a data directory as a data frame; no setting of the session is changed.
 
@@ -74,6 +75,8 @@ def read(
         body_schema: The schema of bodies; None to infer that of JSON.
         body_message: For Protobuf, the full name of the message.
         body_sample: For JSON, from how many messages at most the type is inferred; 1000 by default.
+        archive: `auto`, `all`, a time or `off`: which events that the broker does not keep any more are read from its
+            archive; see leveret.scan().
     Raises:
         OptionError: An argument is wrong, or does not apply to the table.
     """
@@ -97,6 +100,7 @@ def read(
         body_schema=schema_text(body_schema),
         body_message=body_message,
         body_sample=body_sample,
+        archive=archive,
     )
     options = parse_options(given)
     _ = options.batch_limits

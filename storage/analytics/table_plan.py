@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leveret.storage.analytics.older_events import tell_older_events
+from leveret.storage.analytics.older_events import events_until, older_events
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     Partition,
@@ -17,7 +17,7 @@ from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take
 from leveret.storage.analytics.selection import Selection
 from leveret.storage.analytics.stream_offsets import check_streams
 from leveret.storage.snapshots.lease import SnapshotLease
-from leveret.storage.snapshots.snapshot import Snapshot
+from leveret.storage.snapshots.snapshot import NoSuchMomentError, Snapshot
 
 
 class TablePlan(NamedTuple):
@@ -48,7 +48,12 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
             for a queue that is no stream.
         DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
     """
-    snapshot = _take(options, selection, session)
+    try:
+        snapshot = _take(options, selection, session)
+    except NoSuchMomentError as error:
+        if options.table != "events":
+            raise
+        return TablePlan(list(events_until(options, selection, session, error)), None)
     try:
         check_streams(snapshot, options.starting, options.ending)
     except BaseException:
@@ -60,8 +65,11 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
     if options.table in ("messages", "delayed"):
         found = list(message_partitions(snapshot, place, selection.limits, options.segments_per_partition))
     elif options.table == "events":
-        tell_older_events(options.path, snapshot, selection.limits)
-        found = list(event_partitions(snapshot, place, selection.limits, event_queue_ids(snapshot, options, selection)))
+        wanted = event_queue_ids(snapshot, options, selection)
+        found = [
+            *older_events(snapshot, place, options, selection),
+            *event_partitions(snapshot, place, selection.limits, wanted),
+        ]
     else:
         found = list(queue_partitions(snapshot, place))
     if not found and not options.snapshot:

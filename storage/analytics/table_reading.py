@@ -17,6 +17,7 @@ from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     EventsPartition,
     MessagesPartition,
+    OlderEventsPartition,
     Partition,
     QueuesPartition,
     SegmentPart,
@@ -113,6 +114,17 @@ class PartitionReader:
         if len(rows.events):
             yield event_batch(rows.events, self._columns, partition.names)
 
+    def older_events(self, partition: OlderEventsPartition) -> Iterator[Any]:
+        """Yield record batches of events that only an archive has.
+
+        Raises:
+            ArchiveError: A file of the archive cannot be read.
+        """
+        # Data directories are read without what archives need.
+        from leveret.storage.analytics.archive.older_reading import read_older
+
+        return read_older(partition.part, partition.shared, self._columns)
+
     def queues(self, partition: QueuesPartition) -> Iterator[Any]:
         """Yield a record batch of segments or queues."""
         rows: list[dict[str, Any]] = []
@@ -198,6 +210,7 @@ def read_partition(
     readers: dict[type, Callable[[Any], Iterator[Any]]] = {
         MessagesPartition: reader.messages,
         EventsPartition: reader.events,
+        OlderEventsPartition: reader.older_events,
         QueuesPartition: reader.queues,
     }
     return readers[type(partition)](partition)

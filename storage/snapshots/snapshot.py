@@ -55,6 +55,10 @@ class NoSuchQueueError(SnapshotError):
     """No queue has the requested name."""
 
 
+class NoSuchMomentError(SnapshotError):
+    """The data directory has no records of the requested time or earlier."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreView:
     """One priority of a queue.
@@ -403,7 +407,7 @@ class _SnapshotAttempt:
             raise StaleCutError("it has neither a checkpoint nor a tick: nothing has been written yet")
         oldest = oldest_time(self.files, f"{self.path}/events")
         since = f"; its records begin at {_format_time(oldest)}" if oldest else ""
-        raise SnapshotError(f"{self.path} has no records of {_format_time(as_of)} or earlier{since}")
+        raise NoSuchMomentError(f"{self.path} has no records of {_format_time(as_of)} or earlier{since}")
 
     def _take_lease(self) -> None:
         if not self.link:

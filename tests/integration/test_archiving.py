@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import leveret
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.event_log import event_files
+from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection
+
+ROOT = Path(__file__).parents[2]
 
 
 def archivers(broker: LeveretProcess) -> list[int]:
@@ -80,3 +88,53 @@ def test_an_archiver_that_cannot_work_is_told_in_the_log(tmp_path: Path) -> None
         wait_until(lambda: said in broker.log_text(), "the log says it")
         publish(broker, 0, 1)
         assert broker.stop() == 0
+
+
+def consume(broker: ThreadedBroker, first: int, count: int) -> None:
+    """Publish messages, and acknowledge them one by one."""
+    connection = Connection(broker.url)
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True)
+    channel.confirm_select()
+    for number in range(first, first + count):
+        channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
+    assert channel.wait_for_confirms(count) == [True] * count
+    for _ in range(count):
+        got = channel.get("q")
+        assert got is not None
+        channel.ack(got.delivery_tag)
+    connection.close()
+
+
+def acknowledged(data_dir: Path, **options: Any) -> list[int]:
+    """Numbers of the messages of events."""
+    found = leveret.scan(data_dir, "events", columns=["seq", "messages"], **options).read_all().to_pylist()
+    return sorted(number for row in found for number in range(row["seq"], row["seq"] + row["messages"]))
+
+
+def test_events_that_a_broker_does_not_keep_any_more_are_read_from_its_archive(tmp_path: Path) -> None:
+    data_dir, url = tmp_path / "data", tmp_path / "archive"
+    command = [sys.executable, "-m", "leveret.storage.analytics_program", "archive", "--data-dir", str(data_dir)]
+    with ThreadedBroker(data_dir) as broker:
+        consume(broker, 0, 20)
+        wait_until(lambda: acknowledged(data_dir) == [*range(1, 21)], "the events have been written")
+    first = event_files(DiskFiles(), f"{data_dir}/events")[0]
+    # Each start makes another file of the event log.
+    with ThreadedBroker(data_dir) as broker:
+        consume(broker, 20, 20)
+        wait_until(lambda: acknowledged(data_dir) == [*range(1, 41)], "the events have been written")
+        subprocess.run([*command, "--to", str(url), "--once"], cwd=ROOT, check=True)
+        broker.advance(8 * 86_400)
+        consume(broker, 40, 20)
+    kept = 60
+    while event_files(DiskFiles(), f"{data_dir}/events")[0] == first:
+        # Checkpoints remove it.
+        assert kept < 200, "the first file is still there"
+        with ThreadedBroker(data_dir) as broker:
+            consume(broker, kept, 10)
+        kept += 10
+    live = acknowledged(data_dir)
+    assert live == [*range(live[0], kept + 1)]
+    assert live[0] > 20
+    assert acknowledged(data_dir, since=0) == [*range(1, kept + 1)]
+    assert acknowledged(data_dir, since=0, archive="off") == live

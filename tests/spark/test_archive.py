@@ -20,7 +20,9 @@ from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs.registry import JOBS
 from leveret.storage.analytics.jobs.report import page
+from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EventKind
+from leveret.storage.event_log import event_files, file_name
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 
@@ -168,6 +170,39 @@ def test_the_report_names_the_brokers(spark: SparkSession, builder: DirectoryBui
     for part in ("2</b><span>messages wait in 1 of 1", "two: dead: 3 dead letters have come, from work", "one: b"):
         assert part in text
     second.close()
+
+
+def test_older_events_come_from_the_archive(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """By what a query or a job asks for, and by the option of jobs."""
+    archive(builder, ArchiveFiles(str(tmp_path / "archive")))
+    builder.wait(7 * 86_400)
+    builder.reopen()
+    store = builder.store(builder.engine.queues[1])
+    builder.settle(store, 20, EventKind.MAXLEN)
+    builder.tick()
+    removed, oldest = event_files(DiskFiles(), f"{builder.path}/events")
+    os.unlink(f"{builder.path}/events/{file_name(removed)}")
+    options = JobOptions(builder.path)
+    early = (oldest - 3_600_000_000) / 1e6
+
+    def events(**options: str) -> list[int]:
+        rows = spark.read.format("leveret").options(table="events", **options).load(builder.path).collect()
+        return [row.messages for row in rows]
+
+    assert (events(), events(since=str(START / 1e6)), events(archive="all")) == ([20], [50, 20], [50, 20])
+    assert read(spark, builder.path, "events", archive=early, columns=["seq"]).count() == 1
+    assert [row.seq for row in read(spark, builder.path, "events", until=early, columns=["seq"]).collect()] == [1]
+
+    def messages(job: str, given: JobOptions) -> list[int]:
+        return [row.messages for row in JOBS[job](spark, given)[job].collect()]
+
+    assert (messages("latency", options), messages("latency", replace(options, archive="all"))) == ([], [50])
+    # There is no snapshot of that time, but of the events.
+    assert messages("latency", replace(options, as_of=str(early))) == [50]
+    hours = {"hours": str((datetime.now(UTC).timestamp() - START / 1e6) / 3600 + 1), "max_length": "1000"}
+    for choice, came in ((None, 200), ("off", 150)):
+        rows = JOBS["capacity"](spark, replace(options, queue="a", values=hours, archive=choice))["capacity"].collect()
+        assert [row.messages_in for row in rows] == [came]
 
 
 def _counts(frame: DataFrame) -> list[Row]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
+from leveret.storage.analytics.archive.archive_part import ArchivePart, archive_parts
+from leveret.storage.analytics.archive.manifest import BrokerFiles, Manifest
 from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.storage.analytics.archive.sources import Sources
+from leveret.storage.analytics.archive_option import AUTO
 from leveret.storage.analytics.data_files import open_files
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.options import Options
@@ -37,28 +39,6 @@ from leveret.storage.analytics.table_plan import event_queue_ids
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease
 from leveret.storage.snapshots.snapshot import Request, Snapshot, take_snapshot
-
-#: Bytes of the files that one task reads.
-_TASK_BYTES: Final = 64 << 20
-
-
-@dataclass
-class ArchivePart:
-    """Files of an archive.
-
-    Attributes:
-        url: Path or URL of the archive.
-        files: Their paths in it.
-        vhost: Virtual host of the rows: its name, or a pattern; None for all.
-        queue: Name of the queue, or a pattern; None for all.
-        selection: Further conditions.
-    """
-
-    url: str
-    files: list[str]
-    vhost: str | None
-    queue: str | None
-    selection: Selection
 
 
 @dataclass
@@ -103,6 +83,8 @@ def check_archive_options(options: Options) -> None:
         raise OptionError(
             "pushdown does not apply to archives; name what to read: vhost, queue, since, until, firstSeq"
         )
+    if options.archive != AUTO:
+        raise OptionError("the option archive is for data directories; what an archive has is read from it anyway")
     if (options.starting, options.ending) != (EARLIEST, LATEST):
         raise OptionError(
             "startingOffsets and endingOffsets do not apply to archives; use firstSeq, lastSeq, since and until"
@@ -129,7 +111,8 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
             note_snapshot(snapshots[-1], options, session)
         files = ArchiveFiles(sources.archive)
         known = {store: read_manifests(files, store) for store in store_ids(files)}
-        parts: list[Part] = list(_archive_parts(sources.archive, known, options, selection))
+        there = [file for state in known.values() for file in state.files.values()]
+        parts: list[Part] = list(archive_parts(sources.archive, there, options, selection))
         for path, snapshot in zip(sources.live, snapshots, strict=True):
             last = known.get(snapshot.store_id.hex(), BrokerFiles()).last
             found = _messages if options.table == "messages" else _events
@@ -158,39 +141,6 @@ def _take(path: str, options: Options, selection: Selection) -> Snapshot:
             kind="queue" if is_messages else "",
         ),
         files,
-    )
-
-
-def _archive_parts(
-    url: str, known: Mapping[str, BrokerFiles], options: Options, selection: Selection
-) -> Iterator[ArchivePart]:
-    """Yield groups of files that can have selected rows."""
-    group: list[str] = []
-    size = 0
-    for state in known.values():
-        for file in state.files.values():
-            if file.table != options.table or not _can_have(file, options, selection):
-                continue
-            if group and size + file.bytes > _TASK_BYTES:
-                yield ArchivePart(url, group, options.vhost, options.queue, selection)
-                group, size = [], 0
-            group.append(file.path)
-            size += file.bytes
-    if group:
-        yield ArchivePart(url, group, options.vhost, options.queue, selection)
-
-
-def _can_have(file: DataFile, options: Options, selection: Selection) -> bool:
-    """Return whether a file can have selected rows, by its times and queues."""
-    limits = selection.limits
-    if file.last < limits.first_time or file.first > limits.last_time:
-        return False
-    if file.queues is None:
-        return True
-    return any(
-        (options.vhost is None or (vhost is not None and matches(vhost, options.vhost)))
-        and (options.queue is None or (queue is not None and matches(queue, options.queue)))
-        for vhost, queue in file.queues
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.archive_plan import ArchivePart, LivePart, Part
-from leveret.storage.analytics.archive.archive_reading import read_file
+from leveret.storage.analytics.archive.archive_part import ArchivePart
+from leveret.storage.analytics.archive.archive_plan import LivePart, Part
 from leveret.storage.analytics.archive.archived_values import SOURCE_COLUMNS, archived_payloads
+from leveret.storage.analytics.archive.file_reading import read_file
 from leveret.storage.analytics.bodies.compression import Payloads
 from leveret.storage.analytics.bodies.sample_places import PLACES_MAX, Place, evenly, segment_places, spread
 from leveret.storage.analytics.options import Options

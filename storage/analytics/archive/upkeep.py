@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.archive_plan import ArchivePart
-from leveret.storage.analytics.archive.archive_reading import read_file
+from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES
 from leveret.storage.analytics.archive.data_writer import DataWriter
+from leveret.storage.analytics.archive.file_reading import read_file
 from leveret.storage.analytics.archive.layout import DAY, date_of, parse_data_date
 from leveret.storage.analytics.archive.manifest import DataFile
 from leveret.storage.analytics.archive.manifest_log import ManifestLog

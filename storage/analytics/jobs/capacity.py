@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ _SCHEMA: Final = (
     "array<struct<max_length: bigint, messages_in: bigint, peak_messages: bigint, dropped: bigint, "
     "dropped_percent: double, first_drop_at: timestamp>>"
 )
+#: By default, these are replayed.
+_HOURS: Final = 24
 #: Default limits, as fractions of the peak length of the queue.
 _PARTS: Final = (0.25, 0.5, 0.75, 1.0)
 #: Kinds of departures that an actual limit caused; the replay ignores them.
@@ -40,14 +43,16 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         OptionError: A value is not a number.
     """
     try:
-        hours = float(options.values.get("hours", "24"))
+        hours = float(options.values.get("hours", str(_HOURS)))
         limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
-        start = f.lit((options.moment - int(hours * 3_600_000_000)) // 1_000_000)
+        since = (options.moment - int(hours * 3_600_000_000)) // 1_000_000
     except (ValueError, OverflowError) as error:
         raise OptionError(f"hours and max_length are numbers: {error}") from error
     if hours <= 0 or min(limits, default=0) < 0:
         raise OptionError("hours is a number above 0, and no max_length is below 0")
-    options = options.with_snapshot(spark)
+    if hours > _HOURS and options.sources is None and options.archive in (None, "auto"):
+        options = replace(options, archive=str(max(0, since)))
+    options, start = options.with_snapshot(spark), f.lit(since)
     moves = queue_moves(spark, options).where(~((f.col("way") == "out") & f.col("kind").isin(*_BY_LIMIT)))
     moves = moves.unionAll(_refused(spark, options, moves.columns))
     second = f.greatest(whole_spans(f.unix_micros("at"), 1_000_000), start - 1)

@@ -59,7 +59,7 @@ def duckdb_command(query: str, options: JobOptions) -> str | None:
     archived = options.sources is not None
     path = options.data_dir if isinstance(options.data_dir, str) else list(options.data_dir)
     named = {"vhost": options.vhost, "queue": options.queue, "until" if archived else "as_of": options.as_of}
-    named |= {name: options.values.get(name) for name in BODY_VALUES}
+    named |= {name: options.values.get(name) for name in BODY_VALUES} | {"archive": options.archive}
     scans = ""
     # DuckDB finds the variables by name, as they are written in the query.
     for written in dict.fromkeys(re.findall(rf"\b(?:{'|'.join(TABLES)})\b", query, re.IGNORECASE)):

@@ -68,6 +68,19 @@ def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limit
     return EventRows(events[keep], damage)
 
 
+def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
+    """Return the first and the last time in a part of the event log, ticks included; None if it has no whole record.
+
+    Args:
+        octets: A part of a file after its header, starting at an event.
+        salt: Checksum of the store id.
+    """
+    count = len(octets) // EVENT_BYTES
+    events = np.frombuffer(octets, _EVENT, count)
+    times_there = events["time"][_checksums(octets, count) == events["crc"] ^ np.uint32(salt)]
+    return (int(times_there.min()), int(times_there.max())) if len(times_there) else None
+
+
 def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
     """Return events as a record batch.
 
@@ -120,6 +133,15 @@ _COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "stored": lambda events: pa.array((events["flags"] & NEVER_STORED) == 0),
     "priority": lambda events: pa.array(events["priority"].astype(np.int32)),
 }
+
+
+#: Names of the columns that depend on nothing but the record of an event.
+EVENT_NUMBERS: Final = tuple(_COLUMNS)
+
+
+def event_keys(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """Return what the columns EVENT_NUMBERS have in each row."""
+    return list(zip(*(batch.column(name).to_pylist() for name in EVENT_NUMBERS), strict=True))
 
 
 def _make_table() -> npt.NDArray[np.uint32]:

@@ -75,6 +75,8 @@ def test_without_java_duckdb_answers_the_query(
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=True)
     shown = [line.split() for line in done.stdout.splitlines() if "it's" in line]
     assert [[each for each in row if each != "│"] for row in shown] == [["a", "it's", "7"]]
+    assert command.main(["sql", "--data-dir", builder.path, "--archive", "off", "--query", "select 1 from events"]) == 1
+    assert "'events', archive='off')" in shlex.split(capfd.readouterr().err.splitlines()[1])[-1]
     bodies = ["--bodies", "json", "--body-schema", "id bigint", "--query", "select value_error from messages limit 1"]
     assert command.main(["sql", "--data-dir", builder.path, *bodies]) == 1
     line = capfd.readouterr().err.splitlines()[1]
@@ -116,6 +118,12 @@ def test_a_reader_may_stop_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPat
         ("export", ["lake", "data"], "is an archive, which has messages in Parquet files already"),
         ("overflow", ["data", "other"], "0 of these 2 are archives"),
         ("overflow", ["lake", "lake"], "2 of these 2 are archives"),
+        (
+            "overflow --archive all",
+            ["lake"],
+            "--archive is for a data directory alone; what {lake} has is read from it",
+        ),
+        ("overflow --archive x", ["data"], "option 'archive' is auto, off, all, or a time such as"),
     ],
 )
 def test_what_a_job_cannot_be_run_over_is_said_first(
@@ -123,7 +131,7 @@ def test_what_a_job_cannot_be_run_over_is_said_first(
 ) -> None:
     ArchiveFiles(str(tmp_path / "lake")).make()
     given = [word for name in directories for word in ("--data-dir", str(tmp_path / name))]
-    assert command.main([job, *given]) == 1
+    assert command.main([*job.split(), *given]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert said.format(lake=tmp_path / "lake") in line
 

@@ -15,9 +15,9 @@ import pytest
 from kombu.compression import compress
 
 import leveret
-from leveret.storage.analytics.archive import archive_plan, data_writer
+from leveret.storage.analytics.archive import archive_part, data_writer
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.archive_reading import read_file
+from leveret.storage.analytics.archive.file_reading import read_file
 from leveret.storage.analytics.bodies import json_bodies, value_columns
 from leveret.storage.analytics.errors import OptionError
 from tests.spark.directories import DirectoryBuilder
@@ -99,7 +99,7 @@ def test_few_messages_of_many_are_looked_at(
 ) -> None:
     """Those of all queues, in one row group or in many."""
     monkeypatch.setattr(data_writer, "_GROUP_BYTES", 30_000 if groups == 1 else 1000)
-    monkeypatch.setattr(archive_plan, "_TASK_BYTES", 1)
+    monkeypatch.setattr(archive_part, "_TASK_BYTES", 1)
     builder, url = DirectoryBuilder(tmp_path / "data"), f"{tmp_path}/archive"
     for name in "abcdefgh":
         bodies = [json.dumps({name: number}).encode() for number in range(100)]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leveret
-from leveret.storage.analytics.archive import archive_plan, upkeep
+from leveret.storage.analytics.archive import archive_part, upkeep
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.broker_names import broker_names
 from leveret.storage.analytics.columns import TABLES
@@ -233,7 +233,7 @@ def test_a_file_that_is_gone_or_damaged(builder: DirectoryBuilder, tmp_path: Pat
 
 
 def test_a_large_archive_is_read_in_parts(builder: DirectoryBuilder, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_plan, "_TASK_BYTES", 1)
+    monkeypatch.setattr(archive_part, "_TASK_BYTES", 1)
     archive(builder, ArchiveFiles(url), batch=20)
     assert bodies(url).total() == 120
 
