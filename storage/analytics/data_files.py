@@ -1,4 +1,7 @@
-"""File access to a data directory: local, or on any file system that PyArrow or fsspec supports."""
+"""File access to a data directory: local, or on any file system that PyArrow or fsspec supports.
+
+What only file systems elsewhere need is imported late, since it takes long to load.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.disk.files import DiskFiles
@@ -59,6 +61,8 @@ class RemoteFiles(LocalFiles):
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
+        from pyarrow import fs
+
         found = self._system.get_file_info(path)
         if found.type != fs.FileType.File:
             raise FileNotFoundError(path)
@@ -66,6 +70,8 @@ class RemoteFiles(LocalFiles):
 
     def list_directory(self, path: str) -> list[str]:
         """Return the sorted names in a directory; an empty list if it does not exist."""
+        from pyarrow import fs
+
         selector = fs.FileSelector(path, allow_not_found=True)
         return sorted(each.base_name for each in self._system.get_file_info(selector))
 
@@ -104,6 +110,8 @@ def file_system(location: str) -> tuple[Any, str]:
     Raises:
         AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """
+    from pyarrow import fs
+
     if "://" not in location:
         return fs.LocalFileSystem(), location
     try:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from zlib import crc32
@@ -33,6 +34,9 @@ from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.segments import SegmentView, read_open
 
 _LOG: Final = logging.getLogger(__name__)
+#: Of so few messages at most the beginning of a file is read, instead of all of it; and how much, in bytes.
+_FIRST_ROWS: Final = 1000
+_FIRST_BYTES: Final = 256 << 10
 #: File in a snapshot's or session's directory that lists damage, one JSON object per line.
 DAMAGE_FILE: Final = "DAMAGE"
 
@@ -88,16 +92,37 @@ class PartitionReader:
         Raises:
             DamagedRecordError, AnalyticsError: As messages() does.
         """
+        return self._selected(self._read(part.view), part)
+
+    def _selected(self, octets: bytes, part: SegmentPart) -> RecordRows:
         live = None if part.dead_too else part.view.live
-        rows = select_rows(self._read(part.view), part.view, self._place.cut, part.limits, live)
+        rows = select_rows(octets, part.view, self._place.cut, part.limits, live)
         self._record_damage(rows.damage, self._original_path(part.view))
         return rows
 
+    def _rows_up_to(self, part: SegmentPart, most: int) -> RecordRows:
+        """Return at most so many selected messages of a segment; of few of them only the beginning is read."""
+        rows = self._rows_at_the_beginning(part, most) if most <= _FIRST_ROWS else None
+        rows = rows or self.rows(part)
+        rows.at = rows.at[:most]
+        return rows
+
+    def _rows_at_the_beginning(self, part: SegmentPart, wanted: int) -> RecordRows | None:
+        """Return selected messages from the beginning of a segment; None if it has fewer than wanted, or damage."""
+        octets = self._open(part.view.path, part.view.moved_path, 0, _FIRST_BYTES)
+        if len(octets) < _FIRST_BYTES:
+            return self._selected(octets, part)
+        # As of a segment that has no end yet, each record is checked.
+        view = replace(part.view, sealed=False)
+        rows = select_rows(octets, view, self._place.cut, part.limits, None if part.dead_too else view.live)
+        return rows if len(rows.at) >= wanted and not rows.damage.records else None
+
     def _message_batch(self, part: SegmentPart) -> Any:
         """Return the selected messages of a segment, up to the limit; None if there are none."""
-        rows = self.rows(part)
-        if self._limit is not None:
-            rows.at = rows.at[: self._limit]
+        if self._limit is None:
+            rows = self.rows(part)
+        else:
+            rows = self._rows_up_to(part, self._limit)
             self._limit -= len(rows.at)
         if not len(rows.at):
             return None

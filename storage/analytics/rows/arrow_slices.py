@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from leveret.storage.analytics.rows.record_rows import Positions
+
+#: So many slices are made of objects: what makes them in bulk takes long to load.
+_FEW: Final = 100
 
 
 def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.NDArray[np.bool_] | None = None) -> Any:
@@ -25,8 +28,10 @@ def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.
         valid: False for elements that become null; None if all are valid.
     """
     count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
+    if count <= _FEW:
+        kept = [True] * count if valid is None else valid.tolist()
+        pieces = zip(starts.tolist(), ends.tolist(), kept, strict=True)
+        return pa.array([octets[start:end] if keep else None for start, end, keep in pieces], pa.binary())
     offsets = np.empty(2 * count, np.int32)
     offsets[::2] = starts
     offsets[1::2] = ends

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from leveret.storage.format import EXTENDED, RECORD_BYTES, RECORD_MAGIC, SEGMENT_HEADER_BYTES
 
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, "<u4")[0]
-#: Fewer records are checked one by one in less time.
-LEAST: Final = 200
+#: Fewer records are checked one by one in less time: what checks them at once takes long to load.
+LEAST: Final = 1000
 _ONES: Final = 0xFFFFFFFF
 #: Bytes that bring CRC-32 from the value 0xFFFFFFFF to 0, as a little-endian number.
 _TO_ZERO: Final = 0x9226F562

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.storage.analytics import held_snapshots
+from leveret.storage.analytics import held_snapshots, table_reading
 from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.data_files import LocalFiles
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.engine_options import EngineOptions
 from leveret.storage.snapshots.lease import LEASE_FILE
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
 from tests.spark.directories import START, DirectoryBuilder
@@ -72,6 +75,48 @@ def test_rows_are_chosen(builder: DirectoryBuilder) -> None:
     assert seqs(until=twentieth.isoformat()) == list(range(11, 21))
     queues = leveret.scan(builder.path, "queues", columns=["messages", "queue"]).read_all().to_pylist()
     assert queues == [{"messages": 50, "queue": "a"}, {"messages": 40, "queue": "b"}]
+
+
+def test_the_first_rows_are_the_same_with_a_limit(builder: DirectoryBuilder, caplog: pytest.LogCaptureFixture) -> None:
+    for damaged in (False, True):
+        if damaged:
+            for victim in Path(builder.path).glob("q/*/*.seg"):
+                victim.write_bytes(victim.read_bytes().replace(b'{"n": 21}', b'{"x": 21}'))
+        rows = leveret.scan(builder.path).read_all()
+        assert rows.num_rows == 90 - 2 * damaged
+        for size in (100, 300, 1000, 1 << 20):
+            with mock.patch.object(table_reading, "_FIRST_BYTES", size):
+                for limit in (1, 3, 10, 25, 60, 89):
+                    caplog.clear()
+                    assert leveret.scan(builder.path, limit=limit).read_all() == rows.slice(0, limit)
+                    # Damage behind the rows is told where it has been read.
+                    assert damaged or "damaged" not in caplog.text
+                    assert not damaged or limit < 25 or "damaged" in caplog.text
+
+
+def test_the_first_rows_of_a_large_file_take_a_part_of_it(tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path, EngineOptions(ballast_bytes=0))
+    builder.publish(builder.store(builder.queue("large")), [b"%04d" % number * 500 for number in range(1000)])
+    builder.tick()
+    (segment,) = tmp_path.glob("q/*/*.seg")
+    assert segment.stat().st_size > 2_000_000
+    read: list[int] = []
+
+    def read_part(files: LocalFiles, path: str, start: int, size: int) -> bytes:
+        read.append(size)
+        return Path(path).read_bytes()[start : start + size]
+
+    with mock.patch.object(LocalFiles, "read_part", read_part):
+        rows = leveret.scan(tmp_path, columns=["seq", "body"], limit=7).read_all().to_pylist()
+        assert rows == [{"seq": number + 1, "body": b"%04d" % number * 500} for number in range(7)]
+        assert sum(read) <= 256 << 10
+        # If that part is not enough, all is read.
+        assert leveret.scan(tmp_path, columns=["seq"], limit=200).read_all()["seq"].to_pylist() == [*range(1, 201)]
+        assert leveret.scan(tmp_path, columns=["seq"], first_seq=900, limit=2).read_all()["seq"].to_pylist() == [
+            900,
+            901,
+        ]
+    builder.close()
 
 
 def test_the_snapshot_is_of_the_time_of_the_call(builder: DirectoryBuilder) -> None:
@@ -189,16 +234,19 @@ def test_the_documented_program(builder: DirectoryBuilder, tmp_path: Path, capfd
     assert (found["oldest"]["queue"].to_pylist(), found["lost"].height) == (["orders"] * 100, 0)
 
 
-def test_it_takes_no_spark(builder: DirectoryBuilder) -> None:
+def test_it_takes_no_spark_and_the_first_row_only_what_it_needs(builder: DirectoryBuilder) -> None:
     program = (
         "import sys, leveret\n"
+        "leveret.scan(sys.argv[1], columns=['queue', 'body'], limit=1).read_all()\n"
+        # They take longer to load than the first row to read.
+        "print(*sorted({'fsspec', 'pyarrow.compute', 'pyarrow.fs'} & sys.modules.keys()))\n"
         "for table in ('messages', 'delayed', 'events', 'segments', 'queues'):\n"
         "    leveret.scan(sys.argv[1], table).read_all()\n"
         "print(*sorted({'pyspark', 'py4j', 'plotly', 'aiohttp', 'pamqp', 'leveret.broker'} & sys.modules.keys()))"
     )
     command = [sys.executable, "-c", program, builder.path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert (done.stdout, done.stderr) == ("\n", "")
+    assert (done.stdout, done.stderr) == ("\n\n", "")
 
 
 def test_a_process_that_ends_early_leaves_nothing(builder: DirectoryBuilder) -> None:
