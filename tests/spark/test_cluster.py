@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from leveret.broker.version import VERSION
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.command import error_summary, main
+from leveret.storage.analytics.jobs.registry import JOBS
 from leveret.storage.event_format import EventKind
+from tests.spark.archive_jobs import PAGE, results
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
@@ -120,6 +123,46 @@ def test_an_archive_is_read_without_the_data_directory(
     query = "select count(*) as n, count(distinct seq) as keys, min(broker) as broker from messages"
     command = command.replace(" overflow ", f' sql --query "{query}" ')
     assert json.loads(run(command, home, given)) == {"n": 400, "keys": 400, "broker": "one"}
+
+
+@pytest.fixture
+def archived(tmp_path: Path) -> tuple[str, str]:
+    """An archive of two brokers, whose directories are gone, and the time of its end."""
+    url, death = str(tmp_path / "archive"), {"queue": "work", "reason": "rejected", "count": 1}
+    builders = {name: DirectoryBuilder(tmp_path / name) for name in ("one", "two")}
+    for name, builder in builders.items():
+        stores = {queue: builder.store(builder.queue(queue)) for queue in ("a", "b")}
+        for queue, store in stores.items():
+            for number in range(30):
+                builder.publish(store, [b"%s %03d" % (queue.encode(), number)] * 2, headers={"n": number})
+                builder.wait(7)
+            builder.settle(store, 20)
+            builder.settle(store, 11 if queue == "a" else 3, EventKind.MAXLEN)
+            builder.publish(store, [b"dead"], headers={"x-death": [death]})
+            builder.tick()
+            archive(builder, ArchiveFiles(url), broker=name)
+        builder.settle(stores["b"], 1, EventKind.EXPIRED)
+        builder.tick()
+        archive(builder, ArchiveFiles(url), broker=name)
+        builder.close()
+        shutil.rmtree(builder.path)
+    return url, str(max(builder.clock.time for builder in builders.values()) / 1e6 + 3600)
+
+
+def test_every_job_that_takes_an_archive_runs_on_the_cluster(
+    master: str, home: Path, wheel: Path, archived: tuple[str, str], tmp_path: Path, spark: SparkSession
+) -> None:
+    """All in one session; with the results that they have on this machine."""
+    package = shutil.copyfile(wheel, tmp_path / "leveret.zip")
+    program = f"{sys.executable} -m tests.spark.archive_jobs {master} {package} {' '.join(archived)}"
+    there: dict[str, list[str]] = json.loads(run(program, home, {}))
+    here = results(spark, *archived)
+    (page,), _ = there.pop(PAGE), here.pop(PAGE)
+    assert there == here
+    assert all(there.values()), "each job has rows"
+    assert there.keys() == JOBS.keys() - {"backlog", "export"}
+    for text in ("messages have come", "two: a", "An archive does not say what waits"):
+        assert text in page
 
 
 def test_a_program_sends_the_wheel_itself(master: str, home: Path, directory: str, wheel: Path, tmp_path: Path) -> None:
