@@ -178,12 +178,12 @@ class JobOptions:
         given = self.with_snapshot(spark)
         if not given.snapshots:
             raise NoSuchQueueError(f"there is no queue '{self.queue}' in {' and '.join(self.live)}")
-        names = broker_names(self.sources.archive, list(given.snapshots))
+        names = broker_names(self.sources.archive, self.live)
         frames = [
             given._live_table(spark, location, table, columns, options).select(
-                f.lit(name).cast("string").alias(BROKER), "*"
+                f.lit(names[location]).alias(BROKER), "*"
             )
-            for location, name in names.items()
+            for location in given.snapshots
         ]
         return reduce(DataFrame.unionAll, frames)
 

@@ -8,19 +8,21 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.options import applies, parse_options
+from leveret.storage.analytics.named_options import locations_in
+from leveret.storage.analytics.options import parse_options
 from leveret.storage.analytics.query_snapshots import noted_snapshots, save_shared_snapshot
 from leveret.storage.analytics.sink.written import NOTES, Written, read_written
 from leveret.storage.analytics.source import LeveretDataSource
 from leveret.storage.analytics.table_reading import damage_of
+from leveret.storage.analytics.views import make_views
 from leveret.storage.analytics.worker_python import prepare_workers
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 
@@ -57,7 +59,7 @@ class Session:
         self._ended = threading.Event()
         #: When each snapshot was last in use, by path.
         self._uses: dict[str, _Use] = {}
-        self._views: tuple[str, dict[str, str]] | None = None
+        self._views: tuple[list[str], dict[str, str]] | None = None
         self._damaged: dict[str, int] = {}
         self._written = Written()
         self._thread = threading.Thread(target=self._run, name="leveret-leases", daemon=True)
@@ -93,21 +95,23 @@ class Session:
         """
         return save_shared_snapshot(parse_options({**options, "path": data_dir}), self.directory)
 
-    def create_views(self, data_dir: str, **options: str) -> None:
+    def create_views(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: str) -> None:
         """Make the tables temporary views, named like them, that show one moment until refresh() is called.
 
+        With an archive, `messages` and `events` are all that have come up to that moment; the other tables are those of
+        the data directories, and there are none of an archive alone. All have the column `broker`.
+
         Args:
-            data_dir: The data directory, or its URI.
-            options: Options of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
+            path: The data directory, or its URI; or an archive, or a list of one archive and of data directories.
+            options: Options of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`, `archive`, and those
+                for bodies.
         Raises:
             DataDirectoryError, SnapshotError, OptionError: As snapshot() does.
+            ArchiveError: The archive cannot be read.
         """
-        moment = self.snapshot(data_dir, **options)
-        for table in TABLES:
-            given = {name: value for name, value in options.items() if applies(name.lower(), table)}
-            reader = self._spark.read.format("leveret").options(**given, table=table, snapshot=moment)
-            reader.load(data_dir).createOrReplaceTempView(table)
-        self._views = (data_dir, options)
+        locations = locations_in(path)
+        make_views(self._spark, lambda location, given: self.snapshot(location, **given), locations, options)
+        self._views = (locations, options)
 
     def refresh(self) -> None:
         """Let the views of create_views() show the present. Queries that are running go on with what they have.
@@ -118,8 +122,8 @@ class Session:
         """
         if self._views is None:
             raise AnalyticsError("there are no views; make them with create_views(data_dir)")
-        data_dir, options = self._views
-        self.create_views(data_dir, **options)
+        locations, options = self._views
+        self.create_views(locations, **options)
 
     def release(self) -> None:
         """Release all snapshots. Data frames that were made from them cannot be computed again."""

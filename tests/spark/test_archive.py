@@ -172,6 +172,44 @@ def test_the_report_names_the_brokers(spark: SparkSession, builder: DirectoryBui
     second.close()
 
 
+def test_views_show_an_archive_and_data_directories(
+    spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path
+) -> None:
+    url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
+    archive(builder, ArchiveFiles(url))
+    store = second.store(second.queue("a"))
+    second.publish(store, [b'{"id": 1}'] * 3)
+    second.settle(store, 1)
+    second.tick()
+    session = register(spark)
+
+    def rows(query: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in spark.sql(query).collect()]
+
+    counted = "select broker, queue, count(*) from messages group by all order by all"
+    session.create_views(Path(url))
+    assert rows(counted) == [("one", "a", 200), ("one", "b", 200)]
+    assert not spark.catalog.tableExists("queues")
+    session.create_views([url, builder.path, second.path], queue="a", bodies="json", bodySchema="id bigint")
+    assert rows(counted) == [("one", "a", 200), ("second", "a", 3)]
+    waiting = "select broker, messages from queues order by all"
+    assert rows(waiting) == [("one", 150), ("second", 2)]
+    assert rows("select broker, sum(messages) from events group by all order by all") == [("one", 50), ("second", 1)]
+    assert rows("select max(value.id) from messages") == [(1,)]
+    assert rows("select broker from delayed") == []
+    second.publish(store, [b"more"])
+    second.tick()
+    assert rows(waiting) == [("one", 150), ("second", 2)]
+    session.refresh()
+    assert rows(waiting) == [("one", 150), ("second", 3)]
+    # One of the two has such a queue.
+    session.create_views([url, builder.path, second.path], queue="b")
+    assert rows("select broker, messages from queues") == [("one", 200)]
+    session.create_views(builder.path, archive="off")
+    assert rows("select sum(messages) from events") == [(50,)]
+    second.close()
+
+
 def test_older_events_come_from_the_archive(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
     """By what a query or a job asks for, and by the option of jobs."""
     archive(builder, ArchiveFiles(str(tmp_path / "archive")))

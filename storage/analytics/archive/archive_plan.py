@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.archive_part import ArchivePart, archive_parts
+from leveret.storage.analytics.archive.broker_names import names_of
 from leveret.storage.analytics.archive.manifest import BrokerFiles, Manifest
 from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.storage.analytics.archive.sources import Sources
@@ -47,11 +48,11 @@ class LivePart:
 
     Attributes:
         partition: The part.
-        broker: Name of the broker; None if the archive does not know it.
+        broker: Name of the broker.
     """
 
     partition: MessagesPartition | EventsPartition
-    broker: str | None
+    broker: str
 
 
 Part: TypeAlias = ArchivePart | LivePart
@@ -113,11 +114,13 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
         known = {store: read_manifests(files, store) for store in store_ids(files)}
         there = [file for state in known.values() for file in state.files.values()]
         parts: list[Part] = list(archive_parts(sources.archive, there, options, selection))
+        named = {store: state.last.broker for store, state in known.items() if state.last is not None}
+        stores = {path: each.store_id.hex() for path, each in zip(sources.live, snapshots, strict=True)}
+        names = names_of(named, stores)
         for path, snapshot in zip(sources.live, snapshots, strict=True):
             last = known.get(snapshot.store_id.hex(), BrokerFiles()).last
             found = _messages if options.table == "messages" else _events
-            broker = last.broker if last is not None else None
-            parts += [LivePart(each, broker) for each in found(path, snapshot, last, options, selection)]
+            parts += [LivePart(each, names[path]) for each in found(path, snapshot, last, options, selection)]
     except BaseException:
         for snapshot in snapshots:
             snapshot.close()

@@ -43,12 +43,12 @@ def archived_schema(table: str, columns: Sequence[str], bodies: BodyFormat | Non
     return schema_of(ARCHIVED_TABLES[table], columns, bodies)
 
 
-def with_broker(batch: pa.RecordBatch, broker: str | None, columns: Sequence[str]) -> pa.RecordBatch:
+def with_broker(batch: pa.RecordBatch, broker: str, columns: Sequence[str]) -> pa.RecordBatch:
     """Return rows of a live table as those of an archived one.
 
     Args:
         batch: Those of the columns that the live table has, or any, if it has none of them.
-        broker: Name of the broker; None if the archive does not know it.
+        broker: Name of the broker.
         columns: Names of the columns to return, in order.
     """
     name = constant(broker, pa.string(), batch.num_rows)

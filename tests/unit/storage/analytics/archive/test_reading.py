@@ -21,6 +21,8 @@ from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.broker_names import broker_names
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.directory.archive_note import ArchiveNote, write_note
+from leveret.storage.disk.files import DiskFiles
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 from tests.support.documentation import block
@@ -116,7 +118,7 @@ def test_an_archive_and_live_directories_are_one_table(builder: DirectoryBuilder
         ("one", 10): 2,
         ("one", 1): 1,
         ("two", 10): 2,
-        (None, 10): 2,
+        ("third", 10): 2,
     }
     for each in (second, third):
         each.close()
@@ -260,7 +262,28 @@ def test_the_names_of_brokers(builder: DirectoryBuilder, url: str, tmp_path: Pat
     other.close()
     nothing = str(tmp_path / "nothing")
     assert broker_names(url, [other.path, builder.path, nothing]) == {
-        other.path: None,
+        other.path: "other",
         builder.path: "first",
-        nothing: None,
+        nothing: "nothing",
     }
+
+
+def test_brokers_that_no_archive_knows_have_different_names(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """By what their directories note, or by how these are called."""
+    url = str(tmp_path / "archive")
+    archive(builder, ArchiveFiles(url), broker="b")
+    paths = [str(tmp_path / name) for name in ("x/data", "y/data", "b", "z/w")]
+    for number, path in enumerate(paths):
+        other = build(Path(path), str(number), (f"q{number}", "q"))
+        if number == 3:
+            archive(other, ArchiveFiles(f"{url}-2"), broker="elsewhere")
+        other.close()
+    names = dict(zip(paths, ("x/data", "y/data", f"{tmp_path.name}/b", "elsewhere"), strict=True))
+    expected = {**names, builder.path: "b"}
+    assert broker_names(url, [*paths, builder.path]) == expected
+    for table, rows in (("messages", 120), ("events", 2)):
+        found = leveret.scan([url, *paths, builder.path], table, columns=["broker"]).read_all()["broker"].to_pylist()
+        assert Counter(found) == dict.fromkeys(expected.values(), rows)
+    # The same name twice is told apart, too.
+    write_note(DiskFiles(), paths[0], ArchiveNote("somewhere", "elsewhere"))
+    assert {broker_names(url, paths)[path] for path in (paths[0], paths[3])} == {"x/data", "w"}
