@@ -326,8 +326,10 @@ class App:
 
     def _make_durable(self) -> None:
         """Start to write the definitions and messages that have changed in this turn."""
+        # In every turn: calls of its own methods would take longer than what they do.
         try:
-            self._save_definitions()
+            if self._definitions is not None:
+                self._definitions.save()
         finally:
             if not self._is_closed:
                 self._stores.write()

@@ -70,6 +70,9 @@ class EventKind(IntEnum):
     TICK = 30
 
 
+#: Looked up once: to get a member of an enum takes as long as a few lines on the path of a message.
+AUTO_ACK: Final = EventKind.AUTO_ACK
+
 #: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
 #: Rejected messages are included. Purged and cancelled messages, and those of deleted queues, are not: they were
 #: removed on request. Nor is what the retention of a stream removes: it has been there for consumers to read.

@@ -100,6 +100,11 @@ class Stream(IntEnum):
     SPILL = 1
 
 
+#: Both, looked up once: to get a member of an enum takes as long as a few lines on the path of a message.
+DURABLE: Final = Stream.DURABLE
+SPILL: Final = Stream.SPILL
+
+
 class EditOp(IntEnum):
     """Kind of a manifest edit."""
 

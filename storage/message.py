@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.storage.acyclic import mypyc_attr
+from leveret.storage.compiler_hints import mypyc_attr
 
 
 @mypyc_attr(acyclic=True)

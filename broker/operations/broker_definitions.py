@@ -104,7 +104,9 @@ class DefinitionsKeeper:
 
     def save(self) -> None:
         """Start to write all changes."""
-        self._record_accounts()
+        # In every turn: a call that does nothing would take longer than the comparison.
+        if self._saved != self._accounts.generation:
+            self._record_accounts()
         self._broker.gate.write()
 
     def save_now(self) -> None:

@@ -291,7 +291,10 @@ class ChannelConsumer(Consumer):
             channel.shared_prefetch.count_delivered(self, 0)
         else:
             counters.deliver += len(entries)
-            unacked.held.update(zip(range(first, end), [(self, entry) for entry in entries], strict=True))
+            if len(entries) == 1:
+                unacked.held[first] = self, entries[0]
+            else:
+                unacked.held.update(zip(range(first, end), [(self, entry) for entry in entries], strict=True))
             self.unacked += len(entries)
             channel.shared_prefetch.count_delivered(self, len(entries))
         output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)

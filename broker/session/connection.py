@@ -21,7 +21,7 @@ from leveret.broker.session.peer_certificate import TlsSession, tls_session
 from leveret.broker.session.server import Server
 from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, reset
 from leveret.protocol.constants import PROTOCOL_HEADER
-from leveret.protocol.events import Event, MethodReceived
+from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.frame_reader import ChannelFrames, FrameReader
@@ -35,6 +35,9 @@ _CLOSE: Final = INDEX["connection.close"]
 _CLOSE_OK: Final = INDEX["connection.close-ok"]
 _UPDATE_SECRET: Final = INDEX["connection.update-secret"]
 _UPDATE_SECRET_OK: Final = INDEX["connection.update-secret-ok"]
+
+#: Looked up once: to get a member of an enum takes long, compared with the other work for an event.
+_RUNNING: Final = ConnectionState.RUNNING
 
 #: Maximum time for a client to close the socket after connection.close, in seconds.
 _CLOSING_SECONDS: Final = 30.0
@@ -213,7 +216,7 @@ class Connection:
     def handle(self, event: Event) -> None:
         """Handle one event. Does not raise: an error closes this connection only."""
         try:
-            if self.state is ConnectionState.RUNNING:
+            if self.state is _RUNNING:
                 self._handle_running(event)
             elif self._handshake is not None:
                 self._continue_handshake(self._handshake, event)
@@ -234,9 +237,11 @@ class Connection:
 
     def _handle_running(self, event: Event) -> None:
         """Handle an event of an open connection."""
-        if isinstance(event, Exception):
+        if type(event) is PublishRun or type(event) is VariedRun or type(event) is AckRun:
+            dispatch(self.channels, event)
+        elif isinstance(event, Exception):
             raise event
-        if type(event) is not MethodReceived or event.channel:
+        elif type(event) is not MethodReceived or event.channel:
             dispatch(self.channels, event)
         elif event.method.index == _CLOSE:
             self.closed_by_client()

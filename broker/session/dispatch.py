@@ -16,6 +16,9 @@ from leveret.protocol.faults import ChannelFault, ConnectionFault, ReplyCode
 from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState
 
+#: Looked up once: to get a member of an enum takes long, compared with the other work for an event.
+_IS_OPEN: Final = ChannelState.OPEN
+
 _OPEN: Final = INDEX["channel.open"]
 _OPEN_OK: Final = INDEX["channel.open-ok"]
 _CLOSE: Final = INDEX["channel.close"]
@@ -58,7 +61,7 @@ def method_of(event: Event) -> int:
 
 def _publish(channels: ChannelTable, run: PublishRun | VariedRun) -> None:
     channel = channels.find(run.channel, BASIC_PUBLISH)
-    if channel.state is ChannelState.OPEN:
+    if channel.state is _IS_OPEN:
         try:
             if isinstance(run, PublishRun):
                 publish_run(channel, run)
@@ -70,7 +73,7 @@ def _publish(channels: ChannelTable, run: PublishRun | VariedRun) -> None:
 
 def _acknowledge(channels: ChannelTable, run: AckRun) -> None:
     channel = channels.find(run.channel, BASIC_ACK)
-    if channel.state is ChannelState.OPEN:
+    if channel.state is _IS_OPEN:
         try:
             acknowledge_run(channel, run.tags)
         except ChannelFault as fault:
@@ -84,7 +87,7 @@ def _handle(channels: ChannelTable, event: MethodReceived) -> None:
         channels.open(event.channel).send(_OPEN_OK, b"")
         return
     channel = _find_channel(channels, event)
-    if channel.state is not ChannelState.OPEN:
+    if channel.state is not _IS_OPEN:
         _receive_closing(channels, channel, event)
         return
     handler = HANDLERS.get(index)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.session.heartbeat import Heartbeat
 from leveret.broker.session.output import Output
 from leveret.broker.session.server import Server
@@ -101,7 +102,6 @@ class Intake:
     def process(self) -> None:
         """Let the connection handle received events until input is held or the time slice is over."""
         output, reader, alarms = self._output, self._reader, self._alarms
-        time_slice = self._turn.slice()
         while self._is_ready():
             events = self._held or reader.events()
             if not events:
@@ -109,13 +109,15 @@ class Intake:
                     self._block()
                 return
             self._held = []
+            last = len(events) - 1
+            time_slice = self._turn.slice() if last else UNLIMITED
             for position, event in enumerate(events):
                 if output.overfull and self._is_open:
                     self._pause_for_output()
                 elif not (alarms.any and type(event) in _PUBLISHES and self._block()):
                     self._handle(event)
                     if self._work is None:
-                        if position % _CHECK_EVERY or not self._is_open or not time_slice.is_over():
+                        if position == last or position % _CHECK_EVERY or not self._is_open or not time_slice.is_over():
                             continue
                         self.run_in_slices(_no_work)
                         self._held = events[position + 1 :]

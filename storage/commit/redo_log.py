@@ -119,7 +119,11 @@ class RedoLog:
             if records is None:
                 start = max(tail.start, SEGMENT_HEADER_BYTES)
                 records = (self._files.pread(handle, tail.end - start, start),)
-            parts += (_ENTRY.pack(tail.qid, tail.priority, sum(map(len, records))), *records)
+            length = 0
+            for octets in records:
+                length += len(octets)
+            parts.append(_ENTRY.pack(tail.qid, tail.priority, length))
+            parts += records
         payload = b"".join(parts)
         frame = _FRAME.pack(_MAGIC, len(payload), crc32(payload) ^ self._salt) + payload
         try:

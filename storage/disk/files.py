@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol, TypeVar
 
+from leveret.storage.compiler_hints import mypyc_attr
+
 _T = TypeVar("_T")
 
 
@@ -63,6 +65,7 @@ class UnreadableFileError(Exception):
     """A file that is needed cannot be read; the message says which, and what to do."""
 
 
+@mypyc_attr(native_class=False)
 class TornWriteError(OSError):
     """A partial write could not be undone: the file must be truncated before the next append."""
 
@@ -140,6 +143,7 @@ class Files(Protocol):
         """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DiskFiles:
     """Implementation of Files by the operating system.
 

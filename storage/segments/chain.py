@@ -10,7 +10,7 @@ from typing import Final
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import Tail
-from leveret.storage.format import Edit, EditOp, Stream
+from leveret.storage.format import DURABLE, Edit, EditOp, Stream
 from leveret.storage.interface import Entry
 from leveret.storage.readers.holds import Content
 from leveret.storage.segments.dead_set import DeadSet
@@ -215,7 +215,7 @@ class SegmentChain:
         except OSError:
             # Durable segments stay until the manifest can be updated, as a missing file would count as lost. Spill
             # segments are dropped nevertheless: only a snapshot taken now would miss them.
-            if self.stream is Stream.DURABLE:
+            if self.stream is DURABLE:
                 self.has_dead = True
                 return False
         if self._writer is not None and active in dead:
@@ -247,7 +247,7 @@ class SegmentChain:
         if copy is None:
             return True
         edits = self._deletions(sources)
-        if self.stream is Stream.DURABLE:
+        if self.stream is DURABLE:
             edits.insert(0, copy.edit(EditOp.COMPACTED if copy.settled else EditOp.SEAL))
         try:
             self._manifest.append(edits)
@@ -276,7 +276,7 @@ class SegmentChain:
 
     def collect(self, group: CommitGroup) -> None:
         """Add written files to a commit group, and moves of dropped files to the trash after it."""
-        if self.stream is Stream.DURABLE:
+        if self.stream is DURABLE:
             for writer in self._sealed:
                 group.data[writer.handle] = None
             for writer in self._retired:
@@ -301,7 +301,7 @@ class SegmentChain:
             # Readers find it there for a while.
             place = self._place
             content = None
-            if self.stream is Stream.DURABLE:
+            if self.stream is DURABLE:
                 content = Content(place.qid, place.priority, segment.last_seq)
             group.file_actions.append(partial(place.trash.put, place.directory, segment.name, place.clock(), content))
         self._unsynced = self._new_names = False
@@ -315,7 +315,7 @@ class SegmentChain:
         if self._in_flight:
             # The committer may be syncing it.
             return False
-        if self._unsynced and self.stream is Stream.DURABLE:
+        if self._unsynced and self.stream is DURABLE:
             self._to_sync.append(writer.path)
         self._collected = writer.segment.data_len
         writer.close()
@@ -339,7 +339,7 @@ class SegmentChain:
     def _note_sealed(self, segment: Segment) -> None:
         """Record in the manifest that a segment is sealed and synced."""
         segment.synced = True
-        if self.stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
+        if self.stream is DURABLE and self.find(segment.first_seq) is segment:
             try:
                 self._manifest.append([segment.edit(EditOp.SEAL)])
             except OSError:
@@ -364,7 +364,7 @@ class SegmentChain:
         segment = Segment(self.stream, seq)
         writer = SegmentWriter(place, segment)
         try:
-            if self.stream is Stream.DURABLE:
+            if self.stream is DURABLE:
                 self._manifest.append([segment.edit(EditOp.NEW)])
         except OSError:
             writer.close()

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from leveret.storage.commit.group import CommitGroup
-from leveret.storage.format import Stream
+from leveret.storage.format import DURABLE, SPILL, Stream
 from leveret.storage.interface import Entry
 from leveret.storage.segments.chain import SegmentChain, bytes_of_part
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import Arrival, Segment, StorePlace
+
+#: That of the durable stream and the first one of the spill stream.
+_USUAL_CHAINS: Final = 2
 
 
 class Measured(NamedTuple):
@@ -95,13 +98,13 @@ class MessageLog:
         self.place = place
         self._durable = durable
         self._manifest = manifest
-        self.chains: Final = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
+        self.chains: Final = [SegmentChain(place, DURABLE, manifest, segments)]
         #: That of the last append().
         self._appended_to = self.chains[0]
 
     def stream_of(self, persistent: bool) -> Stream:
         """Return the stream of a message."""
-        return Stream.DURABLE if self._durable and (persistent or self.persists_transient) else Stream.SPILL
+        return DURABLE if self._durable and (persistent or self.persists_transient) else SPILL
 
     def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
         """Write messages.
@@ -122,13 +125,13 @@ class MessageLog:
 
     def _chain_for(self, stream: Stream, seq: int) -> SegmentChain:
         """Return a chain of a stream that a message, and those after it, can be written to; create it if necessary."""
-        if stream is Stream.DURABLE:
+        if stream is DURABLE:
             return self.chains[0]
-        for chain in self.chains[Stream.SPILL :]:
+        for chain in self.chains[SPILL:]:
             if chain.last_seq < seq:
                 return chain
-        is_further = len(self.chains) > Stream.SPILL
-        chain = SegmentChain(self.place, Stream.SPILL, self._manifest, is_further=is_further)
+        is_further = len(self.chains) > SPILL
+        chain = SegmentChain(self.place, SPILL, self._manifest, is_further=is_further)
         self.chains.append(chain)
         return chain
 
@@ -241,7 +244,7 @@ class MessageLog:
             entries: Entries that include the messages; empty if their single lengths are unknown.
         """
         self.dead.add(first, end - first)
-        if len(self.chains) <= Stream.SPILL + 1:
+        if len(self.chains) <= _USUAL_CHAINS:
             self.freed += self.chains[stream].bury(first, end, body_bytes, entries)
             return
         for chain, low, high in _divide(self.chains, stream, first, end):
@@ -280,7 +283,7 @@ class MessageLog:
         for at, chain in enumerate(self.chains):
             if chain.has_dead or self.drops_active:
                 # A further chain of the spill stream is not written to for long.
-                done = chain.drop_dead(not self.drops_active and at <= Stream.SPILL) and done
+                done = chain.drop_dead(not self.drops_active and at < _USUAL_CHAINS) and done
         self.drops_active = self.drops_active and not done
         return done
 
@@ -292,7 +295,7 @@ class MessageLog:
     @property
     def persistent_count(self) -> int:
         """Number of live messages of the durable stream."""
-        return sum(segment.live for segment in self.chains[Stream.DURABLE].segments)
+        return sum(segment.live for segment in self.chains[DURABLE].segments)
 
     @property
     def oldest(self) -> int:
@@ -312,14 +315,14 @@ class MessageLog:
     @property
     def spilled(self) -> tuple[int, int]:
         """Number of live messages of the spill stream and their approximate body bytes."""
-        segments = [segment for chain in self.chains[Stream.SPILL :] for segment in chain.segments]
+        segments = [segment for chain in self.chains[SPILL:] for segment in chain.segments]
         body_bytes = sum(segment.body_bytes * segment.live // max(1, segment.count) for segment in segments)
         return sum(segment.live for segment in segments), body_bytes
 
     @property
     def segments(self) -> list[Segment]:
         """The segments of the durable stream."""
-        return self.chains[Stream.DURABLE].segments
+        return self.chains[DURABLE].segments
 
     @property
     def has_dead(self) -> bool:
@@ -340,12 +343,12 @@ class MessageLog:
             chain.collect(group)
         self._manifest.collect(group)
         self._manifest.shorten_if_long(group, self.place.clock)
-        if len(self.chains) > Stream.SPILL + 1:
+        if len(self.chains) > _USUAL_CHAINS:
             self._forget_empty()
 
     def _forget_empty(self) -> None:
         """Forget the further chains without a segment, whose files have all been given to a commit group."""
-        for chain in self.chains[Stream.SPILL + 1 :]:
+        for chain in self.chains[_USUAL_CHAINS:]:
             if not chain.segments:
                 chain.close()
                 self.chains.remove(chain)
@@ -376,7 +379,7 @@ def _divide(
         Chain, first number, and number after the last one, of each part.
     """
     parts: list[tuple[int, int, SegmentChain]] = []
-    if stream is Stream.SPILL:
+    if stream is SPILL:
         for chain in chains:
             if chain.members is not None:
                 parts += [(max(first, low), min(end, high), chain) for low, high in chain.members.between(first, end)]

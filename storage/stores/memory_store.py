@@ -123,6 +123,11 @@ class MemoryStore:
         fresh = self._fresh
         count = min(count, len(fresh))
         seq = self._next_seq
+        if count == 1:
+            message = fresh.popleft()
+            entries.append((seq, message, False))
+            self._next_seq = seq + 1
+            return len(message.body)
         if count * self._largest <= body_bytes:
             # The byte limit cannot be reached.
             pop = fresh.popleft

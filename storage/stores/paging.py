@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from leveret.storage.format import Stream
+from leveret.storage.format import DURABLE, SPILL
 from leveret.storage.message import Message, StoredMessage
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.message_log import MessageLog
@@ -75,6 +75,11 @@ class Unwritten:
         self.has_gaps = False
 
     def _all(self) -> list[Arrival]:
+        if len(self._batches) == 1:
+            first, messages, arrived = self._batches[0]
+            if len(messages) == 1:
+                # As in a queue whose publisher waits for each confirm.
+                return [(first, messages[0], arrived)]
         return [
             (seq, message, arrived)
             for first, messages, arrived in self._batches
@@ -160,7 +165,7 @@ class Paging:
         """Return whether a message before the window can be read from disk."""
         if isinstance(message, StoredMessage):
             return True
-        durable = self._log.stream_of(message.envelope.persistent) is Stream.DURABLE
+        durable = self._log.stream_of(message.envelope.persistent) is DURABLE
         return durable and seq < self.unwritten.first_seq(seq + 1)
 
     def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
@@ -191,7 +196,7 @@ class Paging:
         """Write the durable stream."""
         log, unwritten = self._log, self.unwritten
         batch = unwritten.to_write(log.dead)
-        failure = log.append(Stream.DURABLE, batch) if batch else None
+        failure = log.append(DURABLE, batch) if batch else None
         if unwritten.has_gaps and unwritten.keeps_dead:
             self._bury_written(batch)
         if failure is not None:
@@ -204,7 +209,7 @@ class Paging:
         log = self._log
         for seq, message, arrived in batch:
             if seq in log.dead and log.was_written((seq, message, arrived)):
-                log.bury(seq, seq + 1, Stream.DURABLE, len(message.body), ())
+                log.bury(seq, seq + 1, DURABLE, len(message.body), ())
 
     def _page_out(self, body_bytes: int, count: int) -> None:
         """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for.
@@ -245,7 +250,7 @@ class Paging:
         failure: OSError | None = None
         if self.may_spill:
             batch = self._to_spill(oldest)
-            failure = log.append(Stream.SPILL, batch) if batch else None
+            failure = log.append(SPILL, batch) if batch else None
             if failure is not None:
                 left = next(arrival[0] for arrival in batch if not log.was_written(arrival))
                 oldest = oldest[: left - ram.first_seq]
@@ -267,7 +272,7 @@ class Paging:
             for seq, message in ram.remove_kept(body_bytes)
             if not self.is_stored(seq, message)
         ]
-        failure = log.append(Stream.SPILL, batch) if batch else None
+        failure = log.append(SPILL, batch) if batch else None
         if failure is not None:
             for arrival in batch:
                 if not log.was_written(arrival):
@@ -279,7 +284,7 @@ class Paging:
         batch: list[Arrival] = []
         arrived = same_until = 0
         for seq, message in enumerate(messages, self._ram.first_seq):
-            if self._log.stream_of(message.envelope.persistent) is Stream.SPILL:
+            if self._log.stream_of(message.envelope.persistent) is SPILL:
                 if seq >= same_until:
                     arrived, same_until = self._ram.arrival(seq)
                 batch.append((seq, message, arrived))

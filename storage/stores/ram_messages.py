@@ -41,6 +41,7 @@ class RamMessages:
     __slots__ = (
         "_arrival_seqs",
         "_arrivals",
+        "_is_arrival_over",
         "_kept",
         "_kept_order",
         "_largest",
@@ -62,6 +63,8 @@ class RamMessages:
         #: Arrival times of messages that were not read from disk, each valid from a number on.
         self._arrival_seqs = array("Q")
         self._arrivals = array("q")
+        #: Whether there is one at most, and none of its messages is live.
+        self._is_arrival_over = False
 
     def __len__(self) -> int:
         return len(self.window) + len(self._kept)
@@ -87,12 +90,15 @@ class RamMessages:
         self.window_bytes += body_bytes
         self.held_bytes += body_bytes
         arrivals = self._arrivals
-        if not arrivals or arrivals[-1] != arrived:
+        if self._is_arrival_over and arrivals:
+            self._arrival_seqs[0], arrivals[0] = seq, arrived
+        elif not arrivals or arrivals[-1] != arrived:
             self._arrival_seqs.append(seq)
             arrivals.append(arrived)
             if len(arrivals) > _ARRIVALS_MAX:
                 # Remove every second time of the older half, so that long waits are less exact.
                 del self._arrival_seqs[1 : _ARRIVALS_MAX // 2 : 2], arrivals[1 : _ARRIVALS_MAX // 2 : 2]
+        self._is_arrival_over = False
 
     def arrival(self, seq: int) -> tuple[int, int]:
         """Return the arrival of an appended message, and the end of the numbers with the same arrival."""
@@ -110,11 +116,15 @@ class RamMessages:
         """Replace all arrival times, each of which is valid from a number on, if there are any."""
         if numbers:
             self._arrival_seqs, self._arrivals = numbers[:], times[:]
+            self._is_arrival_over = False
 
     def forget_arrivals(self) -> None:
         """Discard arrival times: no appended message is live."""
         if len(self._arrivals) > 1:
             del self._arrival_seqs[:], self._arrivals[:]
+        else:
+            # The next one is written over it: in a queue that is empty most of the time, that is one for each message.
+            self._is_arrival_over = True
 
     # --- the window ---------------------------------------------------------------------------------------------------
 
@@ -129,6 +139,11 @@ class RamMessages:
         """
         window, seq = self.window, self.first_seq
         count = min(count, len(window))
+        if count == 1:
+            message = window.popleft()
+            size = len(message.body)
+            self._advance(1, size)
+            return [(seq, message, False)], size
         pop = window.popleft
         if count * self._largest <= body_bytes:
             # The byte limit cannot be reached.

@@ -10,7 +10,7 @@ from typing import Final
 
 from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
 from leveret.storage.event_log import EventLog
-from leveret.storage.format import Stream
+from leveret.storage.format import DURABLE, SPILL
 from leveret.storage.interface import Entry, mark_returned
 from leveret.storage.message import Message, StoredMessage
 from leveret.storage.segments.dead_set import DeadSet
@@ -423,7 +423,7 @@ class SegmentStore:
         self.ready_count -= found.length
         self.ready_bytes = max(0, self.ready_bytes - found.body_bytes) if self.ready_count else 0
         wait = self.place.clock() - found.arrived
-        durable = found.stream is Stream.DURABLE
+        durable = found.stream is DURABLE
         run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes)
         self.taken_bytes += found.body_bytes
         self._count_out(run)
@@ -485,7 +485,7 @@ class SegmentStore:
         if run.redelivered:
             flags |= REDELIVERED_ONCE
         if run.stored:
-            self.log.bury(first, run.end, Stream.DURABLE if run.durable else Stream.SPILL, body_bytes, entries)
+            self.log.bury(first, run.end, DURABLE if run.durable else SPILL, body_bytes, entries)
         else:
             unwritten = self.paging.unwritten
             if not run.durable or not unwritten.keeps_dead:

@@ -15,7 +15,7 @@ from leveret.broker.core.queues.returning import RETURN_STEP, PutBack, Returning
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED
-from leveret.storage.event_format import EventKind
+from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry
 
 #: Batch limits per consumer: large enough to amortise the cost per batch, small enough to stay fair.
@@ -162,8 +162,12 @@ class Delivery:
 
     def remove_unacked(self, entries: Sequence[Entry]) -> None:
         """Stop counting messages as unacked."""
-        self._unacked.count -= len(entries)
-        self._unacked.body_bytes -= sum([len(entry[1].body) for entry in entries])
+        count = len(entries)
+        self._unacked.count -= count
+        if count == 1:
+            self._unacked.body_bytes -= len(entries[0][1].body)
+        else:
+            self._unacked.body_bytes -= sum([len(entry[1].body) for entry in entries])
 
     def put_back(self, entries: Sequence[Entry], put_back: PutBack) -> None:
         """Put requeued messages back: at once, or by return_some() if there are very many.
@@ -217,7 +221,7 @@ class Delivery:
             self._counters.delivered_no_ack += len(entries)
             if self._outbox.values.is_active:
                 self._outbox.values.release(self._backing.store, entries)
-            self._backing.store.settle(entries, EventKind.AUTO_ACK)
+            self._backing.store.settle(entries, AUTO_ACK)
         else:
             self.add_unacked(len(entries), body_bytes)
         consumer.deliver(entries, body_bytes)

@@ -29,7 +29,7 @@ from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import FieldTable, find, plain_values
-from leveret.storage.event_format import EventKind
+from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.looking import levels
@@ -317,7 +317,7 @@ class Queue(Target):
             self.counters.got_no_ack += 1
             if self.outbox.values.is_active:
                 self.outbox.values.release(self.store, entries)
-            self.store.settle(entries, EventKind.AUTO_ACK)
+            self.store.settle(entries, AUTO_ACK)
         else:
             self.delivery.hold(holder, 1, body_bytes)
         if self.contents.may_have_timed:
