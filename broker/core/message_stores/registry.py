@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from leveret.broker.core.message_stores.backing import Backing, QueueBacking, StoreRequest, memory_store
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.disk.files import FileCounts
 from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
 
@@ -37,6 +38,7 @@ class SyncWaiter(Protocol):
         """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MessageStores:
     """Keeps all messages in memory. Nothing has to be synced.
 
