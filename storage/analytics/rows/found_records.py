@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -85,12 +86,10 @@ def find_records(octets: bytes, view: SegmentView) -> FoundRecords:
 
 def _follow_index(octets: bytes, starts: npt.NDArray[np.int64], records: int) -> npt.NDArray[np.int64]:
     """Return the offsets of all records: follow the record lengths from all indexed records in parallel."""
-    words = np.frombuffer(octets, "<u4", len(octets) >> 2)
+    lengths = np.frombuffer(octets, "<u4", len(octets) >> 2)[2:]
     steps = np.empty((INDEX_STEP, len(starts)), np.int64)
-    at = starts
-    # Positions after the last record are arbitrary; they are kept in bounds here and cut off below.
-    last = (len(words) - 3) << 2
-    for step in steps:
-        step[:] = at
-        at = np.minimum(at + words[(at >> 2) + 2], last)
+    steps[0] = starts
+    for at, following in pairwise(steps):
+        # Positions after the last record are arbitrary; they are kept in bounds here and cut off below.
+        np.add(at, lengths.take(at >> 2, mode="clip"), out=following)
     return steps.T.ravel()[:records]

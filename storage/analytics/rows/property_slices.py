@@ -15,6 +15,8 @@ from leveret.storage.analytics.rows.record_rows import Positions, RecordRows
 #: Class id, weight and body size precede the flags.
 _FLAGS_AT: Final = 12
 _OCTETS: Final = frozenset({"delivery_mode", "priority"})
+#: Arrow types of the properties that are no text.
+_KINDS: Final = {**dict.fromkeys(_OCTETS, pa.int32()), "timestamp": pa.timestamp("us", tz="UTC")}
 
 
 class Slices(NamedTuple):
@@ -44,36 +46,42 @@ def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slice
         return found
     octets = rows.bytes8
     last = len(octets) - 4
-    start = rows.props_at
-    stop = start + rows.props_len
-    flags = octets[start + _FLAGS_AT].astype(np.uint32) << 8 | octets[start + _FLAGS_AT + 1]
-    # Messages of one queue mostly have the same properties: what none of them has takes no time.
+    props_at = rows.props_at
+    stop = props_at + rows.props_len
+    at = props_at + _FLAGS_AT
+    flags = octets[at].astype(np.uint32) << 8 | octets[at + 1]
+    at = at + 2
+    # Messages of one queue mostly have the same properties: those that none of them has take no time.
     used = int(np.bitwise_or.reduce(flags, initial=0))
-    at = start + _FLAGS_AT + 2
     for flag, name in FLAGS:
-        if not wanted:
+        if name in wanted and not used & flag:
+            found[name] = Slices(at, at, np.zeros(len(at), np.bool_))
+    missing = wanted - found.keys()
+    for flag, name in FLAGS:
+        if not missing:
             break
-        if used & flag:
-            start, length = _measure(octets, np.minimum(at, last), name)
-            end = start + length
-            present = (flags & flag != 0) & (end <= stop)
-            if not present.all():
-                start = np.where(present, start, at)
-                end = np.where(present, end, at)
-                # A value that exceeds the content header is malformed; ignore all properties after it.
-                flags = np.where(present | (flags & flag == 0), flags, 0)
-            at = end
-        else:
-            start, present = at, np.zeros(len(at), np.bool_)
-        if name in wanted:
-            found[name] = Slices(start, at, present)
-            wanted -= {name}
+        if not used & flag:
+            continue
+        start, length = _measure(octets, np.minimum(at, last), name)
+        end = start + length
+        present = (flags & flag != 0) & (end <= stop)
+        if not present.all():
+            start = np.where(present, start, at)
+            end = np.where(present, end, at)
+            # A value that exceeds the content header is malformed; ignore all properties after it.
+            flags = np.where(present | (flags & flag == 0), flags, 0)
+        at = end
+        if name in missing:
+            found[name] = Slices(start, end, present)
+            missing -= {name}
     return found
 
 
 def property_column(rows: RecordRows, name: str, slices: Slices) -> Any:
     """Return a property other than `headers` as an Arrow array."""
     start, end, present = slices
+    if not present.any():
+        return pa.nulls(len(present), _KINDS.get(name, pa.string()))
     if name in _OCTETS:
         values = rows.bytes8[np.minimum(start, len(rows.bytes8) - 1)].astype(np.int32)
         return pa.array(values, pa.int32(), mask=~present)
