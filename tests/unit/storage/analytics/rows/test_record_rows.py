@@ -137,7 +137,7 @@ def _damage(octets: bytearray, damages: list[tuple[float, int, str]]) -> None:
     for place, length, kind in damages:
         at = int(place * len(octets))
         if kind == "flip":
-            octets[at] ^= length
+            octets[at : at + 1] = bytes(each ^ length for each in octets[at : at + 1])
         elif kind == "zero":
             octets[at : at + length] = bytes(len(octets[at : at + length]))
         elif kind == "cut out":
