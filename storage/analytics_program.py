@@ -7,16 +7,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from leveret.storage.analytics.archive.arguments import make_parser as archive_parser
+from leveret.storage.analytics.arguments import asks_for_help, print_help
+
 #: Packages of the extra `analytics`, and what they bring along.
 _LIBRARIES: Final = ("fsspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark")
 
 
 def main() -> int:
-    """Run a job; if libraries are missing, print how to install them.
+    """Run a job; if libraries are missing, print how to install them. Help needs none.
 
     Returns:
         The exit status.
     """
+    if asks_for_help(sys.argv[1:]):
+        if _is_archive():
+            archive_parser().print_help()
+        else:
+            print_help(sys.argv[1:])
+        return 0
     try:
         run = _program()
     except ImportError as error:

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from leveret.storage.analytics.arguments import WITHOUT_CONDITION, make_parser, single_values
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.java.class_archive import open_cache
 from leveret.storage.analytics.java.java_stderr import JavaStderr
@@ -23,7 +24,7 @@ from leveret.storage.analytics.java.local_java import find_java, is_local
 from leveret.storage.analytics.java.spark_start import start_spark
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import sql
-from leveret.storage.analytics.jobs.registry import CHECKS, JOBS, SUMMARIES
+from leveret.storage.analytics.jobs.registry import CHECKS, JOBS
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.results.progress import SparkProgress
@@ -35,21 +36,11 @@ from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
-#: Jobs with many results, or with one that is about more than this run.
-_WITHOUT_CONDITION: Final = ("export", "report")
-_WITHOUT_SPARK: Final = """
-
-without Spark:
-  archive      copies messages and events to Parquet as they come; see leveret-analytics archive --help
-"""
-#: Options of single jobs.
-_OF_SINGLE_JOBS: Final = ("query", "hours", "max_length", "fail_on_data_loss", "reader", *sql.BODY_VALUES)
 #: Errors of the data source are raised inside Spark errors, followed by a Java stack trace.
 _OURS: Final = re.compile(
     r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|ArchiveError|OptionError|DamagedRecordError)"
     r": (.+)"
 )
-_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 _HOW_TO_SHIP: Final = (
     "send leveret to them with --py-files and its wheel (made by pip wheel --no-deps); install other packages there, "
@@ -70,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for failure or rows that fulfil --fail-if, 2 for wrong arguments, 130 after
         SIGINT.
     """
-    parser = _parser()
+    parser = make_parser()
     given = parser.parse_args(arguments)
-    if given.fail_if is not None and given.job in _WITHOUT_CONDITION:
+    if given.fail_if is not None and given.job in WITHOUT_CONDITION:
         parser.error(f"--fail-if does not apply to the job {given.job}")
     options = _job_options(given)
     try:
@@ -136,79 +127,7 @@ def error_summary(error: Exception) -> str:
     return str(raised[-1] if raised else text.strip().splitlines()[0])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="leveret-analytics",
-        description="Run Spark jobs over a data directory of Leveret or an archive. The broker may be running; nothing "
-        "is consumed.",
-        epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()) + _WITHOUT_SPARK,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="the job to run; see below")
-    parser.add_argument(
-        "--data-dir",
-        required=True,
-        action="append",
-        help="the broker's data directory, the URI of a copy, or an archive; repeat it to read an archive together "
-        "with the data directories of its brokers",
-    )
-    parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
-    parser.add_argument(
-        "--archive",
-        metavar="WHICH",
-        help="events that the broker does not keep any more, from the archive of its data directory: auto for those "
-        "that --as-of and --hours ask for (default), all, those since a time, or off",
-    )
-    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
-    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
-    parser.add_argument("--output", metavar="DIR", help="write files to this directory")
-    parser.add_argument(
-        "--format",
-        choices=("table", "json", "csv", "parquet", "html"),
-        help="output format (default: table; html for the job report)",
-    )
-    parser.add_argument(
-        "--fail-if",
-        metavar="EXPRESSION",
-        help="a condition in SQL: exit with status 1, and show the rows, if rows of the result fulfil it",
-    )
-    parser.add_argument("--master", type=_master, help="Spark master (default: local[*], or that of spark-submit)")
-    parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
-    parser.add_argument("--archives", help="environments for the workers of a cluster, as for spark-submit")
-    parser.add_argument("--query", help="job sql: the query")
-    parser.add_argument(
-        "--bodies",
-        choices=("json", "avro", "protobuf"),
-        help="job sql: read bodies into the column value, and what is wrong with them into value_error",
-    )
-    parser.add_argument(
-        "--body-schema",
-        metavar="SCHEMA",
-        help="job sql: for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the "
-        "path of a schema; for Protobuf, the path of a descriptor set",
-    )
-    parser.add_argument("--body-message", metavar="NAME", help="job sql: for Protobuf, the full name of the message")
-    parser.add_argument("--hours", help="job capacity: hours of history to replay (default: 24)")
-    parser.add_argument("--max-length", help="job capacity: limits to try, separated by commas")
-    parser.add_argument(
-        "--fail-on-data-loss",
-        choices=("true", "false"),
-        help="job export: whether to fail if messages were removed before they could be exported (default: true)",
-    )
-    parser.add_argument(
-        "--reader", metavar="NAME", help="job export: keep messages in the broker's files until NAME has exported them"
-    )
-    return parser
-
-
-def _master(text: str) -> str:
-    if not _MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not local[*], spark://HOST:PORT, k8s://URL or yarn")
-    return text
-
-
 def _job_options(arguments: argparse.Namespace) -> JobOptions:
-    values = {name: getattr(arguments, name) for name in _OF_SINGLE_JOBS}
     paths = arguments.data_dir
     return JobOptions(
         paths[0] if len(paths) == 1 else tuple(paths),
@@ -216,7 +135,7 @@ def _job_options(arguments: argparse.Namespace) -> JobOptions:
         arguments.vhost,
         arguments.queue,
         arguments.output,
-        {name: value for name, value in values.items() if value is not None},
+        single_values(arguments),
         archive=arguments.archive,
     )
 

@@ -14,21 +14,15 @@ from typing import Final
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.archiver import Archiver, ArchiverOptions, Copied
+from leveret.storage.analytics.archive.arguments import PROGRAM, make_parser
 from leveret.storage.analytics.archive.errors import ArchiveError, ArchiveRefusedError
 from leveret.storage.analytics.data_files import absolute_location
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.readers.reader_file import is_reader_name
 from leveret.storage.snapshots.snapshot import SnapshotError
 
-#: A reader that is not seen for a day is dropped by default.
-_INTERVAL_MAX: Final = 3600
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_SPAN: Final = re.compile(r"([1-9]\d{0,9})([dhs])")
-#: Microseconds.
-_UNITS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "s": 1_000_000}
-_PROGRAM: Final = "leveret-analytics archive"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         The exit status: 0 for success, 1 for failure, 2 for wrong arguments, 130 after SIGINT.
     """
-    given = _parser().parse_args(arguments)
-    logging.basicConfig(format=f"{_PROGRAM}: %(message)s", level=logging.WARNING)
+    given = make_parser().parse_args(arguments)
+    logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
     try:
         with exit_on_sigterm():
             options = _options(given)
@@ -54,78 +48,6 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description="Copy the messages and events of a broker to Parquet files as they come, each exactly once. The "
-        "broker may be running; nothing is consumed. Spark is not needed.",
-    )
-    parser.add_argument("--data-dir", required=True, help="the broker's data directory; local or mounted")
-    parser.add_argument("--to", required=True, metavar="URL", help="the archive: a path, or s3://bucket/path, gs://…")
-    parser.add_argument(
-        "--reader",
-        default="archive",
-        type=_reader,
-        metavar="NAME",
-        help="name of the reader for which the broker keeps what has not been copied (default: archive)",
-    )
-    parser.add_argument(
-        "--interval",
-        default=60,
-        type=_interval,
-        metavar="SECONDS",
-        help=f"time from one copy to the next, 1 to {_INTERVAL_MAX} (default: 60)",
-    )
-    parser.add_argument("--once", action="store_true", help="copy what is there, and end")
-    parser.add_argument(
-        "--broker",
-        default="",
-        metavar="NAME",
-        help="name of the broker in the archive (default: the one it has there, or the first part of the host's name)",
-    )
-    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
-    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
-    parser.add_argument(
-        "--keep",
-        type=_span,
-        metavar="TIME",
-        help="how long rows stay in the archive, such as 30d or 12h (default: for ever)",
-    )
-    parser.add_argument(
-        "--fail-on-data-loss",
-        choices=("true", "false"),
-        default="false",
-        help="whether to fail if messages were removed before they could be copied; otherwise that is logged, and the "
-        "manifest counts them (default: false)",
-    )
-    return parser
-
-
-def _reader(text: str) -> str:
-    if not is_reader_name(text):
-        raise argparse.ArgumentTypeError(
-            f"'{text[:100]}' is not 1 to 64 letters, digits and _.- that begin with a letter or digit"
-        )
-    return text
-
-
-def _interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= _INTERVAL_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 1 to {_INTERVAL_MAX}")
-    return seconds
-
-
-def _span(text: str) -> int:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"'{text[:100]}' is not a number of days or hours, such as 30d or 12h")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def _options(given: argparse.Namespace) -> ArchiverOptions:
@@ -196,7 +118,7 @@ def _tell(copied: Copied) -> None:
 
 def _say(text: str) -> None:
     try:
-        sys.stderr.write(f"{_PROGRAM}: {text}\n")
+        sys.stderr.write(f"{PROGRAM}: {text}\n")
         sys.stderr.flush()
     except BrokenPipeError:
         # The broker that has started this process is dead, and its next start makes another one.

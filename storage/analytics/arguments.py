@@ -1,0 +1,179 @@
+"""The command line of `leveret-analytics`, which needs neither Spark nor Arrow: help is there without them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+#: The jobs, and what they are for.
+SUMMARIES: Final[Mapping[str, str]] = {
+    "backlog": "waiting messages by queue and routing key, with age and sizes",
+    "overflow": "messages dropped, refused, rejected or dead-lettered, by minute and reason",
+    "latency": "time from publishing to acknowledgement, by minute",
+    "throughput": "messages that arrived and left, by minute",
+    "duplicates": "waiting messages with the same id or body",
+    "deadletters": "waiting dead letters by origin, reason and age",
+    "capacity": "effect of length limits on the last hours (--hours, --max-length)",
+    "export": "new messages since the last export, to Parquet (--output)",
+    "sql": "any SQL over the tables messages, events, segments and queues (--query)",
+    "report": "all results as an HTML page with charts (--output, or on stdout)",
+}
+#: Jobs with many results, or with one that is about more than this run: they have no --fail-if.
+WITHOUT_CONDITION: Final = ("export", "report")
+PROGRAM: Final = "leveret-analytics"
+_HELP: Final = ("-h", "--help")
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
+_WITHOUT_SPARK: Final = """
+
+without Spark (pip install 'leveret[arrow]'):
+  archive      copies messages and events to Parquet as they come; see leveret-analytics archive --help
+
+leveret-analytics JOB --help shows the options of a job.
+"""
+
+
+class _JobOption(NamedTuple):
+    """An option that not all jobs have.
+
+    Attributes:
+        job: The job.
+        name: Its name on the command line.
+        help: What it is for.
+        more: Further arguments of add_argument().
+    """
+
+    job: str
+    name: str
+    help: str
+    more: Mapping[str, Any] = {}
+
+
+_OF_SINGLE_JOBS: Final = (
+    _JobOption("sql", "--query", "the query"),
+    _JobOption(
+        "sql",
+        "--bodies",
+        "read bodies into the column value, and what is wrong with them into value_error",
+        {"choices": ("json", "avro", "protobuf")},
+    ),
+    _JobOption(
+        "sql",
+        "--body-schema",
+        "for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the path of a "
+        "schema; for Protobuf, the path of a descriptor set",
+        {"metavar": "SCHEMA"},
+    ),
+    _JobOption("sql", "--body-message", "for Protobuf, the full name of the message", {"metavar": "NAME"}),
+    _JobOption("capacity", "--hours", "hours of history to replay (default: 24)"),
+    _JobOption("capacity", "--max-length", "limits to try, separated by commas"),
+    _JobOption(
+        "export",
+        "--fail-on-data-loss",
+        "whether to fail if messages were removed before they could be exported (default: true)",
+        {"choices": ("true", "false")},
+    ),
+    _JobOption(
+        "export",
+        "--reader",
+        "keep messages in the broker's files until NAME has exported them",
+        {"metavar": "NAME"},
+    ),
+)
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    """Return whether a command line asks for help."""
+    return any(each in _HELP for each in arguments)
+
+
+def single_values(given: argparse.Namespace) -> dict[str, str]:
+    """Return what was given for options of single jobs, by their names with underscores."""
+    names = [each.name.removeprefix("--").replace("-", "_") for each in _OF_SINGLE_JOBS]
+    return {name: value for name in names if (value := getattr(given, name)) is not None}
+
+
+def print_help(arguments: Sequence[str]) -> None:
+    """Print the help that a command line asks for: that of a job if it names one, or else of all jobs."""
+    job = next((each for each in arguments if each in SUMMARIES), None)
+    make_parser(job).print_help()
+
+
+def make_parser(job: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser.
+
+    Args:
+        job: Only for the help of this job; None for all jobs.
+    """
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Run Spark jobs over a data directory of Leveret or an archive. The broker may be running; nothing "
+        "is consumed." + (f" The job {job}: {SUMMARIES[job]}." if job is not None else ""),
+        epilog=_epilog() if job is None else "It needs Spark and Java: pip install 'leveret[analytics]'",
+        formatter_class=argparse.RawDescriptionHelpFormatter if job is None else argparse.HelpFormatter,
+    )
+    which = "the job to run; see below" if job is None else SUMMARIES[job]
+    parser.add_argument("job", choices=list(SUMMARIES), metavar="JOB" if job is None else job, help=which)
+    _add_source(parser)
+    _add_output(parser, job)
+    _add_spark(parser)
+    for option in _OF_SINGLE_JOBS:
+        if job in (None, option.job):
+            text = option.help if job is not None else f"job {option.job}: {option.help}"
+            parser.add_argument(option.name, help=text, **option.more)
+    return parser
+
+
+def _epilog() -> str:
+    jobs = "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items())
+    return f"jobs (pip install 'leveret[analytics]'):\n{jobs}{_WITHOUT_SPARK}"
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is read."""
+    parser.add_argument(
+        "--data-dir",
+        required=True,
+        action="append",
+        help="the broker's data directory, the URI of a copy, or an archive; repeat it to read an archive together "
+        "with the data directories of its brokers",
+    )
+    parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
+    parser.add_argument(
+        "--archive",
+        metavar="WHICH",
+        help="events that the broker does not keep any more, from the archive of its data directory: auto for those "
+        "that --as-of and --hours ask for (default), all, those since a time, or off",
+    )
+    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
+    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
+
+
+def _add_output(parser: argparse.ArgumentParser, job: str | None) -> None:
+    """Add the options that say what becomes of the result."""
+    parser.add_argument("--output", metavar="DIR", help="write files to this directory")
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "csv", "parquet", "html"),
+        help="output format (default: table; html for the job report)",
+    )
+    if job not in WITHOUT_CONDITION:
+        parser.add_argument(
+            "--fail-if",
+            metavar="EXPRESSION",
+            help="a condition in SQL: exit with status 1, and show the rows, if rows of the result fulfil it",
+        )
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
+    """Add the options of Spark."""
+    parser.add_argument("--master", type=_master, help="Spark master (default: local[*], or that of spark-submit)")
+    parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
+    parser.add_argument("--archives", help="environments for the workers of a cluster, as for spark-submit")
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not local[*], spark://HOST:PORT, k8s://URL or yarn")
+    return text
