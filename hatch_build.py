@@ -1,8 +1,9 @@
 """Build hook: compiles modules on the path of a message with mypyc, where a C compiler and Python's headers are found.
 
-pyproject.toml lists the modules, which become one shared library. Compiled modules are in the folder
-`leveret/compiled`, in a checkout as in a wheel, with a manifest that has a hash of each source. They are loaded by
-`leveret/compilation.py`. Without a compiler nothing is compiled, and the manifest says why.
+pyproject.toml lists the modules. Their code becomes one shared library; the functions by which Python loads them are in
+small libraries beside it. All are in the folder `leveret/compiled`, in a checkout as in a wheel, with a manifest that
+has the file of each module and a hash of each source. They are loaded by `leveret/compilation.py`. Without a compiler
+nothing is compiled, and the manifest says why.
 
 The environment variable LEVERET_COMPILE forbids compiling (0) or makes a build fail that cannot compile (1).
 """
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +37,9 @@ _LOG: Final = Path("build/compile.log")
 _REQUIREMENTS: Final = ["mypy[mypyc]>=2.0", "setuptools>=80", "pamqp>=4.0.1"]
 #: Of the shared library with the code of all modules.
 _LIBRARY: Final = "leveret__mypyc"
+#: How many files of C the code is compiled as, at least. Each of them reads all headers again, which takes longer than
+#: the code of most modules; a few more than there are processors keep these busy to the end.
+_UNITS: Final = 8
 _MYPY_OPTIONS: Final = ["--config-file=", "--strict", "--explicit-package-bases", "--ignore-missing-imports"]
 
 
@@ -122,11 +127,30 @@ def _manifest(root: Path, sources: list[str]) -> dict[str, Any]:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     modules = {_LIBRARY: f"{_LIBRARY}{suffix}"}
     hashes = {}
+    for library, paths in _loaders(sources).items():
+        modules |= {_module(path): f"{library}{suffix}" for path in paths}
     for path in sources:
-        name = "leveret." + path.removesuffix(".py").replace("/", ".")
-        modules[name] = f"{name}{suffix}"
         hashes[path] = importlib.util.source_hash((root / path).read_bytes()).hex()
     return {"suffix": suffix, "modules": modules, "sources": hashes}
+
+
+def _module(path: str) -> str:
+    """Return the name of a source file's module."""
+    return "leveret." + path.removesuffix(".py").replace("/", ".")
+
+
+def _loaders(sources: list[str]) -> dict[str, list[str]]:
+    """Return source files by the library that Python loads their modules from.
+
+    The function that Python calls has the last part of a module's name, so no two modules of one library share that.
+    """
+    libraries: dict[str, list[str]] = {}
+    seen: Counter[str] = Counter()
+    for path in sources:
+        name = Path(path).stem
+        seen[name] += 1
+        libraries.setdefault(f"leveret__modules{seen[name]}", []).append(path)
+    return libraries
 
 
 def _read_manifest(target: Path) -> dict[str, Any] | None:
@@ -164,9 +188,8 @@ def _build(root: Path, sources: list[str], target: Path, manifest: dict[str, Any
         return f"compiling failed, see {log}"
     fresh = work / "compiled"
     fresh.mkdir()
-    for name, file in manifest["modules"].items():
-        built = work / "lib" / f"{name.replace('.', '/')}{manifest['suffix']}"
-        built.rename(fresh / file)
+    for file in set(manifest["modules"].values()):
+        (work / "lib" / file).rename(fresh / file)
     _write_manifest(fresh, manifest)
     # New files instead of overwritten ones: a running broker keeps those that it has loaded.
     shutil.rmtree(target, ignore_errors=True)
@@ -177,21 +200,28 @@ def _build(root: Path, sources: list[str], target: Path, manifest: dict[str, Any
 
 def _run_mypyc(sources: list[str]) -> None:
     """Translate and compile in the current directory, which has the sources as the package `leveret`."""
-    from setuptools import Distribution  # first: mypyc looks whether it is there
+    from setuptools import Distribution, Extension  # first: mypyc looks whether it is there
 
     from mypyc.build import mypycify  # isort: skip
 
-    extensions = mypycify(
+    library, *modules = mypycify(
         [*_MYPY_OPTIONS, *(f"leveret/{path}" for path in sources)],
         group_name="leveret",
         target_dir="c",
         # "2" takes a quarter longer to compile, and a message costs the same.
         opt_level="1",
-        # A file of C for each module, so that all processors have work.
+        # A file of C for each module, of which _joined makes a few of one size.
         multi_file=True,
         # Without line numbers for debuggers: they make the libraries several times as large.
         debug_level="0",
     )
+    library.sources = _joined(library.sources, max(_UNITS, os.cpu_count() or 1))
+    extensions = [library]
+    loader_of = {extension.name: extension.sources for extension in modules}
+    for name, paths in _loaders(sources).items():
+        source = Path("c", f"{name}.c")
+        source.write_text("".join(_loader(loader_of[_module(path)], number) for number, path in enumerate(paths)))
+        extensions.append(Extension(name, [str(source)], extra_compile_args=library.extra_compile_args))
     command = Distribution({"name": "leveret", "ext_modules": extensions}).get_command_obj("build_ext")
     build_extensions = command.build_extensions
 
@@ -203,6 +233,31 @@ def _run_mypyc(sources: list[str]) -> None:
     command.build_lib, command.build_temp = "lib", "objects"
     command.ensure_finalized()
     command.run()
+
+
+def _joined(sources: list[str], count: int) -> list[str]:
+    """Write files of C of about one size that include all the given ones; return their names."""
+    contents: list[list[str]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for source in sorted(sources, key=os.path.getsize, reverse=True):
+        smallest = sizes.index(min(sizes))
+        contents[smallest].append(source)
+        sizes[smallest] += os.path.getsize(source)
+    names = []
+    for number, included in enumerate(filter(None, contents)):
+        names.append(f"c/joined{number}.c")
+        Path(names[-1]).write_text("".join(f'#include "{os.path.basename(source)}"\n' for source in included))
+    return names
+
+
+def _loader(sources: list[str], number: int) -> str:
+    """Return C that includes the function which loads a module, as mypyc has written it.
+
+    Each of these files defines a `PyInit___init__` too, for compilers other than those for Python on POSIX.
+    """
+    lines = [f'#include "{os.path.relpath(source, "c")}"' for source in sources]
+    define = f"#define PyInit___init__ PyInit___init__{number}"
+    return "\n".join([define, *lines, "#undef PyInit___init__", ""])
 
 
 def _in_parallel(compile_sources: Callable[..., list[str]]) -> Callable[..., list[str]]:

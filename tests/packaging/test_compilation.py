@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,11 +28,13 @@ _SHOW = "import leveret; from leveret.protocol import events; print(leveret.comp
 needs_compiled = pytest.mark.skipif(compilation.form() != "compiled", reason="leveret is not compiled here")
 
 
-def python(program: str, place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def python(
+    program: str, place: Path, arguments: Sequence[str] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh interpreter, whose path begins with a folder."""
     environment = {name: value for name, value in os.environ.items() if name != "LEVERET_COMPILE"} | variables
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         cwd=place,
         env={**environment, "PYTHONPATH": str(place)},
         capture_output=True,
@@ -95,6 +99,18 @@ def test_compiled_modules_are_loaded_until_a_source_changes(copy: Path) -> None:
         source.write("# changed\n")
     text = "pure Python: protocol/constants.py has changed since it was compiled "
     assert python(_SHOW, copy).stdout.startswith(text)
+
+
+@needs_compiled
+def test_modules_of_one_last_name_are_each_themselves(copy: Path) -> None:
+    shutil.copytree(_FOLDER, copy / "leveret/compiled")
+    modules: dict[str, str] = json.loads((_FOLDER / "manifest.json").read_text("utf-8"))["modules"]
+    names = sorted(name for name in modules if name.startswith("leveret."))
+    last = Counter(name.rpartition(".")[2] for name in names)
+    assert last.total() > len(last), "no two modules have one last name, and this tests nothing"
+    program = "import sys, importlib\nfor name in sys.argv[1:]: print(importlib.import_module(name).__name__)"
+    done = python(program, copy, names, LEVERET_COMPILE="1")
+    assert (done.stdout.splitlines(), done.stderr) == (names, "")
 
 
 @pytest.mark.skipif("STRICT_SKIPS" not in os.environ, reason="only asked for where the whole suite is run")
