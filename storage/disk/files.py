@@ -266,6 +266,7 @@ class DiskFiles:
         return handle
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class UnsyncedFiles(DiskFiles):
     """Files of a directory that is removed before a loss of power could matter: nothing is synced."""
 
