@@ -66,7 +66,7 @@ class Compactor:
         self._checking = False
         self._job: CompactionJob | None = None
         self._store: SegmentStore | None = None
-        self._copier: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._cancelled = threading.Event()
         #: Set while the running job is urgent.
         self._urgent = threading.Event()
@@ -129,8 +129,8 @@ class Compactor:
         """End the thread; a completed copy is put in place."""
         self._closed = True
         self._cancelled.set()
-        if self._copier is not None:
-            self._copier.join()
+        if self._thread is not None:
+            self._thread.join()
             assert self._job is not None
             self._finish(self._job)
 
@@ -138,8 +138,8 @@ class Compactor:
         """End the thread, and leave its files as they are."""
         self._closed = True
         self._cancelled.set()
-        if self._copier is not None:
-            self._copier.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _check(self, store: SegmentStore) -> None:
         log = store.log
@@ -186,10 +186,10 @@ class Compactor:
             self._run(job, lambda size: None)
             self._finish(job)
         else:
-            self._copier = threading.Thread(
+            self._thread = threading.Thread(
                 target=self._run_and_deliver, args=(job, self._deliver), name="compactor", daemon=True
             )
-            self._copier.start()
+            self._thread.start()
 
     def _run_and_deliver(self, job: CompactionJob, deliver: Callable[[Callable[[], None]], object]) -> None:
         self._run(job, self._throttle)
@@ -229,9 +229,9 @@ class Compactor:
             return
         store = self._store
         assert store is not None
-        if self._copier is not None:
-            self._copier.join()
-        self._job = self._store = self._copier = None
+        if self._thread is not None:
+            self._thread.join()
+        self._job = self._store = self._thread = None
         if self._cancelled.is_set() and not self._closed:
             job.discard()
             return

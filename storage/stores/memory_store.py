@@ -123,7 +123,7 @@ class MemoryStore:
         fresh = self._fresh
         count = min(count, len(fresh))
         seq = self._next_seq
-        if count == 1:
+        if count == 1 and body_bytes > 0:
             message = fresh.popleft()
             entries.append((seq, message, False))
             self._next_seq = seq + 1
