@@ -101,7 +101,7 @@ class PartitionReader:
         return rows
 
     def _rows_up_to(self, part: SegmentPart, most: int) -> RecordRows:
-        """Return at most so many selected messages of a segment; of few of them only the beginning is read."""
+        """Return selected messages of a segment, `most` at most; for few of them only its beginning is read."""
         rows = self._rows_at_the_beginning(part, most) if most <= _FIRST_ROWS else None
         rows = rows or self.rows(part)
         rows.at = rows.at[:most]

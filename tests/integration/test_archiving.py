@@ -40,8 +40,8 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def publish(broker: LeveretProcess, first: int, count: int) -> None:
-    connection = Connection(broker.url)
+def publish(url: str, first: int, count: int) -> None:
+    connection = Connection(url)
     channel = connection.channel()
     channel.queue_declare("q", durable=True)
     channel.confirm_select()
@@ -62,18 +62,18 @@ def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> Non
     url = tmp_path / "archive"
     settings: dict[str, object] = {"archive.url": str(url), "archive.interval": "1s", "archive.broker": "one"}
     with LeveretProcess(tmp_path, settings=settings) as broker:
-        publish(broker, 0, 100)
+        publish(broker.url, 0, 100)
         wait_until(lambda: archived(url) == Counter(range(100)), "the messages are in the archive")
         (first,) = archivers(broker)
         os.kill(first, signal.SIGKILL)
-        publish(broker, 100, 100)
+        publish(broker.url, 100, 100)
         wait_until(lambda: archived(url) == Counter(range(200)), "another archiver has copied the rest")
         assert "the archiver has ended with status -9; it is started again in 1 s" in broker.log_text()
         (second,) = archivers(broker)
         assert second != first
         # One that a killed broker has left ends when that of the next broker has begun.
         broker.restart(crash=True)
-        publish(broker, 200, 100)
+        publish(broker.url, 200, 100)
         wait_until(lambda: archived(url) == Counter(range(300)), "the next broker's archiver has copied the rest")
         wait_until(lambda: not is_there(second), "the one that was left has ended")
         (third,) = archivers(broker)
@@ -86,19 +86,15 @@ def test_an_archiver_that_cannot_work_is_told_in_the_log(tmp_path: Path) -> None
     with LeveretProcess(tmp_path, settings={"archive.url": "nothing://archive"}) as broker:
         said = "nothing://archive: Protocol not known: nothing; it tries again in 60 s"
         wait_until(lambda: said in broker.log_text(), "the log says it")
-        publish(broker, 0, 1)
+        publish(broker.url, 0, 1)
         assert broker.stop() == 0
 
 
-def consume(broker: ThreadedBroker, first: int, count: int) -> None:
+def consume(url: str, first: int, count: int) -> None:
     """Publish messages, and acknowledge them one by one."""
-    connection = Connection(broker.url)
+    publish(url, first, count)
+    connection = Connection(url)
     channel = connection.channel()
-    channel.queue_declare("q", durable=True)
-    channel.confirm_select()
-    for number in range(first, first + count):
-        channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
-    assert channel.wait_for_confirms(count) == [True] * count
     for _ in range(count):
         got = channel.get("q")
         assert got is not None
@@ -116,22 +112,22 @@ def test_events_that_a_broker_does_not_keep_any_more_are_read_from_its_archive(t
     data_dir, url = tmp_path / "data", tmp_path / "archive"
     command = [sys.executable, "-m", "leveret.storage.analytics_program", "archive", "--data-dir", str(data_dir)]
     with ThreadedBroker(data_dir) as broker:
-        consume(broker, 0, 20)
+        consume(broker.url, 0, 20)
         wait_until(lambda: acknowledged(data_dir) == [*range(1, 21)], "the events have been written")
     first = event_files(DiskFiles(), f"{data_dir}/events")[0]
     # Each start makes another file of the event log.
     with ThreadedBroker(data_dir) as broker:
-        consume(broker, 20, 20)
+        consume(broker.url, 20, 20)
         wait_until(lambda: acknowledged(data_dir) == [*range(1, 41)], "the events have been written")
         subprocess.run([*command, "--to", str(url), "--once"], cwd=ROOT, check=True)
         broker.advance(8 * 86_400)
-        consume(broker, 40, 20)
+        consume(broker.url, 40, 20)
     kept = 60
     while event_files(DiskFiles(), f"{data_dir}/events")[0] == first:
         # Checkpoints remove it.
         assert kept < 200, "the first file is still there"
         with ThreadedBroker(data_dir) as broker:
-            consume(broker, kept, 10)
+            consume(broker.url, kept, 10)
         kept += 10
     live = acknowledged(data_dir)
     assert live == [*range(live[0], kept + 1)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from leveret.storage.analytics.rows.record_rows import Positions
 
-#: So many slices are made of objects: what makes them in bulk takes long to load.
+#: Up to this number, slices are made one by one: to import pyarrow.compute takes longer.
 _FEW: Final = 100
 
 
