@@ -41,21 +41,24 @@ def scrape(address: str) -> bytes:
 
 
 def test_ipv6_alone(tmp_path: Path) -> None:
-    with running(tmp_path, "--host", "::1") as program:
-        (amqp,), (prometheus,) = addresses(program, "amqp"), addresses(program, "prometheus")
-        assert amqp.startswith("[::1]:")
-        (name,) = names(program, amqp)
-        assert name.startswith("[::1]:")
-        assert name.endswith(f" -> {amqp}")
-        assert b"leveret_queue" in scrape(prometheus) or b"rabbitmq_" in scrape(prometheus)
-        port = int(amqp.rsplit(":", 1)[1])
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=120)
-        ctl = Leveretctl(f"http://guest:guest@{addresses(program, 'management')[0]}")
-        ran = ctl("list_connections", "name", "peer_host", "-q")
-        assert (ran.status, ran.err) == (0, "")
-        ran = ctl("listeners", "-q")
-        assert f"Interface: [::1], port: {port}" in ran.out
+    with socket.socket() as held:
+        # While it is held here, no other program can be the one that answers at this port of 127.0.0.1.
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        with running(tmp_path, "--host", "::1", "--port", str(port)) as program:
+            (amqp,), (prometheus,) = addresses(program, "amqp"), addresses(program, "prometheus")
+            assert amqp == f"[::1]:{port}"
+            (name,) = names(program, amqp)
+            assert name.startswith("[::1]:")
+            assert name.endswith(f" -> {amqp}")
+            assert b"leveret_queue" in scrape(prometheus) or b"rabbitmq_" in scrape(prometheus)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), timeout=120)
+            ctl = Leveretctl(f"http://guest:guest@{addresses(program, 'management')[0]}")
+            ran = ctl("list_connections", "name", "peer_host", "-q")
+            assert (ran.status, ran.err) == (0, "")
+            ran = ctl("listeners", "-q")
+            assert f"Interface: [::1], port: {port}" in ran.out
 
 
 def test_all_of_ipv6_is_all_of_ipv4_too(tmp_path: Path) -> None:

@@ -13,27 +13,28 @@ import sys
 from typing import Any
 
 from leveret.broker.__main__ import main
-from leveret.storage.engine import StorageEngine
+from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 
 
 def record_counts(path: str) -> None:
-    """Make every engine of this process append a line to a file with each tick."""
+    """Make every data directory of this process append a line to a file with each tick."""
     record = open(path, "w", encoding="utf-8")  # noqa: SIM115  It is written to until the process ends.
-    housekeeping = StorageEngine.housekeeping
+    housekeep = DiskMessageStores._housekeep
 
-    def recording_housekeeping(self: StorageEngine) -> None:
-        housekeeping(self)
+    def recording_housekeep(self: DiskMessageStores) -> None:
+        housekeep(self)
         queues: dict[str, list[int]] = {}
-        for queue in self.queues.values():
+        for queue in self.engine.queues.values():
             stores: list[Any] = list(queue.stores.values())
             queues[str(queue.attributes["name"])] = [
                 sum(each.ready_count + each.taken_count for each in stores),
                 sum(each.ready_bytes + each.taken_bytes for each in stores),
             ]
-        record.write(json.dumps({"until": self._clock._last, "queues": queues}) + "\n")
+        record.write(json.dumps({"until": self.engine._clock._last, "queues": queues}) + "\n")
         record.flush()
 
-    setattr(StorageEngine, "housekeeping", recording_housekeeping)  # noqa: B010  mypy knows that it is a method.
+    # The event loop's timer gets this as a value, by the name, so that it is found although the module is compiled.
+    setattr(DiskMessageStores, "_housekeep", recording_housekeep)  # noqa: B010  mypy knows that it is a method.
 
 
 if __name__ == "__main__":
