@@ -7,7 +7,6 @@ and pauses of threads use real time: that of the event loop or of the module ``t
 from __future__ import annotations
 
 from time import monotonic_ns, time_ns
-from typing import Final
 
 from leveret.storage.compiler_hints import mypyc_attr
 
@@ -53,18 +52,17 @@ class AscendingClock:
         clock: The broker's clock.
     """
 
-    __slots__ = ("_behind_since", "_clock", "_last", "_now")
+    __slots__ = ("_behind_since", "_clock", "_last")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._now: Final = clock.now
         self._last = 0
         #: Monotonic time up to which `_last` has advanced while the wall clock was behind; -1 if it is not behind.
         self._behind_since = -1
 
     def __call__(self) -> int:
         """Return the current time; at least the last returned time."""
-        now = self._now()
+        now = self._clock.now()
         if now >= self._last:
             self._last = now
             self._behind_since = -1

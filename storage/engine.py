@@ -232,14 +232,16 @@ class StorageEngine:
         dirty, self._dirty, self._failed_stores = self._dirty | self._failed_stores, {}, {}
         files = self._files
         most = 0
+        before = files.appended
         for store in dirty:
-            before = files.appended
             try:
                 store.flush()
             except OSError as error:
                 failures[store] = error
                 self._failed_stores[store] = None
-            most = max(most, self._commits.add(store, files.appended - before))
+            appended = files.appended
+            most = max(most, self._commits.add(store, appended - before))
+            before = appended
             if store.leaving.uncovered:
                 self._commits.departures.add(store)
         self._stores_with_dead |= dirty
@@ -482,8 +484,13 @@ class StorageEngine:
         if has_dropped:
             # Frees the space even if nothing else is committed soon.
             self.commit()
+        candidates = self._compactor.candidates
         for store in checked:
-            self._compactor.consider(store)
+            log = store.log
+            if log.freed >= log.look_at:
+                self._compactor.consider(store)
+            elif log.freed:
+                candidates[store] = None
 
     def _compacted(self, store: SegmentStore) -> None:
         """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from leveret.broker.core.message_stores.registry import HasFailed
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.messages.tracing import Origin, Tracer
 from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.queues.queue import Queue
@@ -202,7 +202,7 @@ class Channel:
 
     # -- confirms -----------------------------------------------------------------------------------------
 
-    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
         """Prepare confirms for publishes of this turn, which were written; return the callback for the sync."""
         confirms = self.confirms
         if confirms is None:
@@ -210,8 +210,8 @@ class Channel:
         gate = self.host.gate
         if not gate.is_open and confirms.needs_definitions(gate):
             gate.hold(self.output)
-        last = confirms.written(has_failed)
-        if has_failed(None):
+        last = confirms.written(failures)
+        if failures.any:
             # Publishes may have been refused.
             self.output.confirm(confirms)
         return partial(self._synced, confirms, last)

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final
 
 from leveret.broker.core.definitions.gate import DefinitionsGate
-from leveret.broker.core.message_stores.registry import HasFailed
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.protocol.methods import INDEX, encode_ack, encode_method
@@ -109,15 +109,14 @@ class Confirms:
             for kind, key in queue.definitions()
         )
 
-    def written(self, has_failed: HasFailed) -> int:
+    def written(self, failures: WriteFailures) -> int:
         """Refuse publishes of this turn that could not be written; return its last sequence number, 0 without any."""
         unwritten, self._unwritten = self._unwritten, []
-        # None: has any write failed? Normally not, so the queues need not be checked one by one.
-        if unwritten and not has_failed(None):
+        if unwritten and not failures.any:
             self._hold(unwritten)
             return unwritten[-1][1]
         for first, last, queues in unwritten:
-            if has_failed(queues):
+            if failures.concern(queues):
                 self._refused += range(first, last + 1)
             else:
                 self._held.append((first, last))
@@ -137,7 +136,8 @@ class Confirms:
         """Confirm held publishes up to a sequence number: they are synced."""
         held = self._held
         while held and held[0][0] <= last:
-            self._accept(*held.popleft())
+            first, until = held.popleft()
+            self._accept(first, until)
 
     def _accept(self, first: int, last: int) -> None:
         """Ack a range of publishes with the next flush."""

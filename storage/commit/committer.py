@@ -9,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
+from queue import SimpleQueue
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeAlias
 
 from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
 from leveret.storage.commit.redo_log import RedoLog
@@ -21,6 +22,9 @@ _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds between attempts while no file descriptors are left, and maximum number of attempts during shutdown.
 _RETRY_PAUSE: Final = 0.1
 _MAX_TRIES_AT_END: Final = 50
+
+#: What the thread gets: a group, an event to set when all groups before it are synced, or None for the end.
+_Task: TypeAlias = CommitGroup | threading.Event | None
 
 
 class SyncMode(Enum):
@@ -64,57 +68,74 @@ class Committer:
         self._on_failure = on_failure
         self._interval = interval
         self._redo = redo
-        self._condition = threading.Condition()
-        self._waiting: CommitGroup | None = None
+        self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._completed: deque[CommitGroup] = deque()
-        self._busy = False
-        self._closing = False
+        self._closing = threading.Event()
+        #: Guards `_failed`: whoever waits is either told by the thread or sees that it has failed.
+        self._failing = threading.Lock()
         self._failed = False
         #: Begins with the first group.
-        self._thread: threading.Thread | None = None
+        self._syncing: threading.Thread | None = None
 
     def submit(self, group: CommitGroup) -> None:
         """Commit a group, merged with those already waiting."""
-        with self._condition:
-            if self._waiting is None:
-                self._waiting = group
-            else:
-                self._waiting.merge(group)
-            self._condition.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
-            self._thread.start()
+        self._tasks.put(group)
+        if self._syncing is None:
+            self._syncing = threading.Thread(target=self._run, name="committer", daemon=True)
+            self._syncing.start()
 
     def wait(self) -> None:
         """Wait until all groups have been synced or a sync failed. Callbacks are called later."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._failed or (self._waiting is None and not self._busy))
+        with self._failing:
+            if self._failed or self._syncing is None:
+                return
+            synced = threading.Event()
+            self._tasks.put(synced)
+        synced.wait()
 
     def close(self) -> bool:
         """Commit waiting groups, end the thread and call all callbacks; return whether all syncs succeeded."""
-        with self._condition:
-            self._closing = True
-            self._condition.notify()
-        if self._thread is not None:
-            self._thread.join()
+        self._closing.set()
+        self._tasks.put(None)
+        if self._syncing is not None:
+            self._syncing.join()
         self._drain()
         return not self._failed
 
     def _run(self) -> None:
         with ThreadPoolExecutor(SYNC_THREADS, "committer") as pool:
-            while (group := self._next()) is not None:
+            while (task := self._tasks.get()) is not None:
+                group, waiting = self._merge(task)
                 started = monotonic()
                 try:
                     self._sync(group, pool)
                 except Exception as error:  # noqa: BLE001 - confirms must not wait forever
-                    self._fail(error)
+                    self._fail(error, waiting)
                     return
                 if group.callbacks:
                     self._completed.append(group)
                     self.deliver(self._drain)
-                self._note_idle()
+                for synced in waiting:
+                    synced.set()
                 if self._interval:
-                    self._wait_until(started + self._interval)
+                    # Groups accumulate meanwhile.
+                    self._closing.wait(max(0.0, started + self._interval - monotonic()))
+
+    def _merge(self, task: CommitGroup | threading.Event) -> tuple[CommitGroup, list[threading.Event]]:
+        """Return one group of a task and all that are waiting, and the events to set after it."""
+        group, waiting = (task, []) if isinstance(task, CommitGroup) else (CommitGroup(), [task])
+        tasks = self._tasks
+        while not tasks.empty():
+            later = tasks.get()
+            if later is None:
+                # Nothing comes after the end.
+                tasks.put(None)
+                break
+            if isinstance(later, CommitGroup):
+                group.merge(later)
+            else:
+                waiting.append(later)
+        return group, waiting
 
     def _sync(self, group: CommitGroup, pool: ThreadPoolExecutor) -> None:
         """Sync a group; retry while no file descriptors are left."""
@@ -123,7 +144,7 @@ class Committer:
             try:
                 group.sync(self._files, pool, self._redo)
             except OSError as error:
-                if not is_shortage(error) or (self._closing and tries > _MAX_TRIES_AT_END):
+                if not is_shortage(error) or (self._closing.is_set() and tries > _MAX_TRIES_AT_END):
                     raise
                 if not tries:
                     _LOG.error("Cannot sync the data directory for now: %s", error)
@@ -133,27 +154,12 @@ class Committer:
             tries += 1
             sleep(_RETRY_PAUSE)
 
-    def _next(self) -> CommitGroup | None:
-        """Wait for a group; return None when closing."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._waiting is not None or self._closing)
-            group, self._waiting = self._waiting, None
-            self._busy = group is not None
-            return group
-
-    def _note_idle(self) -> None:
-        with self._condition:
-            self._busy = False
-            self._condition.notify_all()
-
-    def _wait_until(self, until: float) -> None:
-        """Wait until a time or until closing, while groups accumulate."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._closing, max(0.0, until - monotonic()))
-
-    def _fail(self, error: Exception) -> None:
-        self._failed = True
-        self._note_idle()
+    def _fail(self, error: Exception, waiting: list[threading.Event]) -> None:
+        """End the thread: tell everybody who waits, and the owner."""
+        with self._failing:
+            self._failed = True
+        for synced in waiting + self._merge(CommitGroup())[1]:
+            synced.set()
         if not isinstance(error, OSError):
             # A bug. It is unknown what has been synced.
             _LOG.error("The thread that syncs has died", exc_info=error)

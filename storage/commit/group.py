@@ -87,16 +87,18 @@ class CommitGroup:
             OSError: A sync failed. The contents of the files on disk are unknown: a retry proves nothing, because the
                 kernel may have dropped the pages it could not write.
         """
-        handles = [*self.data]
         if redo is not None:
             redo.sync_covered_if_due(pool)
-            if redo.write({handle: tail for handle, tail in self.data.items() if tail is not None}):
-                handles = [handle for handle, tail in self.data.items() if tail is None]
-        _run_all(pool, files.fdatasync, handles)
-        _run_all(pool, partial(_sync_path, files), [*self.paths])
-        _run_all(pool, files.sync_directory, [*self.directories])
-        _run_all(None, files.fdatasync, [*self.journals])
-        _run_all(pool, partial(_sync_path, files), [*self.journal_paths])
+        if self.data:
+            _run_all(pool, files.fdatasync, self._handles_to_sync(redo))
+        if self.paths:
+            _run_all(pool, partial(_sync_path, files), [*self.paths])
+        if self.directories:
+            _run_all(pool, files.sync_directory, [*self.directories])
+        if self.journals:
+            _run_all(None, files.fdatasync, [*self.journals])
+        if self.journal_paths:
+            _run_all(pool, partial(_sync_path, files), [*self.journal_paths])
         for action in self.file_actions:
             try:
                 action()
@@ -106,6 +108,14 @@ class CommitGroup:
             except OSError as error:
                 # Harmless: an unneeded file remains, or the previous checkpoint stays in use.
                 _LOG.warning("Could not clean up the data directory: %s", error)
+
+    def _handles_to_sync(self, redo: RedoLog | None) -> list[int]:
+        """Return the segments that the redo log has not taken."""
+        data = self.data
+        if redo is None:
+            return [*data]
+        tails = {handle: tail for handle, tail in data.items() if tail is not None}
+        return [handle for handle in data if handle not in tails] if redo.write(tails) else [*data]
 
     def commit(self, files: Files, redo: RedoLog | None = None, pool: Executor | None = None) -> None:
         """Sync, run file actions and call callbacks, in this thread and those of a pool if given."""

@@ -138,7 +138,9 @@ class RedoLog:
         if not self._entry_synced:
             self._files.sync_directory(self._directory)
             self._entry_synced = True
-        self._covered |= dict.fromkeys([tail.path for tail in tails.values()])
+        covered = self._covered
+        for tail in tails.values():
+            covered[tail.path] = None
         return True
 
     def sync_covered_if_due(self, pool: Executor | None = None) -> None:

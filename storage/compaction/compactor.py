@@ -60,7 +60,7 @@ class Compactor:
         #: Stores to compact until D <= 1.5 L + S.
         self._draining: set[SegmentStore] = set()
         #: Stores with dead messages, candidates for background jobs.
-        self._background: dict[SegmentStore, None] = {}
+        self.candidates: dict[SegmentStore, None] = {}
         #: Stores to check when no job is running.
         self._waiting: dict[SegmentStore, None] = {}
         self._checking = False
@@ -82,9 +82,9 @@ class Compactor:
         log = store.log
         if self._closed or not log.freed >= log.look_at:
             if log.freed:
-                self._background[store] = None
+                self.candidates[store] = None
             return
-        self._background[store] = self._waiting[store] = None
+        self.candidates[store] = self._waiting[store] = None
         if self._store is store:
             self._urgent.set()
         if self._checking:
@@ -102,15 +102,15 @@ class Compactor:
         Args:
             now: Microseconds since 1970.
         """
-        for store in [*islice(self._background, _STORES_PER_CALL)]:
+        for store in [*islice(self.candidates, _STORES_PER_CALL)]:
             if self._job is not None or self._closed:
                 return
             log = store.log
             size, live_size, segment = log.size, log.live_size, log.place.segment_bytes
             # Moves it to the end, so that the next call begins with other stores.
-            del self._background[store]
+            del self.candidates[store]
             if size > live_size * 8 // 5 + (segment >> 4):
-                self._background[store] = None
+                self.candidates[store] = None
                 job = plan(log, now)
                 if job is not None:
                     self._start(store, job, urgent=False)
@@ -121,7 +121,7 @@ class Compactor:
         """Remove a deleted store and cancel its job."""
         self._draining.discard(store)
         self._waiting.pop(store, None)
-        self._background.pop(store, None)
+        self.candidates.pop(store, None)
         if self._store is store:
             self._cancelled.set()
 

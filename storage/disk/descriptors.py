@@ -81,7 +81,11 @@ def is_shortage(error: OSError) -> bool:
 
 
 def _note(files: OrderedDict[Closable, int], owner: Closable, check: int, most: int) -> None:
-    if owner in files:
+    used = files.get(owner)
+    if used == check:
+        # Those used since the last check are in the order of their first use: that is near enough.
+        return
+    if used is not None:
         files.move_to_end(owner)
     elif len(files) >= most:
         _close_one(files)

@@ -161,11 +161,12 @@ class SegmentChain:
             body_bytes: Sum of their body lengths.
             entries: Entries that include the messages; empty if their single lengths are unknown.
         """
-        active = self.active
-        if active is not None and active.first_seq <= first:
+        writer = self._writer
+        if writer is not None and writer.segment.first_seq <= first:
             # All are in the active segment: they were settled soon after their arrival.
-            freed = active.bury(end - first, body_bytes)
-            self.has_dead = self.has_dead or active.live <= 0
+            freed = writer.segment.bury(end - first, body_bytes)
+            if writer.segment.live <= 0 and (writer.full or self.members is not None):
+                self.has_dead = True
             return freed
         freed = 0
         for segment in self.overlapping(first, end):
@@ -265,9 +266,11 @@ class SegmentChain:
 
     def seal_active(self) -> None:
         """Seal the active segment; the next message starts a new one."""
-        if self._writer is not None:
-            self._seal(self._writer)
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._seal(writer)
+            # It may have been kept only because it was active.
+            self.has_dead = self.has_dead or writer.segment.live <= 0
 
     @property
     def has_dropped(self) -> bool:
@@ -276,6 +279,14 @@ class SegmentChain:
 
     def collect(self, group: CommitGroup) -> None:
         """Add written files to a commit group, and moves of dropped files to the trash after it."""
+        if self.stream is DURABLE and self._unsynced and self._writer is not None and self._writer.handle >= 0:
+            self._add_tail(group, self._writer)
+        self._unsynced = False
+        if self._new_names or self._just_sealed or self._to_sync or self._sealed or self._retired or self._dropped:
+            self._collect_files(group)
+
+    def _collect_files(self, group: CommitGroup) -> None:
+        """Add what is rare to a commit group: files that are new, complete, closed or dropped."""
         if self.stream is DURABLE:
             for writer in self._sealed:
                 group.data[writer.handle] = None
@@ -283,10 +294,7 @@ class SegmentChain:
                 if self.find(writer.segment.first_seq) is writer.segment:
                     # It has no footer, for lack of space, but is still in use.
                     group.paths[writer.path] = None
-            if self._unsynced and self._writer is not None and self._writer.handle >= 0:
-                self._add_tail(group, self._writer)
-            if self._to_sync:
-                group.paths |= dict.fromkeys(self._to_sync)
+            group.paths |= dict.fromkeys(self._to_sync)
             for segment in self._just_sealed:
                 group.paths[f"{self._place.directory}/{segment.name}"] = None
                 group.callbacks.append(partial(self._note_sealed, segment))
@@ -304,7 +312,7 @@ class SegmentChain:
             if self.stream is DURABLE:
                 content = Content(place.qid, place.priority, segment.last_seq)
             group.file_actions.append(partial(place.trash.put, place.directory, segment.name, place.clock(), content))
-        self._unsynced = self._new_names = False
+        self._new_names = False
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 
     def release(self) -> bool:
@@ -376,9 +384,6 @@ class SegmentChain:
         self._new_names = True
         self.segments.append(segment)
         self._firsts.append(seq)
-        if len(self.segments) > 1 and self.segments[-2].live <= 0:
-            # It was kept only because it was active.
-            self.has_dead = True
         return writer
 
     def _seal(self, writer: SegmentWriter) -> None:

@@ -104,7 +104,7 @@ class SegmentWriter:
         if self._recent_bytes <= _RECENT_BYTES:
             self._recent.append(octets)
         before = segment.body_bytes
-        segment.note_all(batch[start:at], lengths)
+        segment.note_all(batch if len(batch) == at - start else batch[start:at], lengths)
         segment.live += at - start
         segment.live_bytes += segment.body_bytes - before
         return at

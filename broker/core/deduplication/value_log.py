@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
-from leveret.broker.core.message_stores.registry import HasFailed, SyncWaiter
+from leveret.broker.core.message_stores.registry import SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.protocol.properties import encode_content_header
@@ -119,12 +119,12 @@ class ValueLog:
             self._append(live)
             yield
 
-    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
         """Handle the write of this turn's messages."""
         self._is_waiting = False
         if self._is_closed:
             return None
-        if has_failed(None):
+        if failures.any:
             self._timers.call_later(_RETRY_SECONDS, self._retry)
             return None
         pending, self._pending = self._pending, {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
 from leveret.broker.core.message_stores.disk_backing import DiskBacking
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking, NumberedDiskBacking
-from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
+from leveret.broker.core.message_stores.registry import MessageStores, SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
@@ -28,7 +28,6 @@ from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCount
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
 from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
-from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
 
@@ -225,8 +224,8 @@ class DiskMessageStores(MessageStores):
         failures = self.engine.flush()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            has_failed = partial(_has_failed, failures)
-            callbacks = [waiter.written(has_failed) for waiter in waiting]
+            found = WriteFailures(failures)
+            callbacks = [waiter.written(found) for waiter in waiting]
             self.engine.commit(partial(_call_all, [each for each in callbacks if each is not None]))
         if self._settling:
             settling, self._settling = self._settling, []
@@ -376,12 +375,6 @@ def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
     what = f"{_NAMES.get(request.kind, request.kind)} '{request.name}' in vhost '{request.vhost_name}'"
     text = f"cannot make {what}: {error.strerror}"
     return ConnectionFault(ReplyCode.RESOURCE_ERROR, text)
-
-
-def _has_failed(failures: Mapping[SegmentStore, OSError], queues: Collection[Backed] | None) -> bool:
-    if not failures or queues is None:
-        return bool(failures)
-    return any(store in failures for queue in queues for store in queue.stored.stores())
 
 
 def _call_all(callbacks: Collection[Callable[[], None]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol
 
 from leveret.broker.core.message_stores.backing import Backing, QueueBacking, StoreRequest, memory_store
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
@@ -21,18 +21,39 @@ class Backed(Protocol):
         """Where its messages are kept."""
 
 
-#: Tells whether messages of any of these queues could not be written in this turn; None stands for all queues.
-HasFailed: TypeAlias = Callable[[Collection[Backed] | None], bool]
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WriteFailures:
+    """Which messages of a turn could not be written.
+
+    Args:
+        stores: The stores that could not be written.
+
+    Attributes:
+        any: Whether there are such messages. Normally not, so that queues need not be checked one by one.
+    """
+
+    __slots__ = ("_stores", "any")
+
+    def __init__(self, stores: Collection[object] = ()) -> None:
+        self._stores = stores
+        self.any: Final = bool(stores)
+
+    def concern(self, queues: Collection[Backed]) -> bool:
+        """Return whether messages of any of these queues could not be written."""
+        return self.any and any(store in self._stores for queue in queues for store in queue.stored.stores())
+
+
+_NO_FAILURES: Final = WriteFailures()
 
 
 class SyncWaiter(Protocol):
     """An object that waits until the messages of this turn are on disk, for example to send confirms."""
 
-    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
         """Handle the write of this turn's messages.
 
         Args:
-            has_failed: Tells whether the write of a queue's messages failed.
+            failures: What could not be written.
         Returns:
             Called once they are synced; None if nothing waits for that.
         """
@@ -101,7 +122,7 @@ class MessageStores:
 
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""
-        synced = waiter.written(lambda queues: False)
+        synced = waiter.written(_NO_FAILURES)
         if synced is not None:
             synced()
 
@@ -153,5 +174,5 @@ class _Callback:
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
 
-    def written(self, has_failed: HasFailed) -> Callable[[], None]:
+    def written(self, failures: WriteFailures) -> Callable[[], None]:
         return self._callback

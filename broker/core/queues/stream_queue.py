@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
 from leveret.broker.core.queues.consumer_names import ConsumerNames
@@ -103,12 +104,12 @@ class StreamQueue(Queue):
             self._is_awaiting = True
             self._await_sync(self)
 
-    def written(self, has_failed: Callable[[Any], bool]) -> Callable[[], None] | None:
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
         """Apply the limits if a file is full; return what is called when the messages of this turn are synced."""
         self._is_awaiting = False
         if self.deleted:
             return None
-        if has_failed([self]):
+        if failures.concern([self]):
             self.host.timers.call_later(_RETRY_SECONDS, self._await_again)
         if self.stream.has_rolled():
             self.retain()

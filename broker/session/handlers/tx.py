@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.message_stores.registry import HasFailed
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.transaction import Transaction
@@ -61,9 +61,9 @@ class _Commit:
         self._channel = channel
         self._transaction = transaction
 
-    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
         """Prepare tx.commit-ok after the write; return the callback for the sync."""
-        if has_failed(None):
+        if failures.any:
             self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
             return None
         self._channel.host.gate.hold(self._channel.output)

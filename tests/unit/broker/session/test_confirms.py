@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms
@@ -121,8 +122,19 @@ def test_a_run_is_one_ack_whatever_its_parts() -> None:
     assert sent(confirms) == ["ack 24*"]
 
 
-def written(confirms: Confirms, *failed: object) -> int:
-    return confirms.written(lambda queues: bool(failed if queues is None else {*queues} & {*failed}))
+class FailedQueues(WriteFailures):
+    """Queues whose messages could not be written."""
+
+    def __init__(self, queues: Collection[object]) -> None:
+        super().__init__(queues)
+        self.queues = queues
+
+    def concern(self, queues: Collection[object]) -> bool:
+        return any(queue in self.queues for queue in queues)
+
+
+def written(confirms: Confirms, *failed: Queue) -> int:
+    return confirms.written(FailedQueues(failed))
 
 
 def test_held_publishes_are_confirmed_as_far_as_they_are_synced() -> None:

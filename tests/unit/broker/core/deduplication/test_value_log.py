@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
 from leveret.broker.core.deduplication.value_log import ValueLog
 from leveret.broker.core.message_stores.backing import StoreRequest
-from leveret.broker.core.message_stores.registry import HasFailed, SyncWaiter
+from leveret.broker.core.message_stores.registry import SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.engine import StorageEngine
 from tests.support.manual_loop import ManualLoop
@@ -30,10 +30,10 @@ class Syncs:
     def await_sync(self, waiter: SyncWaiter) -> None:
         self.waiting.append(waiter)
 
-    def sync(self, has_failed: HasFailed = lambda queues: False) -> None:
+    def sync(self, failures: WriteFailures | None = None) -> None:
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
-            synced = waiter.written(has_failed)
+            synced = waiter.written(failures or WriteFailures())
             if synced is not None:
                 synced()
 
@@ -97,7 +97,7 @@ def test_a_value_is_written_when_its_message_is_on_disk(tmp_path: Path) -> None:
 def test_values_whose_messages_could_not_be_written_wait(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.add(key(1))
-    disk.syncs.sync(lambda queues: True)
+    disk.syncs.sync(WriteFailures([disk.backing.store]))
     assert not disk.syncs.waiting
     disk.loop.advance(1)
     assert disk.backing.store.ready_count == 0
