@@ -100,12 +100,13 @@ class App:
         loop = asyncio.get_running_loop()
         timers = Timers(loop.call_later, 0 if embedding is None else embedding.clock_offset)
         alarms = Alarms()
-        turn = Turn(loop.call_soon, self._make_durable, timers.monotonic)
+        turn = Turn(loop.call_soon, timers.monotonic)
         gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
         try:
             self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe, files)
         except DataDirectoryUnusableError as error:
             raise StartError(str(error)) from error
+        turn.before_writing += [gate.write, self._stores.write]
         self.broker = Broker(
             turn,
             timers,
@@ -246,6 +247,7 @@ class App:
                 log.error("not all definitions could be saved; clients have got no confirmation of them: %s", error)
         if not self._is_closed:
             self._is_closed = True
+            self.broker.turn.before_writing.clear()
             if self._losses is not None:
                 self._losses.close()
             if not self._stores.close():
@@ -278,6 +280,7 @@ class App:
                 sockets are reset.
         """
         self._is_closed = True
+        self.broker.turn.before_writing.clear()
         if self._archiver is not None:
             await self._archiver.kill()
         await self._listener.abandon(close_politely)
@@ -323,16 +326,6 @@ class App:
             f"{name}={','.join(format_address(*each) for each in bound)}" for name, bound in self.addresses.items()
         )
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
-
-    def _make_durable(self) -> None:
-        """Start to write the definitions and messages that have changed in this turn."""
-        # In every turn: calls of its own methods would take longer than what they do.
-        try:
-            if self._definitions is not None:
-                self._definitions.save()
-        finally:
-            if not self._is_closed:
-                self._stores.write()
 
     def _save_definitions(self) -> None:
         if self._definitions is not None:

@@ -141,7 +141,7 @@ class DefinitionsDatabase:
     def __init__(self, path: Path, is_temporary: bool = False) -> None:
         self._path = path
         self._is_temporary = is_temporary
-        self._changes: Changes = {}
+        self.changes: Changes = {}
         #: A write has failed; see _reopen().
         self._needs_reopen = False
         size = path.stat().st_size if path.exists() else 0
@@ -171,25 +171,20 @@ class DefinitionsDatabase:
 
     def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
         """Write a definition with the next commit."""
-        self._changes[kind, json.dumps(key)] = json.dumps(value)
+        self.changes[kind, json.dumps(key)] = json.dumps(value)
 
     def delete(self, kind: str, key: Key) -> None:
         """Remove a definition with the next commit."""
-        self._changes[kind, json.dumps(key)] = None
-
-    @property
-    def has_changes(self) -> bool:
-        """Whether there are changes since the last take()."""
-        return bool(self._changes)
+        self.changes[kind, json.dumps(key)] = None
 
     def take(self) -> Changes:
         """Return the collected changes. The caller must write them or put them back."""
-        taken, self._changes = self._changes, {}
+        taken, self.changes = self.changes, {}
         return taken
 
     def put_back(self, changes: Changes) -> None:
         """Put back changes that could not be written; newer changes take precedence."""
-        self._changes = changes | self._changes
+        self.changes = changes | self.changes
 
     def commit(self) -> None:
         """Make all changes since the last commit durable.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -44,6 +44,7 @@ class Accounts:
 
     Attributes:
         generation: Incremented by every change, so that callers can cache permission checks.
+        on_change: Called after every change.
         attempts: Counters of login attempts.
         loopback_users: See Args.
         throttle: Delays the answers to failed logins.
@@ -52,6 +53,7 @@ class Accounts:
 
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
         self.generation = 0
+        self.on_change: Callable[[], None] = _ignore
         self.attempts = AuthAttempts()
         self.throttle = LoginThrottle()
         self.unrestored: list[tuple[str, dict[str, Any]]] = []
@@ -302,3 +304,8 @@ class Accounts:
     def _changed(self) -> None:
         self.generation += 1
         self._allowed.clear()
+        self.on_change()
+
+
+def _ignore() -> None:
+    pass

@@ -67,6 +67,7 @@ class DefinitionsKeeper:
         self._broker = broker
         self._accounts = accounts
         self._saved = -1
+        accounts.on_change = self._note_accounts
         #: Digest of the file that load_definitions() imported last; "" for none.
         self.imported = ""
 
@@ -104,9 +105,7 @@ class DefinitionsKeeper:
 
     def save(self) -> None:
         """Start to write all changes."""
-        # In every turn: a call that does nothing would take longer than the comparison.
-        if self._saved != self._accounts.generation:
-            self._record_accounts()
+        self._record_accounts()
         self._broker.gate.write()
 
     def save_now(self) -> None:
@@ -117,6 +116,10 @@ class DefinitionsKeeper:
         """
         self._record_accounts()
         self._broker.gate.write_now()
+
+    def _note_accounts(self) -> None:
+        """Record the accounts at the end of the turn, once for all changes."""
+        self._broker.gate.before_write(self._record_accounts)
 
     def _record_accounts(self) -> None:
         if self._saved != self._accounts.generation:

@@ -173,7 +173,7 @@ class Connection:
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process received bytes."""
-        self.data_received(bytes(self._server.read_buffer[:nbytes]))
+        self.data_received(self._server.read_buffer[:nbytes].tobytes())
 
     def data_received(self, octets: bytes) -> None:
         """Process received bytes; called by event loops that know a buffered protocol by its base class only."""

@@ -38,7 +38,8 @@ class DelayedBroker:
         self.loop = ManualLoop()
         self.loop.now = now
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        turn = Turn(self.loop.call_soon, lambda: self.stores.write())
+        turn = Turn(self.loop.call_soon)
+        turn.before_writing.append(lambda: self.stores.write())
         timers = ManualTimers(self.loop)
         self.engine = StorageEngine(ROOT, self._calls.put, files=files, clock=timers, options=options)
         self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)

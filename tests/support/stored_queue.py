@@ -32,7 +32,8 @@ class Start:
         self.loop = ManualLoop()
         self.loop.now = now
         timers = ManualTimers(self.loop)
-        turn = Turn(self.loop.call_soon, lambda: self.stores.write(), SteppingClock())
+        turn = Turn(self.loop.call_soon, SteppingClock())
+        turn.before_writing.append(lambda: self.stores.write())
         options = EngineOptions(segment_bytes=20_000, disk_free_limit=0, ballast_bytes=0)
         self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
         self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)

@@ -57,7 +57,8 @@ class StreamBroker:
         self.loop = ManualLoop()
         self.loop.now = now
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        turn = Turn(self.loop.call_soon, lambda: self.stores.write(), slice_clock)
+        turn = Turn(self.loop.call_soon, slice_clock)
+        turn.before_writing.append(lambda: self.stores.write())
         timers = ManualTimers(self.loop)
         deliver = self._calls.put if commits_later else None
         on_work = turn.end_later

@@ -67,6 +67,8 @@ class DefinitionsGate:
         self._writer: ThreadPoolExecutor | None = None
         self._call_soon_threadsafe: Callable[[Callable[[], None]], object] = lambda callback: None
         self._end_turn: Callable[[], None] = lambda: None
+        #: Called by the next write().
+        self._before_write: list[Callable[[], None]] = []
         self._pending_write: Future[Exception | None] | None = None
         self._batch: Changes = {}
         #: Number of the last batch that was started; changes go into the next one.
@@ -114,6 +116,12 @@ class DefinitionsGate:
         if self._database is not None:
             self._database.delete(kind, key)
             self._add_unwritten(kind, key)
+
+    def before_write(self, callback: Callable[[], None]) -> None:
+        """Call back at the end of the turn, before changes are written, for changes that are cheaper together."""
+        if callback not in self._before_write:
+            self._before_write.append(callback)
+            self._end_turn()
 
     def _add_unwritten(self, kind: str, key: Key) -> None:
         if not self._unwritten:
@@ -170,14 +178,18 @@ class DefinitionsGate:
 
     def _last_number(self) -> int:
         assert self._database is not None
-        return self._started + 1 if self._database.has_changes else self._started
+        return self._started + 1 if self._database.changes else self._started
 
     # -- writing ------------------------------------------------------------------------------------------
 
     def write(self) -> None:
         """Start to write all changes as a batch, unless a batch is being written."""
+        if self._before_write:
+            callbacks, self._before_write = self._before_write, []
+            for callback in callbacks:
+                callback()
         database = self._database
-        if database is None or not database.has_changes or self._pending_write is not None or self._retry is not None:
+        if database is None or not database.changes or self._pending_write is not None or self._retry is not None:
             return
         assert self._writer is not None
         self._batch = database.take()

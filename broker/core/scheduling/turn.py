@@ -44,22 +44,23 @@ class Turn:
 
     Args:
         call_soon: The loop's call_soon.
-        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients.
         clock: Monotonic time in microseconds, for time slices; by default they are never over.
+
+    Attributes:
+        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients.
     """
 
     __slots__ = (
-        "_again", "_before_writing", "_call_soon", "_clock", "_connections", "_pending", "_queues", "_slice",
+        "_again", "_call_soon", "_clock", "_connections", "_pending", "_queues", "_slice", "before_writing",
     )  # fmt: skip
 
     def __init__(
         self,
         call_soon: Callable[[Callable[[], None]], object],
-        before_writing: Callable[[], None] = lambda: None,
         clock: Callable[[], int] = lambda: 0,
     ) -> None:
         self._call_soon = call_soon
-        self._before_writing = before_writing
+        self.before_writing: list[Callable[[], None]] = []
         self._clock = clock
         #: The time slice of the current end of a turn.
         self._slice: TimeSlice | None = None
@@ -106,7 +107,7 @@ class Turn:
     def end(self) -> None:
         """Deliver and write. Deliveries that this triggers are left to the next turn.
 
-        An exception of one queue or connection is logged as an internal error and does not affect the others.
+        An exception of one of them is logged as an internal error and does not affect the others.
         """
         queues, self._queues = self._queues, []
         self._slice = TimeSlice(self._clock)
@@ -119,10 +120,11 @@ class Turn:
         self._slice = None
         # Calls of end_later() until now are served by this turn.
         self._again = False
-        try:
-            self._before_writing()
-        except Exception:
-            log.exception("internal error while a turn was made durable")
+        for write in self.before_writing:
+            try:
+                write()
+            except Exception:
+                log.exception("internal error while a turn was made durable")
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.scheduled = False

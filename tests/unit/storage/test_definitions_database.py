@@ -80,7 +80,7 @@ def test_a_failed_commit_is_done_anew_on_another_connection(tmp_path: Path, stat
     database.put("user", ("b",), {})
     with pytest.raises(sqlite3.OperationalError):
         database.commit()
-    assert database.has_changes
+    assert database.changes
     checkpoints: list[int] = []
     connect = database._connect
 
@@ -139,7 +139,7 @@ def test_changes_that_are_put_back_do_not_replace_newer_ones(tmp_path: Path) -> 
     database.put("user", ("a",), {"x": 1})
     database.put("user", ("b",), {})
     taken = database.take()
-    assert not database.has_changes
+    assert not database.changes
     database.delete("user", ("b",))
     database.put_back(taken)
     database.commit()

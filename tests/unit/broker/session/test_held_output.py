@@ -140,7 +140,7 @@ def test_a_failed_turn_sends_no_output_that_depends_on_it(tmp_path: Path) -> Non
         raise RuntimeError("a mistake")
 
     client = broker.open()
-    broker.broker.turn._before_writing = fail
+    broker.broker.turn.before_writing[:] = [fail]
     assert client.call(1, commands.Queue.Declare, **DECLARE) == []
     broker.database.is_locked = False
     broker.write()

@@ -58,7 +58,8 @@ def _fail() -> None:
 def test_an_exception_affects_no_other_queue_or_connection(
     calls: list[Callable[[], None]], caplog: pytest.LogCaptureFixture, also: bool
 ) -> None:
-    turn = Turn(calls.append, before_writing=_fail)
+    turn = Turn(calls.append)
+    turn.before_writing.append(_fail)
     log: list[str] = []
     for name, work in (("a", _fail), ("b", _fail if also else lambda: None), ("c", lambda: None)):
         turn.deliver_later(Worker(log, name, work))
