@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -108,11 +106,7 @@ def start(process: LeveretProcess, rng: random.Random) -> None:
 def kill_while_starting(process: LeveretProcess, seconds: float) -> None:
     """Start the broker, and kill it after some time."""
 
-    def kill() -> None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-
-    timer = threading.Timer(seconds, kill)
+    timer = threading.Timer(seconds, process.kill_now)
     timer.start()
     with suppress(RuntimeError):
         process.start()

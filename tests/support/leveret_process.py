@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ class LeveretProcess:
         settings: options by name, passed as `--set key=value`.
         arguments: further command line arguments.
         environment: further environment variables. With any, a new Python is started for the broker.
+        before_kill: called with the number of a process that is to be killed.
 
     Attributes:
         version: the version in the ready line.
@@ -53,8 +55,10 @@ class LeveretProcess:
         settings: Mapping[str, object] | None = None,
         arguments: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        before_kill: Callable[[int], None] | None = None,
     ) -> None:
         self.directory = directory
+        self._before_kill = before_kill
         self._environment = environment
         self.data_dir = directory / "data"
         self.log = directory / "stderr.log"
@@ -178,11 +182,18 @@ class LeveretProcess:
     def kill(self) -> None:
         """Simulate a crash: end the broker with SIGKILL if it is running."""
         if self._process.poll() is None:
-            self._process.kill()
+            self.kill_now()
             self._process.wait()
         if self._output >= 0:
             os.close(self._output)
             self._output = -1
+
+    def kill_now(self) -> None:
+        """Send the broker SIGKILL, which may be starting in another thread."""
+        with suppress(ProcessLookupError):
+            if self._before_kill is not None:
+                self._before_kill(self._process.pid)
+            os.kill(self._process.pid, signal.SIGKILL)
 
     def restart(self, *, crash: bool = False) -> None:
         """Stop the broker (or kill it, with `crash`) and start it on the same ports and data."""

@@ -56,6 +56,7 @@ struct control {
     int64_t room;        /* bytes that can be written until the disk is full; -1: no limit */
     int64_t clock_nanos; /* added to the wall clock */
     int64_t full_hits;   /* writes refused because the disk was full */
+    volatile int64_t busy; /* whether a call is done that may not be in the record yet */
     struct fault faults[CALLS];
 };
 
@@ -74,6 +75,18 @@ static size_t root_length;
 static int record = -1;
 static uint64_t syncs;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void enter(void) {
+    pthread_mutex_lock(&mutex);
+    if (control)
+        control->busy = 1;
+}
+
+static void leave(void) {
+    if (control)
+        control->busy = 0;
+    pthread_mutex_unlock(&mutex);
+}
 
 #define REAL(name) ((__typeof__(&name))real(#name, &name##_real))
 static void *real(const char *name, void **found) {
@@ -98,6 +111,7 @@ __attribute__((constructor)) static void start(void) {
         _exit(70);
     }
     control = mapped;
+    control->busy = 0;
 }
 
 /* The absolute path of a call, if it is in the directory; else NULL. */
@@ -190,7 +204,7 @@ static int open_any(int directory, const char *path, int flags, mode_t mode) {
     char buffer[PATH_MAX], *absolute = inside(directory, path, buffer);
     if (!absolute)
         return syscall(SYS_openat, directory, path, flags | O_LARGEFILE, mode);
-    pthread_mutex_lock(&mutex);
+    enter();
     struct stat found;
     int is_new = flags & O_CREAT && stat(absolute, &found);
     int handle = -1;
@@ -203,7 +217,7 @@ static int open_any(int directory, const char *path, int flags, mode_t mode) {
         else if (flags & O_TRUNC)
             note(TRUNCATE, found.st_ino, 0, NULL, 0, NULL);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return handle;
 }
 
@@ -243,9 +257,9 @@ int close(int handle) {
 static ssize_t read_any(int handle, void *into, size_t size, int64_t offset) {
     struct file *file = tracked(handle);
     if (file) {
-        pthread_mutex_lock(&mutex);
+        enter();
         int is_failing = fails(READ, file->may_fail);
-        pthread_mutex_unlock(&mutex);
+        leave();
         if (is_failing)
             return -1;
     }
@@ -265,7 +279,7 @@ static ssize_t write_any(int handle, const void *from, size_t size, int64_t offs
     struct file *file = tracked(handle);
     if (!file)
         return offset < 0 ? syscall(SYS_write, handle, from, size) : syscall(SYS_pwrite64, handle, from, size, offset);
-    pthread_mutex_lock(&mutex);
+    enter();
     ssize_t written = -1;
     if (!fails(APPEND, file->may_fail)) {
         /* What is overwritten takes no room. */
@@ -279,7 +293,7 @@ static ssize_t write_any(int handle, const void *from, size_t size, int64_t offs
             }
         }
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return written;
 }
 
@@ -291,7 +305,7 @@ static int truncate_any(int handle, off64_t size) {
     struct file *file = tracked(handle);
     if (!file)
         return syscall(SYS_ftruncate, handle, size);
-    pthread_mutex_lock(&mutex);
+    enter();
     uint64_t before = size_of(handle);
     int result = syscall(SYS_ftruncate, handle, size);
     if (!result) {
@@ -299,7 +313,7 @@ static int truncate_any(int handle, off64_t size) {
             give_back(before - size);
         note(TRUNCATE, file->inode, size, NULL, 0, NULL);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 
@@ -309,7 +323,7 @@ int ftruncate64(int handle, off64_t size) { return truncate_any(handle, size); }
 /* Returns the error, and does not set errno. */
 static int allocate_any(int handle, off64_t offset, off64_t size) {
     struct file *file = tracked(handle);
-    pthread_mutex_lock(&mutex);
+    enter();
     int error = 0;
     uint64_t before = size_of(handle), after = offset + size;
     if (file && after > before && control->room >= 0 && after - before > (uint64_t)control->room)
@@ -322,7 +336,7 @@ static int allocate_any(int handle, off64_t offset, off64_t size) {
         else if (file)
             note(TRUNCATE, file->inode, after, NULL, 0, NULL);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return error;
 }
 
@@ -342,7 +356,7 @@ static int sync_any(int handle, long number) {
     struct file *file = tracked(handle);
     if (!file)
         return syscall(number, handle);
-    pthread_mutex_lock(&mutex);
+    enter();
     int result = 0;
     if (fails(SYNC, file->may_fail)) {
         note(SYNC_FAILED, file->inode, 0, NULL, 0, NULL);
@@ -356,12 +370,12 @@ static int sync_any(int handle, long number) {
         /* What is written meanwhile may or may not be synced. */
         uint64_t sync = ++syncs, inode = file->inode;
         note(SYNC_BEGIN, inode, sync, NULL, 0, NULL);
-        pthread_mutex_unlock(&mutex);
+        leave();
         sched_yield();
-        pthread_mutex_lock(&mutex);
+        enter();
         note(SYNC_END, inode, sync, NULL, 0, NULL);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 
@@ -375,11 +389,11 @@ static int rename_any(int from, const char *old, int to, const char *new) {
     char *source = inside(from, old, first), *target = inside(to, new, second);
     if (!source || !target)
         return syscall(SYS_renameat2, from, old, to, new, 0);
-    pthread_mutex_lock(&mutex);
+    enter();
     int result = fails_at(NAME, target) ? -1 : syscall(SYS_renameat2, from, old, to, new, 0);
     if (!result)
         note(RENAME, 0, 0, source, strlen(source), target);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 
@@ -389,11 +403,11 @@ int renameat(int from, const char *old, int to, const char *new) { return rename
 static int link_any(int from, const char *old, int to, const char *new, int flags) {
     char first[PATH_MAX], second[PATH_MAX];
     char *source = inside(from, old, first), *target = inside(to, new, second);
-    pthread_mutex_lock(&mutex);
+    enter();
     int result = syscall(SYS_linkat, from, old, to, new, flags);
     if (!result && source && target)
         note(LINK, 0, 0, source, strlen(source), target);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 
@@ -404,7 +418,7 @@ static int unlink_any(int directory, const char *path, int flags) {
     char buffer[PATH_MAX], *absolute = inside(directory, path, buffer);
     if (!absolute)
         return syscall(SYS_unlinkat, directory, path, flags);
-    pthread_mutex_lock(&mutex);
+    enter();
     struct stat found;
     int is_file = !lstat(absolute, &found) && S_ISREG(found.st_mode) && found.st_nlink == 1;
     int result = fails_at(NAME, absolute) ? -1 : syscall(SYS_unlinkat, directory, path, flags);
@@ -413,7 +427,7 @@ static int unlink_any(int directory, const char *path, int flags) {
             give_back(found.st_size);
         note(flags & AT_REMOVEDIR ? RMDIR : UNLINK, 0, 0, absolute, strlen(absolute), NULL);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 
@@ -429,11 +443,11 @@ static int mkdir_any(int directory, const char *path, mode_t mode) {
     char buffer[PATH_MAX], *absolute = inside(directory, path, buffer);
     if (!absolute)
         return syscall(SYS_mkdirat, directory, path, mode);
-    pthread_mutex_lock(&mutex);
+    enter();
     int result = control->room == 0 && !with_room(1) ? -1 : syscall(SYS_mkdirat, directory, path, mode);
     if (!result)
         note(MKDIR, 0, 0, absolute, strlen(absolute), NULL);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return result;
 }
 

@@ -63,7 +63,10 @@ class Episode:
         self._delayed = DelayedClient(seed)
         self.counts: Counter[str] = Counter()
         environment = {} if self._disk is None else self._disk.environment
-        self._process = LeveretProcess(directory.resolve(), settings={**_SETTINGS, **settings}, environment=environment)
+        before_kill = None if self._disk is None else self._disk.stop_between_calls
+        self._process = LeveretProcess(
+            directory.resolve(), settings={**_SETTINGS, **settings}, environment=environment, before_kill=before_kill
+        )
 
     def run(self, history: Sequence[Step], deadline: float) -> None:
         """Do the steps until time.monotonic() has reached the deadline.

@@ -7,17 +7,24 @@ import mmap
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
 from tests.torture.disk_image import DiskImage
 
-#: Room, nanoseconds of the clock, refused writes; then after, times, error and hits of each kind of call.
-_CONTROL: Final = struct.Struct("<qqq")
+#: Room, nanoseconds of the clock, refused writes, busy; then after, times, error and hits of each kind of call.
+_CONTROL: Final = struct.Struct("<qqqq")
+_BUSY_AT: Final = 24
+#: States of threads, as in /proc.
+_RUNNING: Final = frozenset("RSDI")
+_STOPPED: Final = frozenset("Tt")
 _FAULT: Final = struct.Struct("<iiii")
 _SOURCE: Final = Path(__file__).with_name("disk.c")
 
@@ -71,7 +78,7 @@ class PreloadedDisk:
         self._record = directory / "record"
         control = directory / "control"
         size = _CONTROL.size + _FAULT.size * len(Call)
-        control.write_bytes(_CONTROL.pack(-1, 0, 0) + bytes(size - _CONTROL.size))
+        control.write_bytes(_CONTROL.pack(-1, 0, 0, 0) + bytes(size - _CONTROL.size))
         with control.open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), size)
         self.environment: Mapping[str, str] = {
@@ -82,6 +89,18 @@ class PreloadedDisk:
             "TORTURE_ONLY": only,
         }
         self._image = DiskImage(root)
+
+    def stop_between_calls(self, pid: int) -> None:
+        """Stop a broker that is to be killed, so that all that it has done to its files is in the record."""
+        with suppress(ProcessLookupError, FileNotFoundError):
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                while (states := _states(pid)) & _RUNNING:
+                    time.sleep(0.001)
+                if not (states & _STOPPED and struct.unpack_from("<q", self._control, _BUSY_AT)[0]):
+                    return
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.001)
 
     def begin(self) -> None:
         """What is in the directory now is on the disk. Call while no broker runs."""
@@ -134,3 +153,12 @@ class PreloadedDisk:
 
     def _at(self, call: Call) -> int:
         return _CONTROL.size + _FAULT.size * call
+
+
+def _states(pid: int) -> set[str]:
+    """Return the states of a process's threads, as in /proc."""
+    states = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return states

@@ -7,12 +7,14 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.crash.broker_load import make_clients
 from tests.crash.rounds import Round
+from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.torture.preloaded_disk import Call, PreloadedDisk, build
@@ -145,7 +147,9 @@ def test_the_record_has_all_that_a_broker_does(library: Path, tmp_path: Path) ->
     data.mkdir(mode=0o750)
     disk = PreloadedDisk(library, data, tmp_path)
     settings = {"storage.segment_size": 65_536, "log_level": "warning"}
-    with LeveretProcess(tmp_path.resolve(), settings=settings, environment=disk.environment) as process:
+    with LeveretProcess(
+        tmp_path.resolve(), settings=settings, environment=disk.environment, before_kill=disk.stop_between_calls
+    ) as process:
         (client,) = make_clients(1)[:1]
         client.connect(process.url, Management(process.http_url))
         load = Round([client])
@@ -158,6 +162,22 @@ def test_the_record_has_all_that_a_broker_does(library: Path, tmp_path: Path) ->
     recorded = disk.replayed().now()
     assert recorded.keys() == real.keys()
     assert [path for path, octets in recorded.items() if octets != real[path]] == []
+
+
+def is_longer(path: Path, size: int) -> bool:
+    return path.stat().st_size > size
+
+
+def test_what_a_process_has_done_that_is_stopped_between_calls_is_recorded(disk: PreloadedDisk, root: Path) -> None:
+    environment = os.environ | dict(disk.environment)
+    command = [sys.executable, "-S", "-c", BEGIN + "while True: os.write(f, b'new')"]
+    for _ in range(20):
+        size = (root / "f").stat().st_size
+        with subprocess.Popen(command, cwd=root, env=environment) as process:
+            wait_until(partial(is_longer, root / "f", size), "it has written")
+            disk.stop_between_calls(process.pid)
+            process.kill()
+    assert disk.replayed().now() == {"f": (root / "f").read_bytes()}
 
 
 def test_what_a_killed_process_has_not_recorded_is_left_out(disk: PreloadedDisk, root: Path) -> None:
