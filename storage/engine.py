@@ -484,13 +484,16 @@ class StorageEngine:
         if has_dropped:
             # Frees the space even if nothing else is committed soon.
             self.commit()
-        candidates = self._compactor.candidates
         for store in checked:
-            log = store.log
-            if log.freed >= log.look_at:
-                self._compactor.consider(store)
-            elif log.freed:
-                candidates[store] = None
+            self._consider(store)
+
+    def _consider(self, store: SegmentStore) -> None:
+        """Let the compactor check a store if enough of it has died."""
+        log = store.log
+        if log.freed >= log.look_at:
+            self._compactor.consider(store)
+        elif log.freed:
+            self._compactor.candidates[store] = None
 
     def _compacted(self, store: SegmentStore) -> None:
         """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""
@@ -506,7 +509,7 @@ class StorageEngine:
             # Events must be written before messages that died since may be left out by compaction.
             self.flush()
         else:
-            self._compactor.consider(store)
+            self._consider(store)
 
     def _sync(self, store: SegmentStore) -> None:
         """Sync a store's segments in any sync mode, then check again whether to compact it."""

@@ -110,7 +110,7 @@ class Intake:
                 return
             self._held = []
             last = len(events) - 1
-            time_slice = self._turn.slice() if last > _CHECK_EVERY else UNLIMITED
+            time_slice = self._turn.slice() if last >= _CHECK_EVERY else UNLIMITED
             for position, event in enumerate(events):
                 if output.overfull and self._is_open:
                     self._pause_for_output()

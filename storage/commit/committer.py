@@ -71,23 +71,23 @@ class Committer:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._completed: deque[CommitGroup] = deque()
         self._closing = threading.Event()
-        #: Guards `_failed`: whoever waits is either told by the thread or sees that it has failed.
-        self._failing = threading.Lock()
+        #: Held where `_failed` is set or read, so that wait() adds no event after the thread has ended.
+        self._failure_lock = threading.Lock()
         self._failed = False
         #: Begins with the first group.
-        self._syncing: threading.Thread | None = None
+        self._syncer: threading.Thread | None = None
 
     def submit(self, group: CommitGroup) -> None:
         """Commit a group, merged with those already waiting."""
         self._tasks.put(group)
-        if self._syncing is None:
-            self._syncing = threading.Thread(target=self._run, name="committer", daemon=True)
-            self._syncing.start()
+        if self._syncer is None:
+            self._syncer = threading.Thread(target=self._run, name="committer", daemon=True)
+            self._syncer.start()
 
     def wait(self) -> None:
         """Wait until all groups have been synced or a sync failed. Callbacks are called later."""
-        with self._failing:
-            if self._failed or self._syncing is None:
+        with self._failure_lock:
+            if self._failed or self._syncer is None:
                 return
             synced = threading.Event()
             self._tasks.put(synced)
@@ -97,8 +97,8 @@ class Committer:
         """Commit waiting groups, end the thread and call all callbacks; return whether all syncs succeeded."""
         self._closing.set()
         self._tasks.put(None)
-        if self._syncing is not None:
-            self._syncing.join()
+        if self._syncer is not None:
+            self._syncer.join()
         self._drain()
         return not self._failed
 
@@ -156,7 +156,7 @@ class Committer:
 
     def _fail(self, error: Exception, waiting: list[threading.Event]) -> None:
         """End the thread: tell everybody who waits, and the owner."""
-        with self._failing:
+        with self._failure_lock:
             self._failed = True
         for synced in waiting + self._merge(CommitGroup())[1]:
             synced.set()

@@ -44,6 +44,9 @@ class Compactor:
         on_change: Called with a store after a job; must commit it and call consider() again.
         sync: Called with a store; must sync its sealed segments and call consider() again.
         rate: Read rate of background jobs in bytes per second.
+
+    Attributes:
+        candidates: Stores with dead messages, candidates for background jobs.
     """
 
     def __init__(
@@ -59,7 +62,6 @@ class Compactor:
         self._rate = rate
         #: Stores to compact until D <= 1.5 L + S.
         self._draining: set[SegmentStore] = set()
-        #: Stores with dead messages, candidates for background jobs.
         self.candidates: dict[SegmentStore, None] = {}
         #: Stores to check when no job is running.
         self._waiting: dict[SegmentStore, None] = {}
@@ -75,14 +77,12 @@ class Compactor:
         self.jobs = self.copied = 0
 
     def consider(self, store: SegmentStore) -> None:
-        """Check whether a store uses too much space; cheap if few messages have died.
+        """Check whether a store uses too much space.
 
-        Called after the events that settled the dead messages have been written.
+        Called if enough has died (`log.freed` has reached `log.look_at`), after the events that settled the dead
+        messages have been written.
         """
-        log = store.log
-        if self._closed or not log.freed >= log.look_at:
-            if log.freed:
-                self.candidates[store] = None
+        if self._closed:
             return
         self.candidates[store] = self._waiting[store] = None
         if self._store is store:

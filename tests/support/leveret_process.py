@@ -189,7 +189,7 @@ class LeveretProcess:
             self._output = -1
 
     def kill_now(self) -> None:
-        """Send the broker SIGKILL, which may be starting in another thread."""
+        """Send SIGKILL to the broker, also while another thread starts it."""
         with suppress(ProcessLookupError):
             if self._before_kill is not None:
                 self._before_kill(self._process.pid)

@@ -10,13 +10,13 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from tests.integration.waiting import wait_until
 from tests.torture.disk_image import DiskImage
 
 #: Room, nanoseconds of the clock, refused writes, busy; then after, times, error and hits of each kind of call.
@@ -93,14 +93,16 @@ class PreloadedDisk:
     def stop_between_calls(self, pid: int) -> None:
         """Stop a broker that is to be killed, so that all that it has done to its files is in the record."""
         with suppress(ProcessLookupError, FileNotFoundError):
-            while True:
-                os.kill(pid, signal.SIGSTOP)
-                while (states := _states(pid)) & _RUNNING:
-                    time.sleep(0.001)
-                if not (states & _STOPPED and struct.unpack_from("<q", self._control, _BUSY_AT)[0]):
-                    return
-                os.kill(pid, signal.SIGCONT)
-                time.sleep(0.001)
+            wait_until(lambda: self._stops_between_calls(pid), "it is in no call that is recorded")
+
+    def _stops_between_calls(self, pid: int) -> bool:
+        """Stop a process; let it go on, and return False, if it is in a call that is recorded."""
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: not _states(pid) & _RUNNING, "all threads are stopped")
+        is_busy = _states(pid) & _STOPPED and struct.unpack_from("<q", self._control, _BUSY_AT)[0]
+        if is_busy:
+            os.kill(pid, signal.SIGCONT)
+        return not is_busy
 
     def begin(self) -> None:
         """What is in the directory now is on the disk. Call while no broker runs."""

@@ -10,10 +10,9 @@ SLICE_MICROSECONDS: Final = 5_000
 
 
 class TimeSlice:
-    """A time slice of some milliseconds that begins when it is first checked.
+    """A time slice of some milliseconds that begins when it is created.
 
-    Long work checks it after every small step, and continues in a later slice once it is over. Work of a single step
-    does not look at the clock.
+    Long work checks it after every small step, and continues in a later slice once it is over.
 
     Args:
         clock: Monotonic time in microseconds, such as Timers.monotonic.
@@ -23,15 +22,11 @@ class TimeSlice:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        #: 0 before the first check.
-        self._end = 0
+        self._end = clock() + SLICE_MICROSECONDS
 
     def is_over(self) -> bool:
         """Check whether the remaining work has to wait for a later slice."""
-        now = self._clock()
-        if not self._end:
-            self._end = now + SLICE_MICROSECONDS
-        return now >= self._end
+        return self._clock() >= self._end
 
 
 def _stopped_clock() -> int:

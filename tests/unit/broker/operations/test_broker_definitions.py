@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.broker.operations.broker_definitions import (
+    DefinitionsKeeper,
     export_steps,
     import_definitions,
     import_steps,
@@ -19,6 +22,7 @@ from leveret.broker.operations.broker_definitions import (
 )
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue, longstr
+from leveret.storage.definitions_database import DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 
@@ -151,3 +155,20 @@ def test_strict_imports_refuse_what_rabbitmq_refuses(broker: Broker, document: d
 
 def test_others_pass_over_plugins_that_leveret_does_not_have(broker: Broker) -> None:
     import_definitions({"parameters": [{"vhost": "v", "component": "shovel", "name": "s"}]}, broker, Accounts())
+
+
+def test_changed_accounts_are_saved_once_at_the_end_of_the_turn(tmp_path: Path) -> None:
+    loop, calls, accounts = ManualLoop(), SimpleQueue[Callable[[], None]](), Accounts()
+    broker, database = Broker(Turn(loop.call_soon), ManualTimers(loop)), DefinitionsDatabase(tmp_path / "definitions")
+    keeper = DefinitionsKeeper(database, broker, accounts, calls.put)
+    broker.turn.before_writing.append(broker.gate.write)
+    keeper.restore()
+    accounts.add_user("a", "secret")
+    accounts.add_user("b", "secret")
+    assert list(database.rows("accounts")) == []
+    loop.run()
+    calls.get(timeout=60)()
+    ((_, saved),) = [row.read() for row in database.rows("accounts")]
+    assert [user["name"] for user in saved["users"]] == ["a", "b"]
+    assert not database.changes
+    keeper.close()

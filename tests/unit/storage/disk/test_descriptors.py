@@ -131,7 +131,7 @@ def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureF
     engine.commit(lambda: synced.append(1))
     while "Cannot sync the data directory for now" not in caplog.text:
         assert engine._commits._committer is not None
-        committing = engine._commits._committer._syncing
+        committing = engine._commits._committer._syncer
         assert committing is not None
         committing.join(0.01)
         assert committing.is_alive()
