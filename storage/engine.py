@@ -485,15 +485,7 @@ class StorageEngine:
             # Frees the space even if nothing else is committed soon.
             self.commit()
         for store in checked:
-            self._consider(store)
-
-    def _consider(self, store: SegmentStore) -> None:
-        """Let the compactor check a store if enough of it has died."""
-        log = store.log
-        if log.freed >= log.look_at:
-            self._compactor.consider(store)
-        elif log.freed:
-            self._compactor.candidates[store] = None
+            _consider(self._compactor, store)
 
     def _compacted(self, store: SegmentStore) -> None:
         """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""
@@ -509,7 +501,7 @@ class StorageEngine:
             # Events must be written before messages that died since may be left out by compaction.
             self.flush()
         else:
-            self._consider(store)
+            _consider(self._compactor, store)
 
     def _sync(self, store: SegmentStore) -> None:
         """Sync a store's segments in any sync mode, then check again whether to compact it."""
@@ -528,6 +520,15 @@ class StorageEngine:
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._commits.submit(group)
+
+
+def _consider(compactor: Compactor, store: SegmentStore) -> None:
+    """Let the compactor check a store if enough of it has died."""
+    log = store.log
+    if log.freed >= log.look_at:
+        compactor.consider(store)
+    elif log.freed:
+        compactor.candidates[store] = None
 
 
 def _refresh_readers(engine: StorageEngine) -> None:
