@@ -45,7 +45,7 @@ has_java() {
 }
 
 has_chromium() {
-    for candidate in chromium chromium-browser google-chrome; do
+    for candidate in chromium-headless-shell chromium chromium-browser google-chrome; do
         if command -v "$candidate" >/dev/null 2>&1; then return; fi
     done
     return 1
@@ -84,7 +84,7 @@ apt_packages() {
             has_jdk || first_available openjdk-17-jdk-headless openjdk-21-jdk-headless
             has_maven || echo maven
             ;;
-        chromium) first_available chromium chromium-browser ;;
+        chromium) first_available chromium-headless-shell chromium chromium-browser ;;
         docker) echo "docker.io debootstrap" ;;
     esac
 }
