@@ -64,12 +64,12 @@ def test_1_16_those_of_a_transient_exchange_are_gone(restart: Restarts) -> None:
 def test_a_deleted_exchange_stays_empty(restart: Restarts) -> None:
     channel = restart.channel()
     exchange, queue = delayed(restart, channel)
-    publish(channel, exchange, b"1", 100)
+    publish(channel, exchange, b"1", 2000)
     channel.exchange_delete(exchange)
     channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments=_INNER)
     channel.queue_bind(queue, exchange, "#")
     channel.confirm_select()
-    publish(channel, exchange, b"2", 200)
+    publish(channel, exchange, b"2", 2100)
     assert channel.wait_for_confirms(1) == [True]
     channel = restart()
     channel.consume(queue, no_ack=True)

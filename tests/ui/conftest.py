@@ -18,7 +18,7 @@ from tests.support.management import Management
 from tests.ui.pages import Ui
 
 SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
-#: The first one is made for what has no window, and takes a third of the time.
+#: The first one has no window to draw, and takes a third less time.
 _BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 #: Milliseconds that a page may take for anything; a machine that builds beside the tests is slow.
 _TIMEOUT: Final = 120_000
