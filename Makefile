@@ -11,6 +11,10 @@ ARGS ?=
 WORKERS ?= 4
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' broker/version.py)
 
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Prints what the broker needs, a line each.
+NEEDED := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
+
 # By these, modules have the names in a checkout that they have where the package is installed.
 LINKS := leveret/broker leveret/policies leveret/protocol leveret/storage
 
@@ -54,7 +58,7 @@ test-python: $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the test
 
 .PHONY: compile
 compile: $(VENV)/created | $(LINKS) ## compile the modules that pyproject.toml lists, if they have changed; LEVERET_COMPILE=0 forbids it
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --editable .
+	$(PIP_INSTALL) --no-deps --editable .
 
 # Compiled modules that are older than their sources are not used, and compiled again here.
 .PHONY: compiled
@@ -192,11 +196,15 @@ $(VENV)/created:
 $(LINKS):
 	ln -s ../$(@F) $@
 
+# Compiling takes longest. What the broker needs is installed beside it, and no byte code is made of the compiler's.
 $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@echo "Installing what the broker needs, and compiling it." >&2
+	@set -e; $(BIN)/python -c '$(NEEDED)' | $(PIP_INSTALL) --requirement /dev/stdin & \
+	needed=$$!; trap 'kill $$needed 2>/dev/null || :' EXIT INT TERM; \
+	PIP_NO_COMPILE=1 $(PIP_INSTALL) --no-deps --editable .; wait $$needed
 	touch $@
 
 # The extras include all that `make run` needs.
 $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(PIP_INSTALL) --editable ".[test]"
 	touch $(VENV)/installed $@
