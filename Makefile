@@ -196,9 +196,9 @@ $(VENV)/created:
 $(LINKS):
 	ln -s ../$(@F) $@
 
-# Compiling takes longest. What the broker needs is installed beside it, and no byte code is made of the compiler's.
+# Compiling takes longest. What the broker needs is installed beside it, and mypy, which runs once, gets no byte code.
 $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
-	@echo "Installing what the broker needs, and compiling it." >&2
+	@echo "Installing Leveret, and compiling it if there is a C compiler." >&2
 	@set -e; $(BIN)/python -c '$(NEEDED)' | $(PIP_INSTALL) --requirement /dev/stdin & \
 	needed=$$!; trap 'kill $$needed 2>/dev/null || :' EXIT INT TERM; \
 	PIP_NO_COMPILE=1 $(PIP_INSTALL) --no-deps --editable .; wait $$needed

@@ -22,11 +22,12 @@ spark = start_spark("local[1]", cache=open_cache())
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text().splitlines()
 print(sorted({line.rpartition("/")[2] for line in maps if line.endswith(".jsa")}))
 """
-#: What the process does that a job starts, which gives way to all others: it would wait for all tests beside this one.
+#: The process that a job starts, but not at the lowest priority: it would wait for all tests beside this one.
 MAKE = """
-from leveret.storage.analytics.java.archive_maker import make_archive
-from leveret.storage.analytics.java.class_archive import open_cache
-make_archive(open_cache())
+import os
+from leveret.storage.analytics.java import archive_maker
+os.nice = lambda increment: 0
+archive_maker.main()
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,7 @@ from tests.support.management import Management
 from tests.ui.pages import Ui
 
 SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
-#: The first one has no window to draw, and takes a third less time.
-_BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+_SYSTEM_NEEDS: Final = Path(__file__).parents[1] / "system-needs.sh"
 #: Milliseconds that a page may take for anything; a machine that builds beside the tests is slow.
 _TIMEOUT: Final = 120_000
 expect.set_options(timeout=_TIMEOUT)
@@ -49,11 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The system's Chromium."""
-    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    assert program is not None, "no Chromium: sh tests/system-needs.sh chromium"
+    found = subprocess.run(["sh", _SYSTEM_NEEDS, "find-chromium"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, "no Chromium: sh tests/system-needs.sh chromium"
     flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=program, args=flags)
+        launched = playwright.chromium.launch(executable_path=found.stdout.strip(), args=flags)
         yield launched
         launched.close()
 
