@@ -34,10 +34,13 @@ _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
 _HEADER_LEAD: Final = struct.Struct(">IIQ")
 _BODY_LEAD: Final = struct.Struct(">BBHI")
-_ACK: Final = struct.Struct(">QBB")
 _ACK_FRAME_SIZE: Final = 21
-_ACK_ARGUMENTS_AT: Final = 11
 _ACK_PAYLOAD_SIZE: Final = 13
+#: Offsets in the frame of an ack: last octet of the method's index, delivery tag, and its last octet.
+_ACK_INDEX_END_AT: Final = 10
+_ACK_TAG_AT: Final = 11
+_ACK_TAG_END_AT: Final = 18
+_ACK_INDEX_END: Final = BASIC_ACK & 0xFF
 
 #: Size of class, weight and body size: a shorter header payload is an unknown frame (2.6).
 _CONTENT_HEAD_SIZE: Final = 12
@@ -46,8 +49,8 @@ _CONTENT_HEAD_SIZE: Final = 12
 #: 4,096 routes of 100 bytes are about 2 MB.
 _PUBLISHES_CACHED: Final = 4096
 
-#: No frame begins with this.
-_NO_PREFIX: Final = b"\xff" * 8
+#: In place of the bytes with which a message begins: there is no message yet.
+_NO_PREFIX: Final = b""
 
 #: Methods by the first four octets of their payload.
 _METHODS: Final = {index.to_bytes(4, "big"): method for index, method in METHODS.items()}
@@ -120,6 +123,10 @@ class FrameReader:
         self._publish_prefix = _NO_PREFIX
         self._last = PublishRun(0, Publish("", "", False, False, b""), b"", [])
         self._body_size = 0
+        #: Bytes of the last ack up to its delivery tag, and up to the last octet of the tag.
+        self._ack_head = self._ack_prefix = _NO_PREFIX
+        #: The delivery tag with a zero as the last octet.
+        self._ack_tag = 0
 
     def receive(self, octets: bytes) -> None:
         """Append bytes from the peer to the input."""
@@ -135,7 +142,7 @@ class FrameReader:
         """Set how frames on channels other than 0 are handled from now on. Incomplete contents are dropped."""
         self._channel_frames = handling
         self._contents.clear()
-        self._repeat_prefix = self._publish_prefix = _NO_PREFIX
+        self._repeat_prefix = self._publish_prefix = self._ack_head = self._ack_prefix = _NO_PREFIX
 
     def discard_input(self) -> None:
         """Discard buffered and future input."""
@@ -169,13 +176,22 @@ class FrameReader:
             return False
         if not self._contents:
             # Slices are compared, here and below: compiled, that takes a fifth of the time of startswith().
+            if (
+                len(data) - offset >= _ACK_FRAME_SIZE
+                and data[offset + _ACK_INDEX_END_AT] == _ACK_INDEX_END
+                and data[offset : offset + _ACK_TAG_AT] == self._ack_head
+                and self._read_acks(events, offset)
+            ):
+                return True
             prefix = self._repeat_prefix
-            if data[offset : offset + len(prefix)] == prefix and self._read_repeated(events):
+            if prefix and data[offset : offset + len(prefix)] == prefix and self._read_repeated(events):
                 return True
             prefix = self._publish_prefix
-            if data[offset : offset + len(prefix)] == prefix and self._read_varied(events):
+            if prefix and data[offset : offset + len(prefix)] == prefix and self._read_varied(events):
                 return True
-        kind, channel, size = _FRAME_HEAD.unpack_from(data, offset)
+        # Typed here and below, so that the compiled code computes with plain integers.
+        head: tuple[int, int, int] = _FRAME_HEAD.unpack_from(data, offset)
+        kind, channel, size = head
         if size > self.frame_max:
             # The limit is checked against the payload: RabbitMQ allows the 8 bytes of framing on top (2.4).
             reason = f"{{frame_too_large,{size},{self.frame_max - FRAME_OVERHEAD}}}"
@@ -218,7 +234,11 @@ class FrameReader:
         elif index in _SERVER_CONTENT_METHODS:
             _check_lengths(method, payload)
             self._contents[channel] = _PendingContent(index, None)
-        elif index != BASIC_ACK or len(payload) != _ACK_PAYLOAD_SIZE or not self._read_acks(events, channel):
+        elif (
+            index != BASIC_ACK
+            or len(payload) != _ACK_PAYLOAD_SIZE
+            or not self._read_acks(events, self._offset - _ACK_FRAME_SIZE)
+        ):
             events.append(MethodReceived(channel, method, decode_arguments(method, payload[4:])))
 
     def _decode_for_connection(self, method: Method, payload: bytes) -> tuple[Any, ...]:
@@ -259,25 +279,31 @@ class FrameReader:
         self._publishes[payload] = publish
         return publish
 
-    def _read_acks(self, events: list[Event], channel: int) -> bool:
-        """Parse the run of acks with multiple=false whose first frame is the current one."""
-        data = self._data
-        offset = self._offset - _ACK_FRAME_SIZE
-        prefix = data[offset : offset + _ACK_ARGUMENTS_AT]
-        last = len(data) - _ACK_FRAME_SIZE
+    def _read_acks(self, events: list[Event], offset: int) -> bool:
+        """Parse acks with multiple=false of one channel whose delivery tags differ in the last octet only.
+
+        Args:
+            events: The event is appended to them.
+            offset: Where the first one begins, which is complete.
+        Returns:
+            Whether the first one is such an ack.
+        """
+        data, prefix = self._data, self._ack_prefix
+        if data[offset : offset + _ACK_TAG_END_AT] != prefix:
+            prefix = self._ack_prefix = data[offset : offset + _ACK_TAG_END_AT]
+            self._ack_head = prefix[:_ACK_TAG_AT]
+            self._ack_tag = int.from_bytes(prefix[_ACK_TAG_AT:], "big") << 8
+        high, last = self._ack_tag, len(data) - _ACK_FRAME_SIZE
         tags: list[int] = []
-        while True:
-            tag, multiple, end = _ACK.unpack_from(data, offset + _ACK_ARGUMENTS_AT)
-            if multiple & 1 or end != FRAME_END:
-                break
-            tags.append(tag)
+        while not data[offset + _ACK_TAG_END_AT + 1] & 1 and data[offset + _ACK_FRAME_SIZE - 1] == FRAME_END:
+            tags.append(high | data[offset + _ACK_TAG_END_AT])
             offset += _ACK_FRAME_SIZE
-            if offset > last or data[offset : offset + _ACK_ARGUMENTS_AT] != prefix:
+            if offset > last or data[offset : offset + _ACK_TAG_END_AT] != prefix:
                 break
         if not tags:
             return False
         self._offset = offset
-        events.append(AckRun(channel, tags))
+        events.append(AckRun(prefix[1] << 8 | prefix[2], tags))
         return True
 
     # -- contents -----------------------------------------------------------------------------------------
@@ -310,44 +336,65 @@ class FrameReader:
 
     def _read_varied(self, events: list[Event]) -> bool:
         """Parse messages with the same publish as the last one, and different headers."""
-        data, offset = self._data, self._offset
-        common, channel = self._publish_prefix, self._last.channel
-        skip, largest = len(common), min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
-        last = len(data) - _CONTENT_HEAD_SIZE - FRAME_HEAD_SIZE - skip
-        header = self._last.header
+        data, offset, end = self._data, self._offset, len(self._data)
+        skip = len(self._publish_prefix) + _HEADER_LEAD.size
+        header, last = self._last.header, offset
         headers: list[bytes] = []
         bodies: list[bytes] = []
-        while offset <= last and data[offset : offset + skip] == common:
-            header_size, class_and_weight, body_size = _HEADER_LEAD.unpack_from(data, offset + skip)
-            header_at = offset + skip + 4
-            header_end = header_at + header_size
+        # Bytes up to the size of the body, and between header and body: messages of the same sizes have the same.
+        lead = body_lead = _NO_PREFIX
+        header_size = body_size = 0
+        while True:
+            if data[offset : offset + skip] != lead:
+                header_size, body_size = self._read_sizes(offset)
+                if not body_size:
+                    break
+                lead = data[offset : offset + skip]
+                body_lead = _BODY_LEAD.pack(FRAME_END, FRAME_BODY, self._last.channel, body_size)
+            header_end = offset + skip - _CONTENT_HEAD_SIZE + header_size
             body_at = header_end + FRAME_OVERHEAD
             body_end = body_at + body_size
-            if (
-                class_and_weight != CLASS_BASIC << 16
-                or not 0 < body_size <= largest
-                or not _CONTENT_HEAD_SIZE + 2 <= header_size <= self.frame_max
-                or body_end >= len(data)
-                or _BODY_LEAD.unpack_from(data, header_end) != (FRAME_END, FRAME_BODY, channel, body_size)
-                or data[body_end] != FRAME_END
-                # _read_repeated() is faster for a message with the same header.
-                or data[header_at:header_end] == header
-            ):
+            if body_end >= end or data[header_end:body_at] != body_lead or data[body_end] != FRAME_END:
                 break
-            header = data[header_at:header_end]
+            next_header = data[header_end - header_size : header_end]
+            if next_header == header:
+                # _read_repeated() is faster.
+                break
+            header = next_header
             headers.append(header)
             bodies.append(data[body_at:body_end])
-            self._offset = offset
-            offset = body_end + 1
+            last, offset = offset, body_end + 1
             if self.stepwise:
                 break
         if not headers:
             return False
         self._body_size = len(bodies[-1])
-        self._repeat_prefix = data[self._offset : offset - self._body_size - 1]
+        self._repeat_prefix = data[last : offset - self._body_size - 1]
         self._offset = offset
-        self._emit_varied(events, channel, headers, bodies)
+        self._emit_varied(events, self._last.channel, headers, bodies)
         return True
+
+    def _read_sizes(self, offset: int) -> tuple[int, int]:
+        """Return the sizes of header and body of a message with the same publish as the last one.
+
+        Args:
+            offset: Where it begins.
+        Returns:
+            Two zeros if there is no such message, its sizes are not complete yet, or it must be parsed frame by frame.
+        """
+        data, common = self._data, self._publish_prefix
+        sizes_at = offset + len(common)
+        if data[offset:sizes_at] != common or sizes_at + _HEADER_LEAD.size > len(data):
+            return 0, 0
+        sizes: tuple[int, int, int] = _HEADER_LEAD.unpack_from(data, sizes_at)
+        header_size, class_and_weight, body_size = sizes
+        if (
+            class_and_weight != CLASS_BASIC << 16
+            or not _CONTENT_HEAD_SIZE + 2 <= header_size <= self.frame_max
+            or not 0 < body_size <= min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
+        ):
+            return 0, 0
+        return header_size, body_size
 
     def _emit_varied(self, events: list[Event], channel: int, headers: list[bytes], bodies: list[bytes]) -> None:
         """Append the event of messages with the same publish as the last one."""
@@ -367,18 +414,21 @@ class FrameReader:
         start = offset + FRAME_HEAD_SIZE
         if end < start + _CONTENT_HEAD_SIZE:
             return False
-        kind, header_channel, header_size = _FRAME_HEAD.unpack_from(data, offset)
+        head: tuple[int, int, int] = _FRAME_HEAD.unpack_from(data, offset)
+        kind, header_channel, header_size = head
         header_end = start + header_size
         body_at = header_end + 1 + FRAME_HEAD_SIZE
         if kind != FRAME_HEADER or header_channel != channel or header_size < 14 or end < body_at:
             return False
-        class_id, weight, body_size = _CONTENT_HEAD.unpack_from(data, start)
+        head = _CONTENT_HEAD.unpack_from(data, start)
+        class_id, weight, body_size = head
         body_end = body_at + body_size
         largest = min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
         # An empty body has no body frame, so a body frame behind it is a fault.
         if body_end >= end or not 0 < body_size <= largest:
             return False
-        kind, body_channel, frame_size = _FRAME_HEAD.unpack_from(data, header_end + 1)
+        head = _FRAME_HEAD.unpack_from(data, header_end + 1)
+        kind, body_channel, frame_size = head
         if (
             class_id != CLASS_BASIC
             or weight

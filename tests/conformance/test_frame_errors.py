@@ -130,6 +130,14 @@ def test_2_4_too_large_frames_are_refused_at_their_header(connection: Connection
         connection.wire.send_bytes(frame(kind, 1, b"", size=size)[:7])
 
 
+def test_2_4_octets_with_all_bits_set_are_a_too_large_frame(connection: Connection) -> None:
+    # The octets behind them are those of a content header and body after the channel.
+    text = f"FRAME_ERROR - type 255, all octets = <<>>: {{frame_too_large,{2**32 - 1},131064}}"
+    with connection.expect_connection_close(501, text, (0, 0)):
+        header = frame(HEADER, 0, bytes((0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0)))[3:]
+        connection.wire.send_bytes(b"\xff" * 8 + header + frame(BODY, 0, b"body"))
+
+
 def test_2_5_second_protocol_header(connection: Connection) -> None:
     text = "FRAME_ERROR - type 65, all octets = <<>>: {frame_too_large,1342177289,131064}"
     with connection.expect_connection_close(501, text, (0, 0)):

@@ -115,6 +115,14 @@ def test_a_frame_too_large(kind: int, size: int) -> None:
     check_fault(struct.pack(">BHI", kind, 1, size), text, discards_input=True)
 
 
+@pytest.mark.parametrize("before", [b"", message("k", b"body"), encode_method(1, BASIC_ACK, 1, False)])
+def test_octets_with_all_bits_set(before: bytes) -> None:
+    # Behind them come the sizes, header and body of a message; no kept beginning of an earlier message fits in front.
+    text = f"FRAME_ERROR - type 255, all octets = <<>>: {{frame_too_large,{2**32 - 1},{FRAME_MAX - 8}}}"
+    octets = b"\xff" * 8 + frame(2, 0, encode_content_header(4))[3:] + frame(3, 0, b"body")
+    check_fault(before + octets, text, discards_input=True, before=len(read(before)))
+
+
 def test_a_protocol_header_in_the_stream() -> None:
     # 2.5
     text = f"FRAME_ERROR - type 65, all octets = <<>>: {{frame_too_large,1342177289,{FRAME_MAX - 8}}}"

@@ -28,6 +28,7 @@ from tests.support.amqp_strategies import (
 from tests.support.frame_reading import (
     DECLARE,
     HEARTBEAT,
+    MISSING_HEADER,
     MISSING_METHOD,
     OPEN,
     PUBLISH,
@@ -151,6 +152,26 @@ def test_single_acks_make_one_run() -> None:
     (run,) = feed([b"".join(frames)])
     assert isinstance(run, AckRun)
     assert (run.channel, run.tags) == (3, list(range(1, 100)))
+
+
+@given(
+    acks=st.lists(
+        st.tuples(st.sampled_from([1, 2, 0x100, 0xFFFF]), st.sampled_from([0, 1, 255, 256, 2**32, 2**63, 2**64 - 1])),
+        min_size=1,
+    ),
+    data=st.data(),
+)
+def test_acks_of_any_channels_and_tags(acks: list[tuple[int, int]], data: st.DataObject) -> None:
+    octets = b"".join(encode_method(channel, BASIC_ACK, tag, False) for channel, tag in acks)
+    expected = [("ack", channel, tag) for channel, tag in acks]
+    assert read(octets) == expected
+    assert flatten(feed(data.draw(cuts(octets)))) == expected
+
+
+def test_acks_within_a_content_are_refused() -> None:
+    ack = encode_method(1, BASIC_ACK, 1, False)
+    events = read(ack, PUBLISH, encode_method(2, BASIC_ACK, 1, False), ack)
+    assert events == [("ack", 1, 1), ("ack", 2, 1), ("fault", MISSING_HEADER, BASIC_PUBLISH, False)]
 
 
 def test_an_ack_of_many_ends_the_run() -> None:
