@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from leveret.protocol.header_scan import VALUE_WIDTHS
+from leveret.protocol.header_scan import skip_valid_value
 from leveret.protocol.properties import HEADERS, Properties
 
 STREAM_OFFSET: Final = b"x-stream-offset"
@@ -48,10 +48,7 @@ def _entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     at, end = _U32.size, len(table)
     while at < end:
         start, key_end = at, at + 1 + table[at]
-        kind = table[key_end]
-        at = key_end + 1
-        width = VALUE_WIDTHS.get(kind)
-        at += _U32.size + int(_U32.unpack_from(table, at)[0]) if width is None else width
+        at = skip_valid_value(table, key_end)
         yield table[start + 1 : key_end], table[start:at]
 
 
