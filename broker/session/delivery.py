@@ -16,7 +16,8 @@ from leveret.storage.message import Envelope, Message
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _NEXT_FRAME: Final = struct.Struct(">BBHI")
 _METHOD_HEAD: Final = struct.Struct(">BHII")
-_TAG: Final = struct.Struct(">Q")
+#: The last octet of a delivery tag.
+_OCTETS: Final = [bytes((octet,)) for octet in range(256)]
 _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]
 
@@ -31,30 +32,25 @@ class DeliveryFrames:
     """
 
     __slots__ = (
-        "_after",
-        "_before",
-        "_envelope",
-        "_frame_max",
-        "_heads",
-        "_next",
-        "_number",
-        "_redelivered",
-        "_shape",
-        "_tag",
-    )
+        "_after", "_before", "_before_body", "_before_header", "_body_size", "_envelope", "_first_lead", "_frame_max",
+        "_header_size", "_high", "_lead", "_number", "_redelivered", "_route", "_tag",
+    )  # fmt: skip
 
     def __init__(self, number: int, tag: str, frame_max: int) -> None:
         self._number = number
         self._tag = encode_shortstr(tag)
         self._frame_max = frame_max
-        # Frame parts before and after the delivery tag, cached for messages with the same envelope.
+        # What follows the delivery tag, up to the body; cached from the second message with the same envelope on.
         self._envelope: Envelope | None = None
         self._redelivered = False
-        self._before = self._next = b""
         self._after = b""
-        # Frame headers of content header and body, cached for the same lengths of route, header and body.
-        self._shape = (-1, 0, 0)
-        self._heads = (b"", b"")
+        # What is around the content header; cached for messages with the same route and sizes.
+        self._route = b""
+        self._header_size = self._body_size = -1
+        self._before_header = self._before_body = b""
+        # What precedes the last octet of the delivery tag; cached while the other octets are those of this number.
+        self._high = -1
+        self._before = self._lead = self._first_lead = b""
 
     def append(self, out: list[bytes], entries: Sequence[Entry], first: int) -> int:
         """Append the frames of messages.
@@ -67,55 +63,65 @@ class DeliveryFrames:
             The delivery tag after the last message.
         """
         tag = first
-        pack = _TAG.pack
         envelope, redelivered, after = self._envelope, self._redelivered, self._after
-        lead = self._before
+        largest = self._frame_max - FRAME_OVERHEAD
         for entry in entries:
             message = entry[1]
             if message.envelope is not envelope or entry[2] is not redelivered:
-                envelope, redelivered = message.envelope, entry[2]
-                self._prepare(message, redelivered)
-                after = self._after
-                lead = self._next if tag > first else self._before
-            if after:
-                out += (lead, pack(tag), after, message.body)
+                self._prepare(message, entry[2])
+                envelope, redelivered, after = message.envelope, entry[2], b""
+            elif not after:
+                after = b"".join((self._before_header, envelope.header, self._before_body))
+            if tag >> 8 != self._high:
+                self._prepare_leads(tag >> 8)
+            lead = self._lead if tag > first else self._first_lead
+            if self._body_size > largest:
+                self._append_in_chunks(out, lead, _OCTETS[tag & 0xFF], message)
+            elif after:
+                out += (lead, _OCTETS[tag & 0xFF], after, message.body)
             else:
-                self._append_in_chunks(out, lead, pack(tag), message, redelivered)
+                header = envelope.header
+                out += (lead, _OCTETS[tag & 0xFF], self._before_header, header, self._before_body, message.body)
             tag += 1
-            if tag == first + 1:
-                lead = self._next
         out.append(_END)
+        self._envelope, self._redelivered, self._after = envelope, redelivered, after
         return tag
 
     def _prepare(self, message: Message, redelivered: bool) -> None:
-        """Cache the frame parts before and after the delivery tag for the envelope of a message."""
-        envelope = message.envelope
-        shape = len(envelope.route), len(envelope.header), len(message.body)
-        if shape != self._shape:
-            self._shape = shape
-            self._prepare_heads(*shape)
-        self._envelope, self._redelivered = envelope, redelivered
-        if shape[2] <= self._frame_max - FRAME_OVERHEAD:
-            flag = b"\x01" if redelivered else b"\x00"
-            header_head, body_head = self._heads
-            self._after = b"".join((flag, envelope.route, header_head, envelope.header, body_head))
-        else:
-            self._after = b""
-
-    def _prepare_heads(self, route_len: int, header_len: int, body_len: int) -> None:
-        """Cache the frame headers for messages with these lengths."""
-        number, tag = self._number, self._tag
-        size = 4 + len(tag) + 9 + route_len
-        self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
-        self._next = _END + self._before
-        # append() ends with the end octet of the last frame; without a body that is the header frame.
-        body_head = _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, body_len) if body_len else b""
-        self._heads = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, header_len), body_head
-
-    def _append_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
-        """Append a message with several body frames, without the end octet of the last one."""
+        """Cache what is around the content header, unless it is as for the last message."""
+        route, header_size, body_size = message.envelope.route, len(message.envelope.header), len(message.body)
+        if (
+            header_size == self._header_size
+            and body_size == self._body_size
+            and redelivered is self._redelivered
+            and route == self._route
+        ):
+            return
+        number = self._number
+        self._envelope, self._after = None, b""
+        self._route, self._header_size, self._body_size, self._redelivered = route, header_size, body_size, redelivered
+        arguments_size = 4 + len(self._tag) + 9 + len(route)
+        self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, arguments_size, _DELIVER) + self._tag
         flag = b"\x01" if redelivered else b"\x00"
-        out += (lead, tag, flag, message.envelope.route, _END)
+        self._before_header = flag + route + _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, header_size)
+        # append() ends with the end octet of the last frame; without a body that is the header frame.
+        self._before_body = _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, body_size) if body_size else b""
+        self._high = -1
+
+    def _prepare_leads(self, high: int) -> None:
+        """Cache what precedes the last octet of delivery tags.
+
+        Args:
+            high: The number that their other octets make.
+        """
+        self._high = high
+        self._first_lead = self._before + high.to_bytes(7, "big")
+        self._lead = _END + self._first_lead
+
+    def _append_in_chunks(self, out: list[bytes], lead: bytes, tag_end: bytes, message: Message) -> None:
+        """Append a message with several body frames, without the end octet of the last one."""
+        flag = b"\x01" if self._redelivered else b"\x00"
+        out += (lead, tag_end, flag, self._route, _END)
         out += _frame_content(self._number, message, self._frame_max)
         del out[-1]
 
