@@ -156,8 +156,11 @@ def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message
     """Enqueue messages with one priority and one delivery mode in the queues for their routing key."""
     queues, count = route.keys_queues, len(messages)
     assert queues is not None
-    sizes = [len(message.body) for message in messages]
-    body_bytes, longest = sum(sizes), max(sizes)
+    body_bytes = longest = 0
+    for message in messages:
+        size = len(message.body)
+        body_bytes += size
+        longest = max(longest, size)
     _count_publish(channel, route.exchange, count, queues)
     routed = False
     for queue in queues:
