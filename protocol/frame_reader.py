@@ -34,6 +34,7 @@ _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
 _HEADER_LEAD: Final = struct.Struct(">IIQ")
 _BODY_LEAD: Final = struct.Struct(">BBHI")
+_ACK_TAG: Final = struct.Struct(">Q")
 _ACK_FRAME_SIZE: Final = 21
 _ACK_PAYLOAD_SIZE: Final = 13
 #: Offsets in the frame of an ack: last octet of the method's index, delivery tag, and its last octet.
@@ -49,7 +50,7 @@ _CONTENT_HEAD_SIZE: Final = 12
 #: 4,096 routes of 100 bytes are about 2 MB.
 _PUBLISHES_CACHED: Final = 4096
 
-#: In place of the bytes with which a message begins: there is no message yet.
+#: Value of the prefixes below while no message, or ack, has been read.
 _NO_PREFIX: Final = b""
 
 #: Methods by the first four octets of their payload.
@@ -123,10 +124,8 @@ class FrameReader:
         self._publish_prefix = _NO_PREFIX
         self._last = PublishRun(0, Publish("", "", False, False, b""), b"", [])
         self._body_size = 0
-        #: Bytes of the last ack up to its delivery tag, and up to the last octet of the tag.
-        self._ack_head = self._ack_prefix = _NO_PREFIX
-        #: The delivery tag with a zero as the last octet.
-        self._ack_tag = 0
+        #: Bytes of the last ack up to its delivery tag: another one on this channel begins with them.
+        self._ack_prefix = _NO_PREFIX
 
     def receive(self, octets: bytes) -> None:
         """Append bytes from the peer to the input."""
@@ -142,7 +141,7 @@ class FrameReader:
         """Set how frames on channels other than 0 are handled from now on. Incomplete contents are dropped."""
         self._channel_frames = handling
         self._contents.clear()
-        self._repeat_prefix = self._publish_prefix = self._ack_head = self._ack_prefix = _NO_PREFIX
+        self._repeat_prefix = self._publish_prefix = self._ack_prefix = _NO_PREFIX
 
     def discard_input(self) -> None:
         """Discard buffered and future input."""
@@ -179,7 +178,7 @@ class FrameReader:
             if (
                 len(data) - offset >= _ACK_FRAME_SIZE
                 and data[offset + _ACK_INDEX_END_AT] == _ACK_INDEX_END
-                and data[offset : offset + _ACK_TAG_AT] == self._ack_head
+                and data[offset : offset + _ACK_TAG_AT] == self._ack_prefix
                 and self._read_acks(events, offset)
             ):
                 return True
@@ -288,22 +287,20 @@ class FrameReader:
         Returns:
             Whether the first one is such an ack.
         """
-        data, prefix = self._data, self._ack_prefix
-        if data[offset : offset + _ACK_TAG_END_AT] != prefix:
-            prefix = self._ack_prefix = data[offset : offset + _ACK_TAG_END_AT]
-            self._ack_head = prefix[:_ACK_TAG_AT]
-            self._ack_tag = int.from_bytes(prefix[_ACK_TAG_AT:], "big") << 8
-        high, last = self._ack_tag, len(data) - _ACK_FRAME_SIZE
+        data, last = self._data, len(self._data) - _ACK_FRAME_SIZE
+        self._ack_prefix = data[offset : offset + _ACK_TAG_AT]
+        start = data[offset : offset + _ACK_TAG_END_AT]
+        high: int = _ACK_TAG.unpack_from(data, offset + _ACK_TAG_AT)[0] & ~0xFF
         tags: list[int] = []
         while not data[offset + _ACK_TAG_END_AT + 1] & 1 and data[offset + _ACK_FRAME_SIZE - 1] == FRAME_END:
             tags.append(high | data[offset + _ACK_TAG_END_AT])
             offset += _ACK_FRAME_SIZE
-            if offset > last or data[offset : offset + _ACK_TAG_END_AT] != prefix:
+            if offset > last or data[offset : offset + _ACK_TAG_END_AT] != start:
                 break
         if not tags:
             return False
         self._offset = offset
-        events.append(AckRun(prefix[1] << 8 | prefix[2], tags))
+        events.append(AckRun(start[1] << 8 | start[2], tags))
         return True
 
     # -- contents -----------------------------------------------------------------------------------------
@@ -380,7 +377,8 @@ class FrameReader:
         Args:
             offset: Where it begins.
         Returns:
-            Two zeros if there is no such message, its sizes are not complete yet, or it must be parsed frame by frame.
+            (0, 0) if another frame begins there, if the sizes have not been received, or if the message must be parsed
+            frame by frame.
         """
         data, common = self._data, self._publish_prefix
         sizes_at = offset + len(common)

@@ -43,10 +43,10 @@ _DOUBLE: Final = ord("d")
 _FIXED_WIDTHS: Final = {
     "t": 1, "b": 1, "B": 1, "s": 2, "u": 2, "I": 4, "i": 4, "l": 8, "L": 8, "f": 4, "d": 8, "D": 5, "T": 8, "V": 0,
 }  # fmt: skip
-#: In VALUE_WIDTHS: the value has its length in front, or there is no such type.
-VARIABLE_WIDTH: Final = 255
+#: Stands for the width of values that have their length in front, and of types that do not exist.
+_VARIABLE_WIDTH: Final = 255
 #: Width in bytes of values, by type letter.
-VALUE_WIDTHS: Final = bytes(_FIXED_WIDTHS.get(chr(kind), VARIABLE_WIDTH) for kind in range(256))
+_VALUE_WIDTHS: Final = bytes(_FIXED_WIDTHS.get(chr(kind), _VARIABLE_WIDTH) for kind in range(256))
 
 
 def scan_header(payload: bytes) -> int:
@@ -74,7 +74,7 @@ def scan_header(payload: bytes) -> int:
                 offset += width
             elif flag == HEADERS:
                 start = offset + 4
-                offset = start + read_length(payload, offset)
+                offset = start + _read_length(payload, offset)
                 if offset > end or not _scan_table(payload, start, offset, ROUTING_HEADERS, _DEPTH_MAX):
                     return DECODE
             else:
@@ -108,7 +108,7 @@ def locate_header(payload: bytes, name: bytes) -> int:
         if flag == HEADERS:
             break
         offset += width or 1 + payload[offset]
-    end = offset + 4 + read_length(payload, offset)
+    end = offset + 4 + _read_length(payload, offset)
     offset += 4
     while offset < end:
         key_end = offset + 1 + payload[offset]
@@ -125,11 +125,11 @@ def skip_valid_value(octets: bytes, offset: int) -> int:
         octets: Bytes that contain the value.
         offset: Offset of its type letter.
     """
-    width = VALUE_WIDTHS[octets[offset]]
-    return offset + 1 + (width if width < VARIABLE_WIDTH else 4 + read_length(octets, offset + 1))
+    width = _VALUE_WIDTHS[octets[offset]]
+    return offset + 1 + (width if width < _VARIABLE_WIDTH else 4 + _read_length(octets, offset + 1))
 
 
-def read_length(octets: bytes, offset: int) -> int:
+def _read_length(octets: bytes, offset: int) -> int:
     """Return the length in front of a value: four bytes. Compiled, this takes a quarter of the time of a struct.
 
     Raises:
@@ -159,7 +159,7 @@ def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], d
             return False
         kind = octets[key_end]
         if kind == _STRING:
-            offset = key_end + 5 + read_length(octets, key_end + 1)
+            offset = key_end + 5 + _read_length(octets, key_end + 1)
         else:
             offset = _skip_value(octets, kind, key_end + 1, end, depth)
             if offset < 0:
@@ -186,8 +186,8 @@ def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> 
         end: Offset of the end of the enclosing table or array.
         depth: Nesting depth that is scanned from here.
     """
-    width = VALUE_WIDTHS[kind]
-    if width < VARIABLE_WIDTH:
+    width = _VALUE_WIDTHS[kind]
+    if width < _VARIABLE_WIDTH:
         # The decoder refuses infinities and NaN: their exponent has all bits set.
         if kind == _DOUBLE and octets[offset] & 0x7F == 0x7F and octets[offset + 1] & 0xF0 == 0xF0:
             return -1
@@ -195,7 +195,7 @@ def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> 
             return -1
         return offset + width
     start = offset + 4
-    stop = start + read_length(octets, offset)
+    stop = start + _read_length(octets, offset)
     if stop > end:
         return -1
     if kind in (_STRING, _BINARY):

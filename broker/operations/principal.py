@@ -25,18 +25,17 @@ class Principal:
         vhost: See Args.
     """
 
-    __slots__ = ("_accounts", "_topology", "user", "vhost")
+    __slots__ = ("_accounts", "user", "vhost")
 
     def __init__(self, accounts: Accounts, user: User, vhost: VirtualHost) -> None:
         self._accounts = accounts
         self.user = user
         self.vhost = vhost
-        self._topology = vhost.topology
 
     @property
     def generation(self) -> int:
         """Number that increases with every change of topology or permissions, which invalidates cached routes."""
-        return self._topology.generation + self._accounts.generation
+        return self.vhost.topology.generation + self._accounts.generation
 
     def check(
         self, kind: Literal["configure", "write", "read"], resource: Literal["queue", "exchange"], name: str

@@ -16,7 +16,7 @@ from leveret.storage.message import Envelope, Message
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _NEXT_FRAME: Final = struct.Struct(">BBHI")
 _METHOD_HEAD: Final = struct.Struct(">BHII")
-#: The last octet of a delivery tag.
+#: All octets: the last one of a delivery tag is among them.
 _OCTETS: Final = [bytes((octet,)) for octet in range(256)]
 _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]
@@ -75,13 +75,13 @@ class DeliveryFrames:
             if tag >> 8 != self._high:
                 self._prepare_leads(tag >> 8)
             lead = self._lead if tag > first else self._first_lead
+            tag_end = _OCTETS[tag & 0xFF]
             if self._body_size > largest:
-                self._append_in_chunks(out, lead, _OCTETS[tag & 0xFF], message)
+                self._append_in_chunks(out, lead, tag_end, message)
             elif after:
-                out += (lead, _OCTETS[tag & 0xFF], after, message.body)
+                out += (lead, tag_end, after, message.body)
             else:
-                header = envelope.header
-                out += (lead, _OCTETS[tag & 0xFF], self._before_header, header, self._before_body, message.body)
+                out += (lead, tag_end, self._before_header, envelope.header, self._before_body, message.body)
             tag += 1
         out.append(_END)
         self._envelope, self._redelivered, self._after = envelope, redelivered, after

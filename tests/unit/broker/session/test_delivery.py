@@ -1,4 +1,4 @@
-"""The frames of deliveries, whatever was cached for the messages before."""
+"""Deliveries have the same frames, whatever was delivered before them."""
 
 from __future__ import annotations
 
