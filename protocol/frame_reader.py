@@ -53,6 +53,9 @@ _PUBLISHES_CACHED: Final = 4096
 #: Value of the prefixes below while no message, or ack, has been read.
 _NO_PREFIX: Final = b""
 
+#: The last message while none has been read; nothing is added to it.
+_NO_RUN: Final = PublishRun(0, Publish("", "", False, False, b""), b"", [])
+
 #: Methods by the first four octets of their payload.
 _METHODS: Final = {index.to_bytes(4, "big"): method for index, method in METHODS.items()}
 
@@ -122,7 +125,7 @@ class FrameReader:
         self._repeat_prefix = _NO_PREFIX
         #: Bytes of the last message up to the channel of its header frame: a message with the same publish begins so.
         self._publish_prefix = _NO_PREFIX
-        self._last = PublishRun(0, Publish("", "", False, False, b""), b"", [])
+        self._last = _NO_RUN
         self._body_size = 0
         #: Bytes of the last ack up to its delivery tag: another one on this channel begins with them.
         self._ack_prefix = _NO_PREFIX

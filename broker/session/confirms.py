@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from leveret.broker.core.definitions.gate import DefinitionsGate
@@ -37,7 +36,7 @@ class Confirms:
         #: Ranges of this turn that are not written to disk yet, with the queues of the messages.
         self._unwritten: list[tuple[int, int, tuple[Target, ...]]] = []
         #: Ranges that are written and not synced yet.
-        self._held: deque[tuple[int, int]] = deque()
+        self._held: list[tuple[int, int]] = []
         #: Numbers that a test withholds: whether they are accepted, None if that is not known yet.
         self._withheld: dict[int, bool | None] = {}
 
@@ -134,10 +133,11 @@ class Confirms:
 
     def synced(self, last: int) -> None:
         """Confirm held publishes up to a sequence number: they are synced."""
-        held = self._held
-        while held and held[0][0] <= last:
-            first, until = held.popleft()
-            self._accept(first, until)
+        held, count = self._held, 0
+        while count < len(held) and held[count][0] <= last:
+            self._accept(*held[count])
+            count += 1
+        del held[:count]
 
     def _accept(self, first: int, last: int) -> None:
         """Ack a range of publishes with the next flush."""

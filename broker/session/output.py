@@ -70,7 +70,7 @@ class Output:
         self.congested = self.overfull = False
         self.resume: Callable[[], None] | None = None
         self.stalled: list[QueueConsumer] = []
-        self.confirming: set[Confirms] = set()
+        self.confirming: dict[Confirms, None] = {}
         self.wrote = False
         self.scheduled = False
         transport.set_write_buffer_limits(high=_HIGH_WATER)
@@ -91,7 +91,7 @@ class Output:
 
     def confirm(self, confirms: Confirms) -> None:
         """Send the confirms of a channel at the end of the turn."""
-        self.confirming.add(confirms)
+        self.confirming[confirms] = None
         if not self.scheduled:
             self._turn.flush_later(self)
 

@@ -28,7 +28,8 @@ class Transaction:
     def __init__(self, unacked: Unacked) -> None:
         self._unacked = unacked
         self._publishes: deque[tuple[Callable[[], int], int]] = deque()
-        self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = unacked.set_aside
+        self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
+        unacked.set_aside = self._settlements
         #: Queues that have not requeued all messages of the commit yet.
         self._returning: list[Queue] = []
         self._is_committing = False

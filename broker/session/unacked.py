@@ -66,7 +66,8 @@ class Unacked:
     Attributes:
         held: Holder and store entry by delivery tag, in any order.
         next_tag: Delivery tag of the next delivery or get.
-        set_aside: Batches of messages, with their tags, that a transaction has taken out of `held` and not settled yet.
+        set_aside: Batches of messages, with their tags, that a transaction has taken out of `held` and not settled yet;
+            None on a channel without transactions.
         deadlines: Timeouts of holders that have one of their own.
     """
 
@@ -85,10 +86,11 @@ class Unacked:
         #: Earlier calls of is_overdue(): time and next delivery tag; None before the first.
         self._marks: deque[tuple[float, int]] | None = None
         self.next_tag = 1
-        self.set_aside: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
+        # An empty deque takes 760 bytes.
+        self.set_aside: deque[tuple[list[tuple[int, Held]], Outcome]] | None = None
         self.deadlines: dict[Consumer | GetHolder, Deadline] = {}
         #: Tags of messages that have been returned because of a timeout, until the client settles them.
-        self._expired: set[int] = set()
+        self._expired: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self.held)
@@ -123,7 +125,7 @@ class Unacked:
         if not multiple:
             return [] if self.forget_expired(tag) else [tag]
         if self._expired:
-            self._expired = {each for each in self._expired if each > tag}
+            self._expired = {each: None for each in self._expired if each > tag}
         # Iterating from the first key would be slow: a dict scans the slots of deleted keys each time.
         lowest, self._lowest = self._lowest, tag + 1
         held = self.held
@@ -182,7 +184,7 @@ class Unacked:
             holder: The holder.
             from_tag: Leave out lower delivery tags.
         """
-        for batch, _ in [*self.set_aside]:
+        for batch, _ in [*(self.set_aside or ())]:
             for tag, (each, entry) in batch:
                 if each is holder and tag >= from_tag:
                     yield entry
@@ -199,13 +201,13 @@ class Unacked:
     def take_expired(self, holder: Consumer | GetHolder) -> list[Entry]:
         """Remove and return all messages of a holder; settling them later has no effect."""
         tags = sorted([tag for tag, (each, _) in self.held.items() if each is holder])
-        self._expired.update(tags)
+        self._expired |= dict.fromkeys(tags)
         return [self.held.pop(tag)[1] for tag in tags]
 
     def forget_expired(self, tag: int) -> bool:
         """Return whether a tag is that of a message that has been returned because of a timeout, and forget it."""
         if tag in self._expired:
-            self._expired.remove(tag)
+            del self._expired[tag]
             return True
         return False
 

@@ -89,7 +89,7 @@ def test_confirms_follow_earlier_output(output: Output, loop: ManualLoop, transp
     output.confirm(confirms)
     loop.run()
     assert transport.take() == b"return " + ACK
-    assert output.confirming == set()
+    assert output.confirming == {}
 
 
 def test_a_confirm_alone_causes_a_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
