@@ -162,7 +162,7 @@ class EventRun:
             self.flags,
             self.body_bytes,
         )
-        return octets + _U32.pack(crc32(octets) ^ salt)
+        return octets + (crc32(octets) ^ salt).to_bytes(4, "little")
 
 
 def pack_event_header(store_id: bytes) -> bytes:

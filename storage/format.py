@@ -78,7 +78,6 @@ _RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
 RECORD_WALK: Final = struct.Struct("<4s4xIIQqq")
 #: Fields of a record's header: magic, record length, body length, sequence number.
 _RECORD_LENGTHS: Final = struct.Struct("<4s4xIIQ")
-_RECORD_START: Final = struct.Struct("<4sI")
 _ITEM: Final = struct.Struct("<BI")
 _FOOTER: Final = struct.Struct("<8sIIQQqqqQQI16x")
 _EDIT: Final = struct.Struct("<BBHQQqqIIIIq")
@@ -269,7 +268,8 @@ def add_record(
     if image.extension:
         crc = crc32(image.extension, crc)
         body += image.extension
-    parts += (_RECORD_START.pack(RECORD_MAGIC, crc32(tail, crc) ^ salt), tail, image.prefix, body, _PADDING[used % 8])
+    checksum = (crc32(tail, crc) ^ salt).to_bytes(4, "little")
+    parts += (RECORD_MAGIC, checksum, tail, image.prefix, body, _PADDING[used % 8])
     return rec_len
 
 
