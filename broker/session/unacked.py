@@ -86,7 +86,7 @@ class Unacked:
         #: Earlier calls of is_overdue(): time and next delivery tag; None before the first.
         self._marks: deque[tuple[float, int]] | None = None
         self.next_tag = 1
-        # An empty deque takes 760 bytes.
+        # An empty deque takes 760 bytes, an empty set 216, an empty dict 64.
         self.set_aside: deque[tuple[list[tuple[int, Held]], Outcome]] | None = None
         self.deadlines: dict[Consumer | GetHolder, Deadline] = {}
         #: Tags of messages that have been returned because of a timeout, until the client settles them.
