@@ -16,7 +16,7 @@ from leveret.storage.message import Envelope, Message
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _NEXT_FRAME: Final = struct.Struct(">BBHI")
 _METHOD_HEAD: Final = struct.Struct(">BHII")
-#: All octets: the last one of a delivery tag is among them.
+#: Each octet as bytes, to take the last one of a delivery tag from.
 _OCTETS: Final = [bytes((octet,)) for octet in range(256)]
 _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]

@@ -70,6 +70,7 @@ class Output:
         self.congested = self.overfull = False
         self.resume: Callable[[], None] | None = None
         self.stalled: list[QueueConsumer] = []
+        # A dict, because an empty set takes 216 bytes.
         self.confirming: dict[Confirms, None] = {}
         self.wrote = False
         self.scheduled = False

@@ -1,4 +1,4 @@
-"""Deliveries have the same frames, whatever was delivered before them."""
+"""The frames of a delivery do not depend on what was delivered before."""
 
 from __future__ import annotations
 
