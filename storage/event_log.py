@@ -91,8 +91,8 @@ class EventLog:
         self._retired: list[int] = []
         #: Events to write, without the open runs.
         self._ended: list[EventRun] = []
-        #: The last run of each store, which the next event may extend.
-        self._open_runs: dict[tuple[int, int], EventRun] = {}
+        #: The last run of each store, which the next event may extend; by the number of the queue and the priority.
+        self._open_runs: dict[int, EventRun] = {}
         #: Bytes written since the start.
         self.appended = 0
 
@@ -121,7 +121,7 @@ class EventLog:
             body_bytes: Sum of their body lengths.
             time: What the clock has just said; 0 to ask it.
         """
-        store = qid, priority
+        store = qid << 8 | priority
         last = self._open_runs.get(store)
         if last is not None:
             longest = max(last.wait_ms, wait_ms)

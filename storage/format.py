@@ -72,8 +72,9 @@ EXTENDED: Final = 64
 
 _SEGMENT_HEADER: Final = struct.Struct("<8sHHBBBBIIQq16sI")
 _RECORD: Final = struct.Struct("<4sIIIQqqIBBH")
-#: The part of a record's header that its checksum covers.
-_RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
+#: The part of a record's header that its checksum covers: what each message has of its own, and the envelope's.
+_RECORD_OWN: Final = struct.Struct("<IIQqq")
+_RECORD_ENVELOPE: Final = struct.Struct("<IBBH")
 #: Fields of a record's header: magic, record length, body length, sequence number, arrival, expiry.
 RECORD_WALK: Final = struct.Struct("<4s4xIIQqq")
 #: Fields of a record's header: magic, record length, body length, sequence number.
@@ -211,6 +212,7 @@ class EnvelopeImage:
         prefix: Route and content header.
         prefix_crc: Checksum of the prefix.
         extension: The extension, which follows the body.
+        header_end: The end of a record's header.
         bodiless_len: Length of a record without body and padding.
     """
 
@@ -218,28 +220,23 @@ class EnvelopeImage:
         "bodiless_len",
         "envelope",
         "extension",
-        "flags",
+        "header_end",
         "prefix",
         "prefix_crc",
-        "priority",
-        "props_len",
-        "route_len",
     )
 
     def __init__(self, envelope: Envelope) -> None:
         self.envelope = envelope
         self.prefix = envelope.route + envelope.header
         self.prefix_crc = crc32(self.prefix)
-        self.route_len = len(envelope.route)
-        self.props_len = len(envelope.header)
-        self.priority = envelope.priority
         self.extension = _pack_extension(envelope)
         self.bodiless_len = RECORD_BYTES + len(self.prefix) + len(self.extension)
-        self.flags = (
+        flags = (
             (PERSISTENT if envelope.persistent else 0)
             | (DEAD if envelope.dead else 0)
             | (EXTENDED if self.extension else 0)
         )
+        self.header_end = _RECORD_ENVELOPE.pack(len(envelope.header), flags, envelope.priority, len(envelope.route))
 
 
 def add_record(
@@ -261,9 +258,7 @@ def add_record(
     body_len = len(body)
     used = image.bodiless_len + body_len
     rec_len = (used + 7) & ~7
-    tail = _RECORD_TAIL.pack(
-        rec_len, body_len, seq, arrived, expires, image.props_len, image.flags, image.priority, image.route_len
-    )
+    tail = _RECORD_OWN.pack(rec_len, body_len, seq, arrived, expires) + image.header_end
     crc = crc32(body, image.prefix_crc)
     if image.extension:
         crc = crc32(image.extension, crc)

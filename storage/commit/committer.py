@@ -112,7 +112,7 @@ class Committer:
                 except Exception as error:  # noqa: BLE001 - confirms must not wait forever
                     self._fail(error, waiting)
                     return
-                if group.callbacks:
+                if group.is_awaited:
                     self._completed.append(group)
                     self.deliver(self._drain)
                 for synced in waiting:
@@ -167,7 +167,6 @@ class Committer:
         self.deliver(partial(self._on_failure, error))
 
     def _drain(self) -> None:
-        """Call the callbacks of completed groups."""
+        """End the completed groups."""
         while self._completed:
-            for callback in self._completed.popleft().callbacks:
-                callback()
+            self._completed.popleft().end()

@@ -22,7 +22,8 @@ class CommitGroup:
     """Files to sync, file actions after the syncs, and callbacks.
 
     Attributes:
-        data: Handles of segments, synced first; with their unsynced tails if the redo log may contain these instead.
+        data: Handles of segments, synced first.
+        tails: Unsynced ends of segments by handle; synced with `data`, unless the redo log has taken them.
         paths: Paths of segments that were closed before they were synced.
         directories: Paths of directories with new files, synced next.
         journals: Handles of event log files, synced after the data they refer to.
@@ -31,10 +32,11 @@ class CommitGroup:
         callbacks: Called last, in the thread that owns the stores.
     """
 
-    __slots__ = ("callbacks", "data", "directories", "file_actions", "journal_paths", "journals", "paths")
+    __slots__ = ("callbacks", "data", "directories", "file_actions", "journal_paths", "journals", "paths", "tails")
 
     def __init__(self) -> None:
-        self.data: dict[int, Tail | None] = {}
+        self.data: dict[int, None] = {}
+        self.tails: dict[int, Tail] = {}
         self.paths: dict[str, None] = {}
         self.directories: dict[str, None] = {}
         self.journals: dict[int, None] = {}
@@ -43,24 +45,21 @@ class CommitGroup:
         self.callbacks: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:
-        syncs = self.data or self.paths or self.directories or self.journals or self.journal_paths
+        syncs = self.data or self.tails or self.paths or self.directories or self.journals or self.journal_paths
         return bool(syncs or self.file_actions or self.callbacks)
 
     def add_tail(self, handle: int, tail: Tail) -> None:
         """Add the unsynced tail of a segment."""
-        data = self.data
-        if handle not in data:
-            data[handle] = tail
-        elif (before := data[handle]) is not None:
-            data[handle] = before.joined(tail)
+        before = self.tails.get(handle)
+        if before is not None:
+            tail.prepend(before)
+        self.tails[handle] = tail
 
     def merge(self, later: CommitGroup) -> None:
         """Merge a later group into this one."""
-        for handle, tail in later.data.items():
-            if tail is None:
-                self.data[handle] = None
-            else:
-                self.add_tail(handle, tail)
+        for handle, tail in later.tails.items():
+            self.add_tail(handle, tail)
+        self.data |= later.data
         self.paths |= later.paths
         self.directories |= later.directories
         self.journals |= later.journals
@@ -71,6 +70,7 @@ class CommitGroup:
     def clear_syncs(self) -> None:
         """Remove all syncs, so that the operating system decides when to write."""
         self.data.clear()
+        self._release_tails()
         self.paths.clear()
         self.directories.clear()
         self.journals.clear()
@@ -89,7 +89,7 @@ class CommitGroup:
         """
         if redo is not None:
             redo.sync_covered_if_due(pool)
-        if self.data:
+        if self.data or self.tails:
             _run_all(pool, files.fdatasync, self._handles_to_sync(redo))
         if self.paths:
             _run_all(pool, partial(_sync_path, files), [*self.paths])
@@ -110,18 +110,32 @@ class CommitGroup:
                 _LOG.warning("Could not clean up the data directory: %s", error)
 
     def _handles_to_sync(self, redo: RedoLog | None) -> list[int]:
-        """Return the segments that the redo log has not taken."""
-        data = self.data
-        if redo is None:
-            return [*data]
-        tails = {handle: tail for handle, tail in data.items() if tail is not None}
-        return [handle for handle in data if handle not in tails] if redo.write(tails) else [*data]
+        """Return the segments whose ends the redo log has not taken."""
+        data, tails = self.data, self.tails
+        if data:
+            tails = {handle: tail for handle, tail in tails.items() if handle not in data}
+        return [*data] if redo is not None and redo.write(tails) else [*data, *tails]
 
     def commit(self, files: Files, redo: RedoLog | None = None, pool: Executor | None = None) -> None:
         """Sync, run file actions and call callbacks, in this thread and those of a pool if given."""
         self.sync(files, pool, redo)
+        self.end()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether end() has something to do."""
+        return bool(self.tails or self.callbacks)
+
+    def end(self) -> None:
+        """Tell who waits that the group is synced; in the thread that owns the stores."""
+        self._release_tails()
         for callback in self.callbacks:
             callback()
+
+    def _release_tails(self) -> None:
+        for tail in self.tails.values():
+            tail.release()
+        self.tails.clear()
 
 
 def _run_all(pool: Executor | None, action: Callable[[T], None], items: Sequence[T]) -> None:

@@ -11,7 +11,7 @@ is removed. After a power failure, recovery restores missing records of segments
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from time import monotonic
@@ -41,26 +41,34 @@ class Tail:
         start: Offset of the first byte that was in no earlier commit group.
         end: Offset of the end.
         records: What was written there, without the header of the segment; None if it has to be read.
+        is_synced: Whether its commit group has been synced, so that nobody uses the segment's handle for it any more.
     """
 
-    __slots__ = ("end", "path", "priority", "qid", "records", "start")
+    __slots__ = ("end", "is_synced", "path", "priority", "qid", "records", "start")
 
     def __init__(
-        self, qid: int, priority: int, path: str, start: int, end: int, records: tuple[bytes, ...] | None = None
+        self, qid: int, priority: int, path: str, start: int, end: int, records: list[bytes] | None = None
     ) -> None:
         self.qid: Final = qid
         self.priority: Final = priority
         self.path: Final = path
-        self.start: Final = start
+        self.start = start
         self.end: Final = end
-        self.records: Final = records
+        self.records = records
+        self.is_synced = False
 
-    def joined(self, later: Tail) -> Tail:
-        """Return this tail with the one that follows it."""
-        records = None
-        if self.records is not None and later.records is not None and later.end - self.start <= _MEAN_BYTES_MAX:
-            records = self.records + later.records
-        return Tail(later.qid, later.priority, later.path, self.start, later.end, records)
+    def prepend(self, earlier: Tail) -> None:
+        """Add the tail that ends where this one starts."""
+        self.start = earlier.start
+        if earlier.records is None or self.end - self.start > _MEAN_BYTES_MAX:
+            self.records = None
+        elif self.records is not None:
+            self.records = earlier.records + self.records
+
+    def release(self) -> None:
+        """Note that it is synced, and free its memory."""
+        self.is_synced = True
+        self.records = None
 
 
 class RedoLog:
@@ -99,7 +107,7 @@ class RedoLog:
         #: Paths of segments to sync before the file may be removed.
         self._covered: dict[str, None] = {}
 
-    def write(self, tails: Mapping[int, Tail]) -> bool:
+    def write(self, tails: dict[int, Tail]) -> bool:
         """Write and sync the tails of segments.
 
         Args:
@@ -111,14 +119,17 @@ class RedoLog:
         """
         if not 0 < self._min_segments <= len(tails):
             return False
-        if sum([tail.end - tail.start for tail in tails.values()]) > _MEAN_BYTES_MAX * len(tails):
+        size = 0
+        for tail in tails.values():
+            size += tail.end - tail.start
+        if size > _MEAN_BYTES_MAX * len(tails):
             return False
         parts: list[bytes] = []
         for handle, tail in tails.items():
             records = tail.records
             if records is None:
                 start = max(tail.start, SEGMENT_HEADER_BYTES)
-                records = (self._files.pread(handle, tail.end - start, start),)
+                records = [self._files.pread(handle, tail.end - start, start)]
             length = 0
             for octets in records:
                 length += len(octets)

@@ -43,7 +43,7 @@ class SegmentChain:
         "_collected",
         "_dropped",
         "_firsts",
-        "_in_flight",
+        "_last_tail",
         "_just_sealed",
         "_manifest",
         "_new_names",
@@ -81,8 +81,8 @@ class SegmentChain:
         self._collected = 0
         self._unsynced = False
         self._new_names = False
-        #: Submitted commit groups that use the handle of the active segment.
-        self._in_flight = 0
+        #: What was last added to a commit group.
+        self._last_tail: Tail | None = None
         #: Paths of files closed before they were synced.
         self._to_sync: list[str] = []
         #: Sealed segments, to be synced before the manifest records them as sealed.
@@ -320,25 +320,22 @@ class SegmentChain:
         writer = self._writer
         if writer is None or writer.handle < 0:
             return True
-        if self._in_flight:
+        if self._last_tail is not None and not self._last_tail.is_synced:
             # The committer may be syncing it.
             return False
+        self._last_tail = None
         if self._unsynced and self.stream is DURABLE:
             self._to_sync.append(writer.path)
         self._collected = writer.segment.data_len
         writer.close()
         return True
 
-    def _group_committed(self) -> None:
-        self._in_flight -= 1
-
     def _add_tail(self, group: CommitGroup, writer: SegmentWriter) -> None:
         place, end = self._place, writer.segment.data_len
         tail = Tail(place.qid, place.priority, writer.path, self._collected, end, writer.take_recent())
         group.add_tail(writer.handle, tail)
         self._collected = end
-        self._in_flight += 1
-        group.callbacks.append(self._group_committed)
+        self._last_tail = tail
 
     def _seal_synced(self, writer: SegmentWriter) -> None:
         writer.close()

@@ -109,10 +109,10 @@ class SegmentWriter:
         segment.live_bytes += segment.body_bytes - before
         return at
 
-    def take_recent(self) -> tuple[bytes, ...] | None:
+    def take_recent(self) -> list[bytes] | None:
         """Return the records written since the last call; None if they are not in memory any more."""
-        recent = tuple(self._recent) if self._recent_bytes <= _RECENT_BYTES else None
-        self._recent.clear()
+        recent = self._recent if self._recent_bytes <= _RECENT_BYTES else None
+        self._recent = []
         self._recent_bytes = 0
         return recent
 
