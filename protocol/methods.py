@@ -29,7 +29,8 @@ _NUMBERS: Final = {
 _U32: Final = struct.Struct(">I")
 _END: Final = bytes((FRAME_END,))
 #: A frame of basic.ack, the payload of which has this many bytes.
-_ACK_FRAME: Final = struct.Struct(">BHIIQBB")
+_ACK_HEAD: Final = struct.Struct(">BHII")
+_ACK_REST: Final = struct.Struct(">QBB")
 _ACK_PAYLOAD_BYTES: Final = 13
 
 
@@ -162,15 +163,20 @@ def encode_method(channel: int, index: int, *values: Any) -> bytes:
     return _FRAME_HEAD.pack(FRAME_METHOD, channel, len(arguments) + 4, index) + arguments + _END
 
 
-def encode_ack(channel: int, tag: int, multiple: bool) -> bytes:
+def ack_head(channel: int) -> bytes:
+    """Encode what all basic.ack frames of a channel begin with, for encode_ack(); the channel is 0..65535."""
+    return _ACK_HEAD.pack(FRAME_METHOD, channel, _ACK_PAYLOAD_BYTES, BASIC_ACK)
+
+
+def encode_ack(head: bytes, tag: int, multiple: bool) -> bytes:
     """Encode a basic.ack frame: encode_method() for a method that is sent for single messages.
 
     Args:
-        channel: 0..65535.
+        head: What ack_head() has returned for the channel.
         tag: The delivery tag.
         multiple: Whether all up to this tag are meant.
     """
-    return _ACK_FRAME.pack(FRAME_METHOD, channel, _ACK_PAYLOAD_BYTES, BASIC_ACK, tag, multiple, FRAME_END)
+    return head + _ACK_REST.pack(tag, multiple, FRAME_END)
 
 
 def _read_number(layout: struct.Struct) -> Callable[[bytes, int], tuple[int, int]]:

@@ -25,17 +25,18 @@ class Principal:
         vhost: See Args.
     """
 
-    __slots__ = ("_accounts", "user", "vhost")
+    __slots__ = ("_accounts", "_topology", "user", "vhost")
 
     def __init__(self, accounts: Accounts, user: User, vhost: VirtualHost) -> None:
         self._accounts = accounts
+        self._topology = vhost.topology
         self.user = user
         self.vhost = vhost
 
     @property
     def generation(self) -> int:
         """Number that increases with every change of topology or permissions, which invalidates cached routes."""
-        return self.vhost.topology.generation + self._accounts.generation
+        return self._topology.generation + self._accounts.generation
 
     def check(
         self, kind: Literal["configure", "write", "read"], resource: Literal["queue", "exchange"], name: str

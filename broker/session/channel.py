@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from leveret.broker.core.message_stores.registry import WriteFailures
@@ -214,17 +213,35 @@ class Channel:
         if failures.any:
             # Publishes may have been refused.
             self.output.confirm(confirms)
-        return partial(self._synced, confirms, last)
-
-    def _synced(self, confirms: Confirms, last: int) -> None:
-        if self.confirms is confirms:
-            confirms.synced(last)
-            self.output.confirm(confirms)
+        return _HeldConfirms(self, confirms, last)
 
     def flush_confirms(self) -> None:
         """Send confirms that are due."""
         if self.confirms is not None:
             self.output.parts += self.confirms.flush()
+
+
+class _HeldConfirms:
+    """Confirms publishes when it is called, after the sync, unless their channel has been closed.
+
+    Args:
+        channel: The channel.
+        confirms: Its confirms.
+        last: The last sequence number of the publishes.
+    """
+
+    __slots__ = ("_channel", "_confirms", "_last")
+
+    def __init__(self, channel: Channel, confirms: Confirms, last: int) -> None:
+        self._channel: Final = channel
+        self._confirms: Final = confirms
+        self._last: Final = last
+
+    def __call__(self) -> None:
+        confirms = self._confirms
+        if self._channel.confirms is confirms:
+            confirms.synced(self._last)
+            self._channel.output.confirm(confirms)
 
 
 class ChannelConsumer(Consumer):

@@ -8,7 +8,7 @@ from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.protocol.methods import INDEX, encode_ack, encode_method
+from leveret.protocol.methods import INDEX, ack_head, encode_ack, encode_method
 
 _ACK: Final = INDEX["basic.ack"]
 _NACK: Final = INDEX["basic.nack"]
@@ -24,10 +24,13 @@ class Confirms:
         counters: The counters of the channel.
     """
 
-    __slots__ = ("_accepted", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten", "_withheld")
+    __slots__ = (
+        "_accepted", "_ack_head", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten", "_withheld",
+    )  # fmt: skip
 
     def __init__(self, channel: int, counters: ChannelCounters) -> None:
         self._channel = channel
+        self._ack_head = ack_head(channel)
         self._counters = counters
         self._last = 0
         #: Ranges (first, last) to be acked with the next flush.
@@ -134,10 +137,16 @@ class Confirms:
     def synced(self, last: int) -> None:
         """Confirm held publishes up to a sequence number: they are synced."""
         held, count = self._held, 0
-        while count < len(held) and held[count][0] <= last:
-            self._accept(*held[count])
+        for first, end in held:
+            if first > last:
+                break
+            self._accept(first, end)
             count += 1
-        del held[:count]
+        if count == len(held):
+            # As usual, and faster than to delete a slice.
+            held.clear()
+        else:
+            del held[:count]
 
     def _accept(self, first: int, last: int) -> None:
         """Ack a range of publishes with the next flush."""
@@ -155,17 +164,19 @@ class Confirms:
         below the lowest number that gets another answer, or none yet.
         """
         accepted, self._accepted = self._accepted, []
-        refused, self._refused = self._refused, []
+        refused = self._refused
+        if refused:
+            self._refused = []
         if self._withheld:
             accepted, refused = self._keep_withheld(accepted, refused)
         lowest = self._lowest_unconfirmed()
         if not refused and len(accepted) == 1 and accepted[0][1] < lowest:
             first, last = accepted[0]
-            return [encode_ack(self._channel, last, last > first)]
+            return [encode_ack(self._ack_head, last, last > first)]
         numbers = sorted(number for first, last in accepted for number in range(first, last + 1))
         frames = []
         if len(numbers) == 1:
-            frames.append(encode_ack(self._channel, numbers[0], False))
+            frames.append(encode_ack(self._ack_head, numbers[0], False))
         elif numbers:
             frames += self._coalesce(numbers, min((lowest, *refused)), _ACK)
         if refused:

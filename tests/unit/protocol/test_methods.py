@@ -12,7 +12,7 @@ from pamqp import frame as pamqp_frame
 from leveret.protocol.erlang_terms import format_octets
 from leveret.protocol.faults import ConnectionFault, WireFault
 from leveret.protocol.field_table import decode_table
-from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, encode_ack, encode_method
+from leveret.protocol.methods import INDEX, METHODS, Method, ack_head, decode_arguments, encode_ack, encode_method
 from leveret.protocol.short_strings import encode_shortstr
 from tests.support.amqp_strategies import (
     U16,
@@ -106,7 +106,7 @@ def test_every_method_comes_back(name: str, data: st.DataObject, channel: int) -
 
 @given(channel=U16, tag=st.integers(0, 2**64 - 1), multiple=st.booleans())
 def test_an_ack_is_encoded_like_any_other_method(channel: int, tag: int, multiple: bool) -> None:
-    assert encode_ack(channel, tag, multiple) == encode_method(channel, INDEX["basic.ack"], tag, multiple)
+    assert encode_ack(ack_head(channel), tag, multiple) == encode_method(channel, INDEX["basic.ack"], tag, multiple)
 
 
 def pamqp_values(domains: list[tuple[str, str]]) -> st.SearchStrategy[tuple[Any, ...]]:
