@@ -39,13 +39,13 @@ class Output:
         confirming: Those of the channels that have confirms to send.
         counters: Bytes read and written.
         wrote: True if anything was written since the heartbeat timer last cleared it.
-        scheduled: True while flush() is scheduled for the end of the turn; maintained by Turn.
     """
 
     __slots__ = (
         "_bytes",
         "_held",
         "_paused",
+        "_scheduled",
         "_transport",
         "_turn",
         "confirming",
@@ -54,7 +54,6 @@ class Output:
         "overfull",
         "parts",
         "resume",
-        "scheduled",
         "stalled",
         "wrote",
     )
@@ -65,6 +64,8 @@ class Output:
         self._bytes = 0
         self._paused = False
         self._held = False
+        #: Whether flush() is to be called at the end of the turn.
+        self._scheduled = False
         self.parts: list[bytes] = []
         self.counters = ConnectionCounters()
         self.congested = self.overfull = False
@@ -73,7 +74,6 @@ class Output:
         # A dict, because an empty set takes 216 bytes.
         self.confirming: dict[Confirms, None] = {}
         self.wrote = False
-        self.scheduled = False
         transport.set_write_buffer_limits(high=_HIGH_WATER)
 
     def send(self, frame: bytes) -> None:
@@ -87,14 +87,12 @@ class Output:
         if self._bytes > _CONGESTED_BYTES:
             self.congested = True
             self.overfull = self._bytes > _OVERFULL_BYTES
-        if not self.scheduled:
-            self._turn.flush_later(self)
+        self._flush_later()
 
     def confirm(self, confirms: Confirms) -> None:
         """Send the confirms of a channel at the end of the turn."""
         self.confirming[confirms] = None
-        if not self.scheduled:
-            self._turn.flush_later(self)
+        self._flush_later()
 
     def pending_bytes(self) -> int:
         """Return the number of bytes in the write buffer of the transport."""
@@ -107,8 +105,7 @@ class Output:
     def release(self) -> None:
         """Send held output."""
         self._held = False
-        if not self.scheduled:
-            self._turn.flush_later(self)
+        self._flush_later()
 
     def send_heartbeat(self, frame: bytes) -> None:
         """Send a heartbeat immediately, even while output is held."""
@@ -121,6 +118,7 @@ class Output:
 
     def flush(self) -> None:
         """Write all output, and resume stalled consumers."""
+        self._scheduled = False
         if self._held:
             return
         if self.confirming:
@@ -148,6 +146,11 @@ class Output:
         """Resume deliveries: the write buffer has drained."""
         self._paused = False
         self._resume()
+
+    def _flush_later(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._turn.flush_later(self)
 
     def _resume(self) -> None:
         """Resume stalled consumers and reading of requests."""

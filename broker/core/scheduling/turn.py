@@ -25,13 +25,7 @@ class Delivering(Protocol):
 
 
 class Flushing(Protocol):
-    """A connection that has output to send.
-
-    Attributes:
-        scheduled: Whether it is scheduled for the end of the turn; reset by Turn.
-    """
-
-    scheduled: bool
+    """A connection that has output to send."""
 
     def flush(self) -> None:
         """Send confirms, then write all output at once."""
@@ -96,13 +90,11 @@ class Turn:
                 self._call_soon(self.end)
 
     def flush_later(self, connection: Flushing) -> None:
-        """Schedule a connection to write at the end of this turn."""
-        if not connection.scheduled:
-            connection.scheduled = True
-            self._connections.append(connection)
-            if not self._pending:
-                self._pending = True
-                self._call_soon(self.end)
+        """Schedule a connection, which is not scheduled yet, to write at the end of this turn."""
+        self._connections.append(connection)
+        if not self._pending:
+            self._pending = True
+            self._call_soon(self.end)
 
     def end(self) -> None:
         """Deliver and write. Deliveries that this triggers are left to the next turn.
@@ -127,7 +119,6 @@ class Turn:
                 log.exception("internal error while a turn was made durable")
         connections, self._connections = self._connections, []
         for connection in connections:
-            connection.scheduled = False
             try:
                 connection.flush()
             except Exception:
