@@ -78,10 +78,10 @@ class OpenConnections:
 
 
 class Connection:
-    """One client connection: what asyncio calls BufferedProtocol.
+    """One client connection: what asyncio calls Protocol.
 
-    It has the methods of that class and does not inherit from it, so that it can be compiled: uvloop asks for nothing
-    more. Loops that do call data_received().
+    It has the methods of that class and does not inherit from it, so that it can be compiled. A BufferedProtocol would
+    cost more: it is called twice for each read, and its bytes have to be copied out of the buffer.
 
     Args:
         server: State shared by all connections.
@@ -167,16 +167,8 @@ class Connection:
         log.info("accepting AMQP connection %s", self.name)
         self.drop_later(server.settings.handshake_timeout / 1000)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the read buffer, which all connections share."""
-        return self._server.read_buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Process received bytes."""
-        self.data_received(self._server.read_buffer[:nbytes].tobytes())
-
     def data_received(self, octets: bytes) -> None:
-        """Process received bytes; called by event loops that know a buffered protocol by its base class only."""
+        """Process received bytes."""
         self._heartbeats.received = True
         counters = self.output.counters
         counters.recv_oct += len(octets)

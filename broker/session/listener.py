@@ -68,9 +68,9 @@ class Listener:
     def _accept(self) -> asyncio.BaseProtocol:
         return Refused() if self._clients.refuse() else self._connection()
 
-    def _connection(self, proxied: ProxiedAddresses | None = None) -> asyncio.BufferedProtocol:
-        # It has the methods of a BufferedProtocol, but cannot inherit from it.
-        return cast("asyncio.BufferedProtocol", Connection(self._server, self.connections, proxied))
+    def _connection(self, proxied: ProxiedAddresses | None = None) -> asyncio.Protocol:
+        # It has the methods of a Protocol, but cannot inherit from it.
+        return cast("asyncio.Protocol", Connection(self._server, self.connections, proxied))
 
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
         """Create a connection for an accepted socket, after PROXY protocol header and TLS handshake."""

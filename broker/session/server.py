@@ -14,9 +14,6 @@ from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.version import VERSION
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
-#: Maximum bytes of one read. All connections share one buffer, so idle ones need none.
-_READ_BUFFER_SIZE: Final = 262_144
-
 #: Server capabilities; clients check them before they use a feature.
 _CAPABILITIES: Final = (
     "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
@@ -35,9 +32,6 @@ class Server:
         memory_checks: Count received bytes, to check memory in time.
         loop: The event loop.
         interceptor: Gets the events of all connections first, in tests; None for none.
-
-    Attributes:
-        read_buffer: Read buffer of all connections; emptied before the next one reads.
     """
 
     def __init__(
@@ -55,7 +49,6 @@ class Server:
         self.memory_checks = memory_checks
         self.loop = loop
         self.interceptor = interceptor
-        self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
 
     @property
     def properties(self) -> FieldTable:

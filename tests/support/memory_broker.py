@@ -25,6 +25,8 @@ from tests.support.methods import Method, MethodType
 from tests.support.queues import ManualTimers
 from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
 
+#: As much as uvloop reads at once.
+_READ_BYTES = 256_000
 #: Bytes of memory that no test uses.
 _MEMORY_LIMIT = 1 << 60
 #: Capabilities of current client libraries.
@@ -79,18 +81,16 @@ class MemoryClient:
         self.connection = Connection(broker.server, broker.connections)
         addresses = {"peername": ("127.0.0.1", 50001), "sockname": ("127.0.0.1", 5672)}
         self.transport = MemoryTransport(broker.loop, addresses | extra)
-        self.transport.set_protocol(cast("asyncio.BufferedProtocol", self.connection))
+        self.transport.set_protocol(cast("asyncio.Protocol", self.connection))
 
     # -- sending -------------------------------------------------------------------------------------------
 
     def feed(self, octets: bytes | memoryview) -> None:
-        """Pass bytes to the server in pieces that fit its buffer; do not end the turn."""
+        """Pass bytes to the server in pieces as long as one read; do not end the turn."""
         while octets and not self.transport.closed:
             assert self.transport.reading, "the server does not read"
-            buffer = self.connection.get_buffer(-1)
-            piece, octets = octets[: len(buffer)], octets[len(buffer) :]
-            buffer[: len(piece)] = piece
-            self.connection.buffer_updated(len(piece))
+            piece, octets = octets[:_READ_BYTES], octets[_READ_BYTES:]
+            self.connection.data_received(bytes(piece))
 
     def send(self, *frames: bytes) -> None:
         """Pass frames to the server at once, and end the turn."""
