@@ -28,7 +28,7 @@ _NUMBERS: Final = {
 }
 _U32: Final = struct.Struct(">I")
 _END: Final = bytes((FRAME_END,))
-#: A frame of basic.ack, the payload of which has this many bytes.
+#: A frame of basic.ack, in two parts; its payload has this many bytes.
 _ACK_HEAD: Final = struct.Struct(">BHII")
 _ACK_REST: Final = struct.Struct(">QBB")
 _ACK_PAYLOAD_BYTES: Final = 13
