@@ -10,6 +10,7 @@ The environment variable LEVERET_COMPILE forbids compiling (0) or makes a build 
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -274,4 +275,10 @@ def _in_parallel(compile_sources: Callable[..., list[str]]) -> Callable[..., lis
 
 
 if __name__ == "__main__":
+    # mypy makes millions of objects, which live as long as this process: to look for garbage among them, and to free
+    # them one by one at the end, would take some seconds.
+    gc.disable()
     _run_mypyc(json.loads(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
