@@ -41,10 +41,10 @@ class Tail:
         start: Offset of the first byte that was in no earlier commit group.
         end: Offset of the end.
         records: What was written there, without the header of the segment; None if it has to be read.
-        is_synced: Whether its commit group has been synced, so that nobody uses the segment's handle for it any more.
+        is_released: Whether no commit group uses the segment's handle for it any more.
     """
 
-    __slots__ = ("end", "is_synced", "path", "priority", "qid", "records", "start")
+    __slots__ = ("end", "is_released", "path", "priority", "qid", "records", "start")
 
     def __init__(
         self, qid: int, priority: int, path: str, start: int, end: int, records: list[bytes] | None = None
@@ -55,7 +55,7 @@ class Tail:
         self.start = start
         self.end: Final = end
         self.records = records
-        self.is_synced = False
+        self.is_released = False
 
     def prepend(self, earlier: Tail) -> None:
         """Add the tail that ends where this one starts."""
@@ -66,8 +66,8 @@ class Tail:
             self.records = earlier.records + self.records
 
     def release(self) -> None:
-        """Note that it is synced, and free its memory."""
-        self.is_synced = True
+        """Note that it is synced, or will not be, and free its memory."""
+        self.is_released = True
         self.records = None
 
 

@@ -43,8 +43,8 @@ class SegmentChain:
         "_collected",
         "_dropped",
         "_firsts",
-        "_last_tail",
         "_just_sealed",
+        "_last_tail",
         "_manifest",
         "_new_names",
         "_place",
@@ -320,7 +320,7 @@ class SegmentChain:
         writer = self._writer
         if writer is None or writer.handle < 0:
             return True
-        if self._last_tail is not None and not self._last_tail.is_synced:
+        if self._last_tail is not None and not self._last_tail.is_released:
             # The committer may be syncing it.
             return False
         self._last_tail = None

@@ -77,6 +77,18 @@ def test_a_turn_is_one_write(output: Output, loop: ManualLoop, transport: Memory
     assert (output.wrote, output.parts) == (True, [])
 
 
+def test_a_turn_is_one_flush(output: Output, loop: ManualLoop) -> None:
+    consumer = FakeConsumer(output)
+    stall(output, consumer)
+    for turn in (1, 2):
+        for _ in range(3):
+            output.send(b"a")
+            output.confirm(one_confirm())
+            output.release()
+        loop.run()
+        assert consumer.unblocked == turn
+
+
 def test_a_turn_without_output_writes_nothing(output: Output, transport: MemoryTransport) -> None:
     output.flush()
     assert (transport.writes, output.wrote) == (0, False)

@@ -50,7 +50,7 @@ def test_the_redo_log_takes_the_tails_of_merged_groups_in_order(files: Simulated
     assert files.syncs == 1
 
 
-def test_a_segment_that_is_synced_anyway_is_not_copied(files: SimulatedFiles, redo: RedoLog) -> None:
+def test_a_segment_that_is_released_anyway_is_not_copied(files: SimulatedFiles, redo: RedoLog) -> None:
     one, other = files.open("/d/1", create=True), files.open("/d/2", create=True)
     group, later = CommitGroup(), CommitGroup()
     group.add_tail(one, written(files, one, 1, 64, b"a"))
@@ -85,7 +85,7 @@ def test_records_that_are_not_in_memory_are_read(files: SimulatedFiles, redo: Re
     assert in_redo_log(files) == {1: [b"aab"]}
 
 
-def test_the_last_tail_of_a_segment_learns_that_it_is_synced(files: SimulatedFiles, redo: RedoLog) -> None:
+def test_the_last_tail_of_a_segment_learns_that_it_is_released(files: SimulatedFiles, redo: RedoLog) -> None:
     handle = files.open("/d/1", create=True)
     group, later = CommitGroup(), CommitGroup()
     group.add_tail(handle, written(files, handle, 1, 64, b"a"))
@@ -94,9 +94,9 @@ def test_the_last_tail_of_a_segment_learns_that_it_is_synced(files: SimulatedFil
     group.merge(later)
     group.sync(files, redo=redo)
     assert group.is_awaited
-    assert not last.is_synced
+    assert not last.is_released
     group.end()
-    assert last.is_synced
+    assert last.is_released
     assert last.records is None, "they take memory for nothing"
 
 
@@ -105,7 +105,7 @@ def test_what_will_not_be_synced_keeps_no_file_open(files: SimulatedFiles) -> No
     group, tail = CommitGroup(), written(files, handle, 1, 64, b"a")
     group.add_tail(handle, tail)
     group.clear_syncs()
-    assert tail.is_synced
+    assert tail.is_released
     assert not group
     group.sync(files)
     assert files.syncs == 0
