@@ -28,7 +28,8 @@ class Client:
 
     Attributes:
         descriptor: of its socket, which does not block during a run.
-        publish: bytes of its message, which is always the same.
+        content: of its message, which is always the same.
+        publish: bytes that send it.
         unit: length of the answer: the delivery, and the confirm if there is one.
         answered: messages that have come back.
         part: what has come of the next answer.
@@ -36,7 +37,7 @@ class Client:
     """
 
     def __init__(self, url: str, scenario: Scenario, route: Route, content: bytes) -> None:
-        self._route, self._content, self._confirms = route, content, bool(scenario.confirm_window)
+        self._route, self._confirms = route, bool(scenario.confirm_window)
         self._connection = Connection(url, timeout=2 * STALL_SECONDS)
         self._channel = self._connection.channel(CHANNEL)
         if self._confirms:
@@ -45,6 +46,7 @@ class Client:
         self._socket = self._connection.wire.socket
         self.descriptor = self._socket.fileno()
         self.send, self.receive = self._socket.send, self._socket.recv
+        self.content = content
         self.publish = publish(route) + content
         self.answered = 0
         self.part = self.last = b""
@@ -56,7 +58,7 @@ class Client:
 
     def _answers(self) -> set[bytes]:
         """What the last answer may be."""
-        delivery = deliver(self._route, self.answered) + self._content
+        delivery = deliver(self._route, self.answered) + self.content
         if not self._confirms:
             return {delivery}
         confirms = [ack(self.answered, multiple=multiple) for multiple in (False, True)]
@@ -69,7 +71,11 @@ class Client:
             BenchError: it is something else.
         """
         if self.answered and self.last not in self._answers():
-            raise BenchError(f"answer {self.answered} is not what it has to be: {self.last!r}")
+            raise self.wrong_answer()
+
+    def wrong_answer(self) -> BenchError:
+        """Return the error that says what the last answer was."""
+        return BenchError(f"answer {self.answered} is not what it has to be: {self.last!r}")
 
     def check_empty(self) -> None:
         """Stop consuming, and make sure that the queue has no message left, nor gets an unacknowledged one back.
@@ -154,6 +160,9 @@ class RoundTrips:
                     raise BenchError(f"more than the answer came: {data[-200:]!r}")
                 client.last = data
                 client.answered += 1
+                if client.content not in data:
+                    # Somebody else's message; taken for the client's own, it would leave one too many at the end.
+                    raise client.wrong_answer()
                 following = ack(client.answered, multiple=False) if acknowledges else b""
                 if left:
                     left -= 1
