@@ -113,6 +113,16 @@ def test_modules_of_one_last_name_are_each_themselves(copy: Path) -> None:
     assert (done.stdout.splitlines(), done.stderr) == (names, "")
 
 
+@needs_compiled
+def test_no_other_library_can_replace_a_compiled_function() -> None:
+    """So that they call each other directly: the library offers only what Python loads it by."""
+    (library,) = _FOLDER.glob("leveret__mypyc.*")
+    shown = subprocess.run(
+        ["nm", "--dynamic", "--defined-only", "--format=posix", library], capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["PyInit_leveret__mypyc"]
+
+
 @pytest.mark.skipif("STRICT_SKIPS" not in os.environ, reason="only asked for where the whole suite is run")
 def test_the_suite_runs_compiled_where_there_is_a_compiler() -> None:
     if os.environ.get("LEVERET_COMPILE") != "0" and shutil.which("cc"):
