@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
@@ -34,6 +34,9 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.looking import levels
 from leveret.storage.stores.picking import next_number
+
+#: Milliseconds that no turn takes, even where other programs have the processor.
+_LONGEST_TURN: Final = 1000
 
 
 class QueueHost(Protocol):
@@ -176,7 +179,8 @@ class Queue(Target):
 
         The order of steps is RabbitMQ's: refuse, deliver, append, evict, expire. Messages of a run have one size. So
         the messages that fit are a prefix of the run, and one eviction after the run has the same result as one after
-        each message. While the queue is within its limits, deliveries wait for the end of the turn.
+        each message. While the queue is within its limits, deliveries wait for the end of the turn, unless the messages
+        might expire before it: what a consumer has credit for is delivered, as in RabbitMQ, however busy the broker is.
 
         Args:
             messages: Messages in order of arrival, with one envelope.
@@ -202,6 +206,9 @@ class Queue(Target):
         if limits is not None and (limits.refuses or limits.counts_unacked) and self.delivery.returning.batches:
             # What fits, or is dropped, depends on the ready messages.
             self.delivery.return_some(UNLIMITED)
+        at_once = bool(self.consumers.ring) and _may_expire_in_turn(ttl)
+        if at_once:
+            self.delivery.serve()
         if ttl == 0:
             taken = self._publish_with_zero_ttl(messages, limits)
         elif limits is not None and limits.refuses:
@@ -213,6 +220,8 @@ class Queue(Target):
             contents.append(messages, body_bytes, ttl)
             if limits is not None:
                 self._shrink(limits)
+        if at_once:
+            self.delivery.serve(expired_too=True)
         self._deliver_new()
         return taken
 
@@ -229,9 +238,15 @@ class Queue(Target):
             return
         if self.scheduled and self.traits.delivers_each_run:
             self.deliver()
-        self.contents.append(messages, body_bytes, self.contents.settings.message_ttl, longest)
+        ttl = self.contents.settings.message_ttl
+        at_once = bool(self.consumers.ring) and _may_expire_in_turn(ttl)
+        if at_once:
+            self.delivery.serve()
+        self.contents.append(messages, body_bytes, ttl, longest)
         if self.contents.limits is not None:
             self._shrink(self.contents.limits)
+        if at_once:
+            self.delivery.serve(expired_too=True)
         self._deliver_new()
 
     def _publish_with_zero_ttl(self, messages: Sequence[Message], limits: Limits | None) -> int:
@@ -526,6 +541,11 @@ def resume(queue: Queue) -> None:
     """Let a queue deliver messages that the system could not read for a while."""
     queue.backing.look_again()
     queue.host.turn.deliver_later(queue)
+
+
+def _may_expire_in_turn(ttl: int | None) -> bool:
+    """Return whether messages with a TTL, in milliseconds, might expire before the turn ends in which they came."""
+    return ttl is not None and 0 < ttl < _LONGEST_TURN
 
 
 def _open_waiting(queue: Queue) -> None:

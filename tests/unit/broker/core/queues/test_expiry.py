@@ -12,9 +12,10 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
+from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
-from tests.support.queue_content import arguments, contents, deaths, drain, publish
+from tests.support.queue_content import arguments, contents, deaths, drain, envelope, publish
 from tests.support.queues import ManualTimers, declare
 
 
@@ -227,6 +228,36 @@ class TestMessages:
         loop.run()
         assert consumer.received == ["long", "never"]
         assert gone(queue) == 2
+
+    @pytest.mark.parametrize("milliseconds", [1, 999])
+    def test_one_that_a_consumer_waits_for_is_delivered_however_long_the_turn_takes(
+        self, vhost: VirtualHost, loop: ManualLoop, milliseconds: int
+    ) -> None:
+        queue = made(vhost)
+        consumer = consume(queue, 2)
+        publish(queue, *"abc", expiration=milliseconds)
+        loop.now += 1
+        loop.run()
+        assert (consumer.received, gone(queue)) == (["a", "b"], 1)
+
+    def test_so_is_one_with_the_time_to_live_of_its_queue(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+        queue = made(vhost, message_ttl=1)
+        consumer = consume(queue, 2)
+        publish(queue, "a")
+        queue.publish_varied([Message(envelope(), b"b")], 1, 1)
+        loop.now += 1
+        loop.run()
+        assert (consumer.received, gone(queue)) == (["a", "b"], 0)
+
+    def test_one_that_nobody_waited_for_is_not_delivered_with_it(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+        queue = made(vhost)
+        consumer = consume(queue, 1)
+        publish(queue, *"ab", expiration=1)
+        loop.now += 1
+        consumer.acknowledge()
+        publish(queue, "c", expiration=1)
+        loop.run()
+        assert (consumer.received, gone(queue)) == (["a", "c"], 1)
 
     def test_the_consumers_turn_is_not_lost_to_one_that_has_expired(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost)
