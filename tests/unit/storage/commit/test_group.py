@@ -50,7 +50,7 @@ def test_the_redo_log_takes_the_tails_of_merged_groups_in_order(files: Simulated
     assert files.syncs == 1
 
 
-def test_a_segment_that_is_released_anyway_is_not_copied(files: SimulatedFiles, redo: RedoLog) -> None:
+def test_a_segment_that_is_synced_anyway_is_not_copied(files: SimulatedFiles, redo: RedoLog) -> None:
     one, other = files.open("/d/1", create=True), files.open("/d/2", create=True)
     group, later = CommitGroup(), CommitGroup()
     group.add_tail(one, written(files, one, 1, 64, b"a"))
