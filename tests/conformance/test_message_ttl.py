@@ -229,6 +229,19 @@ def test_4_1_7_unacked_messages_do_not_expire(channel: Channel, unique: Unique) 
     assert drain(channel, letters) == []
 
 
+@pytest.mark.parametrize("arguments", [[], [ttl(1)], [("x-max-priority", "I", 5)], [("x-max-length", "I", 200)]])
+def test_4_1_3_whoever_waits_gets_what_lives_for_a_millisecond(
+    channel: Channel, unique: Unique, arguments: list[Triple]
+) -> None:
+    """Rule 1.7.1 (c): consumers are tried first, however busy the broker is."""
+    queue, bodies = new_queue(channel, unique, arguments=arguments), numbered(50)
+    channel.consume(queue, no_ack=True)
+    for _ in range(10):
+        for body in bodies:
+            channel.publish("", queue, body, {"expiration": "1"})
+        assert [delivery.body for delivery in channel.deliveries(len(bodies))] == bodies
+
+
 def test_4_1_8_a_live_head_of_higher_priority(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique, ("x-max-priority", "I", 5))
     channel.publish("", queue, b"low", {"priority": 1, "expiration": "20"})

@@ -198,17 +198,14 @@ class Queue(Target):
             return len(messages)
         if self.outbox.values.has_to_check():
             return publish_unique(self, messages, body_bytes)
-        if self.scheduled and self.traits.delivers_each_run:
-            self.deliver()
-        taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
+        ttl = contents.time_to_live(messages[0])
+        at_once = _deliver_before(self, ttl)
+        taken, limits = len(messages), contents.limits
         if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
             limits = None
         if limits is not None and (limits.refuses or limits.counts_unacked) and self.delivery.returning.batches:
             # What fits, or is dropped, depends on the ready messages.
             self.delivery.return_some(UNLIMITED)
-        at_once = bool(self.consumers.ring) and _may_expire_in_turn(ttl)
-        if at_once:
-            self.delivery.serve()
         if ttl == 0:
             taken = self._publish_with_zero_ttl(messages, limits)
         elif limits is not None and limits.refuses:
@@ -220,9 +217,7 @@ class Queue(Target):
             contents.append(messages, body_bytes, ttl)
             if limits is not None:
                 self._shrink(limits)
-        if at_once:
-            self.delivery.serve(expired_too=True)
-        self._deliver_new()
+        self._deliver_new(at_once)
         return taken
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
@@ -236,18 +231,12 @@ class Queue(Target):
         if self.outbox.values.has_to_check():
             publish_varied_unique(self, messages)
             return
-        if self.scheduled and self.traits.delivers_each_run:
-            self.deliver()
         ttl = self.contents.settings.message_ttl
-        at_once = bool(self.consumers.ring) and _may_expire_in_turn(ttl)
-        if at_once:
-            self.delivery.serve()
+        at_once = _deliver_before(self, ttl)
         self.contents.append(messages, body_bytes, ttl, longest)
         if self.contents.limits is not None:
             self._shrink(self.contents.limits)
-        if at_once:
-            self.delivery.serve(expired_too=True)
-        self._deliver_new()
+        self._deliver_new(at_once)
 
     def _publish_with_zero_ttl(self, messages: Sequence[Message], limits: Limits | None) -> int:
         """Deliver messages with a TTL of 0 to consumers with credit; without one they expire.
@@ -292,13 +281,13 @@ class Queue(Target):
         if not (self.delivery.return_some(time_slice) and self.contents.evict(time_slice)):
             self.host.turn.deliver_later(self)
 
-    def _deliver_new(self) -> None:
-        """Deliver new messages at the end of the turn, or at once if the type of the queue demands it."""
+    def _deliver_new(self, at_once: bool) -> None:
+        """Deliver new messages at the end of the turn, or at once if that, or the type of the queue, demands it."""
         if not self.scheduled and (self.consumers.ring or self.contents.may_have_timed):
             self.host.turn.deliver_later(self)
         # Not while evictions for a new limit are pending.
-        if self.traits.delivers_each_run and not self.contents.is_shrinking:
-            self.delivery.serve()
+        if (at_once or self.traits.delivers_each_run) and not self.contents.is_shrinking:
+            self.delivery.serve(expired_too=at_once)
 
     # -- delivering ---------------------------------------------------------------------------------------
 
@@ -543,9 +532,20 @@ def resume(queue: Queue) -> None:
     queue.host.turn.deliver_later(queue)
 
 
-def _may_expire_in_turn(ttl: int | None) -> bool:
-    """Return whether messages with a TTL, in milliseconds, might expire before the turn ends in which they came."""
-    return ttl is not None and 0 < ttl < _LONGEST_TURN
+def _deliver_before(queue: Queue, ttl: int | None) -> bool:
+    """Deliver what is due before messages are appended that are not to wait for the end of the turn.
+
+    Args:
+        queue: The queue.
+        ttl: Time to live of the messages in milliseconds; None for no limit.
+    Returns:
+        Whether they are to be delivered at once, although they may have expired by then: consumers wait for them.
+    """
+    is_short = ttl is not None and 0 < ttl < _LONGEST_TURN and bool(queue.consumers.ring)
+    if queue.scheduled and (is_short or queue.traits.delivers_each_run):
+        queue.deliver()
+    # What is still ready, or returning, comes before them, and must not be delivered if it has expired.
+    return is_short and not queue.store.ready_count and not queue.delivery.returning.batches
 
 
 def _open_waiting(queue: Queue) -> None:
