@@ -27,19 +27,6 @@ def function_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def class_methods(text: str) -> dict[str, int]:
-    """Count the methods of each class; a property and its setter are two.
-
-    Returns:
-        Methods by the class's qualified name.
-    """
-    return {
-        name: sum(isinstance(each, Function) for each in node.body)
-        for name, node in _definitions(ast.parse(text), "")
-        if isinstance(node, ast.ClassDef)
-    }
-
-
 def only_reexports(text: str) -> bool:
     """Tell whether a module is empty, or imports names to hand them on and does nothing else.
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tests.tidy.measure import class_methods, function_lines, is_junk_drawer, only_reexports
+from tests.tidy.measure import function_lines, is_junk_drawer, only_reexports
 
 SAMPLE = textwrap.dedent(
     '''\
@@ -57,10 +57,6 @@ def test_lines_of_functions_leave_docstrings_and_decorators_out() -> None:
         "Box.open": 1,
         "Box.Lid.lift": 1,
     }
-
-
-def test_methods_of_classes() -> None:
-    assert class_methods(SAMPLE) == {"Box": 3, "Box.Lid": 1}
 
 
 @pytest.mark.parametrize(
