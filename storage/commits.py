@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from leveret.storage.callbacks import call_each
 from leveret.storage.commit.committer import Committer, SyncMode
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import RedoLog
@@ -78,10 +79,9 @@ class Departures:
 
     def _end(self) -> None:
         departure = self._under_way.popleft()
-        for store, runs in departure.runs.items():
-            store.settle_left(runs)
-        for callback in departure.callbacks:
-            callback()
+        settling = [partial(store.settle_left, runs) for store, runs in departure.runs.items()]
+        call_each(settling, "while moved messages were settled")
+        call_each(departure.callbacks, "after moved messages were settled")
 
 
 class Commits:
@@ -232,8 +232,8 @@ class Commits:
         self.has_unwritten_events = False
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            for callback in waiting:
-                self._commit(callback, events=True)
+            # In one group, as they wait for the same events.
+            self._commit(partial(call_each, waiting, "after events were written"), events=True)
 
     def wait(self) -> None:
         """Wait until everything submitted has been synced, if callbacks wait for that."""

@@ -5,12 +5,14 @@ Source: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.session.ack_deadline import timeout_fault
-from leveret.broker.session.connection import OpenConnections
+from leveret.broker.session.connection import Connection, OpenConnections
 from leveret.protocol.states import ChannelState
+from leveret.storage.callbacks import call_each
 
 #: Interval of the checks, as in RabbitMQ.
 _CHECK_SECONDS: Final = 60.0
@@ -38,8 +40,11 @@ class ConsumerTimeout:
 
     def _check(self) -> None:
         self._timer = self._timers.call_later(self._interval, self._check)
+        checks = [partial(self._check_connection, connection) for connection in self._connections]
+        call_each(checks, "for the acknowledgement timeout")
+
+    def _check_connection(self, connection: Connection) -> None:
         now = self._timers.monotonic() / 1_000_000
-        for connection in self._connections:
-            for channel in connection.channels if connection.is_open else ():
-                if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):
-                    channel.fail(timeout_fault(channel.number, self._timeout_ms), 0)
+        for channel in connection.channels if connection.is_open else ():
+            if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):
+                channel.fail(timeout_fault(channel.number, self._timeout_ms), 0)

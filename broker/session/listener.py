@@ -17,6 +17,7 @@ from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader
+from leveret.storage.callbacks import call_each
 
 log = logging.getLogger("leveret.connection")
 
@@ -116,13 +117,12 @@ class Listener:
             listening.close()
         for acceptor in self._acceptors:
             await acceptor.stop()
-        for connection in self.connections:
-            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
+        fault = ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0)
+        call_each([partial(connection.terminate, fault) for connection in self.connections], "at shutdown")
         answer_seconds = min(_ANSWER_SECONDS, seconds)
         if await self._all_closed(answer_seconds):
             return
-        for connection in self.connections:
-            connection.drop()
+        call_each([connection.drop for connection in self.connections], "at shutdown")
         if not await self._all_closed(seconds - answer_seconds):
             log.warning("%d connections did not close within %g s", len(self.connections), seconds)
             for connection in self.connections:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, TypeVar
 
+from leveret.storage.callbacks import call_each
 from leveret.storage.commit.redo_log import RedoLog, Tail
 from leveret.storage.disk.files import Files
 
@@ -108,6 +109,8 @@ class CommitGroup:
             except OSError as error:
                 # Harmless: an unneeded file remains, or the previous checkpoint stays in use.
                 _LOG.warning("Could not clean up the data directory: %s", error)
+            except Exception:  # noqa: BLE001 - a bug; what waits for the sync must not wait for ever
+                _LOG.exception("internal error while the data directory was cleaned up")
 
     def _handles_to_sync(self, redo: RedoLog | None) -> list[int]:
         """Return the segments whose ends the redo log has not taken."""
@@ -129,8 +132,7 @@ class CommitGroup:
     def end(self) -> None:
         """Tell who waits that the group is synced; in the thread that owns the stores."""
         self._release_tails()
-        for callback in self.callbacks:
-            callback()
+        call_each(self.callbacks, "after a sync")
 
     def _release_tails(self) -> None:
         for tail in self.tails.values():

@@ -295,7 +295,8 @@ def test_permissions(leveret: LeveretProcess, channel: Channel, api: Management)
     [
         ({"via": "post"}, "via must be queue or exchange, is post"),
         ({"death": 1}, "death must be first or last, is 1"),
-        ({"rate": 0}, "rate must be more than 0 and at most 1000000, is 0"),
+        ({"rate": 5e-324}, "rate must be 0.001 to 1000000 messages per second, is 5e-324"),
+        ({"rate": 0}, "rate must be 0.001 to 1000000 messages per second, is 0"),
         ({"limit": 0}, "limit must be 1 or more, is 0"),
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"filter": "colour=red"}, "filter takes "),

@@ -16,6 +16,7 @@ from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.callbacks import call_each
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")
@@ -23,6 +24,8 @@ log = logging.getLogger("leveret.definitions")
 #: Seconds of failed writes after which new definitions are refused.
 ALARM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 1.0
+#: When callbacks are called, for the log.
+_WRITTEN: Final = "after definitions were written"
 #: Cause of the disk alarm.
 _CAUSE: Final = "definitions"
 
@@ -186,8 +189,7 @@ class DefinitionsGate:
         """Start to write all changes as a batch, unless a batch is being written."""
         if self._before_write:
             callbacks, self._before_write = self._before_write, []
-            for callback in callbacks:
-                callback()
+            call_each(callbacks, "before definitions are written")
         database = self._database
         if database is None or not database.changes or self._pending_write is not None or self._retry is not None:
             return
@@ -291,9 +293,10 @@ class DefinitionsGate:
         if self.is_failing:
             self.is_failing = False
             self._alarms.clear("disk", _CAUSE)
-        for output in [output for output, batch in self._held.items() if batch <= number]:
+        outputs = [output for output, batch in self._held.items() if batch <= number]
+        for output in outputs:
             del self._held[output]
-            output.release()
+        call_each([output.release for output in outputs], _WRITTEN)
         # Events in the event log may have waited for this, too.
         self._end_turn()
         self._written = number
@@ -310,7 +313,7 @@ class DefinitionsGate:
                 assert self._call_later is not None
                 self._call_later(0, self._call_waiting)
                 return
-            waiting.popleft()[1]()
+            call_each([waiting.popleft()[1]], _WRITTEN)
 
     def _cancel(self, *timers: RealTimer | None) -> None:
         for timer in timers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from leveret.broker.core.resources.memory import available_memory
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer, Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.callbacks import call_each
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
@@ -224,12 +225,11 @@ class DiskMessageStores(MessageStores):
         failures = self.engine.flush()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            found = WriteFailures(failures)
-            callbacks = [waiter.written(found) for waiter in waiting]
-            self.engine.commit(partial(_call_all, [each for each in callbacks if each is not None]))
+            callbacks = _tell_written(waiting, WriteFailures(failures))
+            self.engine.commit(partial(call_each, callbacks, "after a sync"))
         if self._settling:
             settling, self._settling = self._settling, []
-            self.engine.commit(partial(_call_all, settling), events=True)
+            self.engine.commit(partial(call_each, settling, "after messages left their queues"), events=True)
         if self._preloading:
             self._preload()
 
@@ -377,6 +377,15 @@ def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
     return ConnectionFault(ReplyCode.RESOURCE_ERROR, text)
 
 
-def _call_all(callbacks: Collection[Callable[[], None]]) -> None:
-    for callback in callbacks:
-        callback()
+def _tell_written(waiting: list[SyncWaiter], failures: WriteFailures) -> list[Callable[[], None]]:
+    """Tell all waiters that their messages are written; return what is to be called after the sync."""
+    callbacks: list[Callable[[], None]] = []
+    for waiter in waiting:
+        try:
+            callback = waiter.written(failures)
+        except Exception:
+            log.exception("internal error while messages were written")
+        else:
+            if callback is not None:
+                callbacks.append(callback)
+    return callbacks

@@ -29,6 +29,7 @@ from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import FieldTable, find, plain_values
+from leveret.storage.callbacks import call_each
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
@@ -512,8 +513,7 @@ class Queue(Target):
         self.delivery.returning.clear()
         self.delivery.others.clear()
         self.backing.delete()
-        for consumer in self.consumers.clear():
-            consumer.cancelled()
+        call_each([consumer.cancelled for consumer in self.consumers.clear()], "after a queue was deleted")
         return ready
 
 

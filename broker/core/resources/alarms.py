@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from leveret.storage.callbacks import call_each
+
 #: Resource names in the reason of connection.blocked.
 _REASONS: Final = {"memory": "memory", "disk": "disk"}
 
@@ -49,8 +51,7 @@ class Alarms:
         self.any = bool(self._set)
         if not self.any:
             waiting, self._blocked = self._blocked, {}
-            for resume in waiting.values():
-                resume()
+            call_each(waiting.values(), "after an alarm was cleared")
 
     def wait(self, connection: object, resume: Callable[[], None]) -> None:
         """Call resume once no alarm is set."""

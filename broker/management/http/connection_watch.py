@@ -12,12 +12,14 @@ import fcntl
 import struct
 import termios
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import web
 
 from leveret.broker.management.http.logins import DELAYED
 from leveret.broker.management.http.request_bodies import HAS_DEADLINE
+from leveret.storage.callbacks import call_each
 
 #: Time in seconds for the head of the first request, and of a later request from its first byte.
 HEAD_SECONDS: Final = 5.0
@@ -208,11 +210,12 @@ class ConnectionWatch:
     def _check_all(self) -> None:
         now = self.time()
         late = now - self._due
-        for connection in list(self._connections.values()):
-            # If the event loop was blocked, clients could make no progress meanwhile.
-            if late > _CHECK_SECONDS:
+        connections = list(self._connections.values())
+        if late > _CHECK_SECONDS:
+            # The event loop was blocked: clients could make no progress meanwhile.
+            for connection in connections:
                 connection.last_activity += late
-            connection.check(now)
+        call_each([partial(connection.check, now) for connection in connections], "for timeouts of HTTP connections")
         self._timer = None
         if self._connections:
             self._schedule_check()

@@ -18,6 +18,8 @@ from leveret.protocol.properties import Properties, encode_headers
 _KEYS: Final = ("filter", "via", "death", "rate", "limit", "remove_death", "remove_headers", "set_headers", "dry_run")
 _MOVE_KEYS: Final = ("to", "filter", "rate", "limit", "job")
 _REPLAY_KEYS: Final = ("from", "to", "into_exchange", "into_queue", "filter", "rate", "limit", "dry_run")
+#: Bounds of the rate, in messages per second: from one in a quarter of an hour on.
+_RATE_MIN: Final = 0.001
 _RATE_MAX: Final = 1_000_000
 
 
@@ -94,7 +96,7 @@ def read_options(document: Mapping[str, Any]) -> JobOptions:
         read_filter(given.get("filter")),
         cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),
         cast(Literal["first", "last"], _one_of(given, "death", "first", "last")),
-        _number(given, "rate", _RATE_MAX),
+        _rate(given),
         _limit(given),
         frozenset([*removed, *(DEATH_HEADERS if _flag(given, "remove_death") else ())]),
         table_from_json(added),
@@ -111,9 +113,7 @@ def read_move_options(document: Mapping[str, Any]) -> JobOptions:
     target = given.get("to")
     if not isinstance(target, str):
         raise ValueError("to must be the name of a queue")
-    return JobOptions(
-        read_filter(given.get("filter")), rate=_number(given, "rate", _RATE_MAX), limit=_limit(given), to=target
-    )
+    return JobOptions(read_filter(given.get("filter")), rate=_rate(given), limit=_limit(given), to=target)
 
 
 def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
@@ -133,7 +133,7 @@ def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
         raise ValueError("to cannot be first: it is the place after the last message")
     return JobOptions(
         read_filter(given.get("filter")),
-        rate=_number(given, "rate", _RATE_MAX),
+        rate=_rate(given),
         limit=_limit(given),
         to=queue,
         replay=Replay(begin, end, exchange),
@@ -161,12 +161,12 @@ def _flag(given: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def _number(given: Mapping[str, Any], name: str, most: int) -> float | None:
-    value = given.get(name)
+def _rate(given: Mapping[str, Any]) -> float | None:
+    value = given.get("rate")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-        raise ValueError(f"{name} must be more than 0 and at most {most}, is {value}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _RATE_MIN <= value <= _RATE_MAX:
+        raise ValueError(f"rate must be {_RATE_MIN} to {_RATE_MAX} messages per second, is {value}")
     return float(value)
 
 

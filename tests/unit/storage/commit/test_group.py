@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from leveret.storage.commit.group import CommitGroup
@@ -109,3 +111,12 @@ def test_what_will_not_be_synced_keeps_no_file_open(files: SimulatedFiles) -> No
     assert not group
     group.sync(files)
     assert files.syncs == 0
+
+
+def test_a_callback_that_fails_takes_no_other_with_it(files: SimulatedFiles, caplog: pytest.LogCaptureFixture) -> None:
+    group, done = CommitGroup(), list[str]()
+    for kind, calls in (("action", group.file_actions), ("callback", group.callbacks)):
+        calls += [partial(divmod, 1, 0), partial(done.append, kind)]
+    group.commit(files)
+    assert done == ["action", "callback"]
+    assert [record.exc_info is not None for record in caplog.records] == [True, True], "each failure is logged"

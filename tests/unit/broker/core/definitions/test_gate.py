@@ -266,3 +266,16 @@ def test_a_stop_after_a_failure_writes_all_of_it(made: Gate) -> None:
     database.failure = None
     gate.write_now()
     assert made.rows() == ["1", "2"]
+
+
+def test_a_callback_that_fails_takes_no_other_with_it(made: Gate, caplog: pytest.LogCaptureFixture) -> None:
+    fails = partial(divmod, 1, 0)
+    made.gate.before_write(fails)
+    made.gate.before_write(partial(made.log.append, "before"))
+    made.put("1")
+    made.gate.when_written(fails)
+    made.gate.when_written(partial(made.log.append, "after"))
+    made.gate.write()
+    made.finish()
+    assert made.log == ["before", "after"]
+    assert len(caplog.records) == 2

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
 from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
@@ -47,3 +51,21 @@ def test_a_redeclared_queue_has_no_messages_of_its_predecessor(left: StorageEngi
     backing = opened(left, 3)
     assert backing.qid != 2
     assert backing.store.ready_count == 0
+
+
+def test_who_fails_after_a_sync_takes_no_other_with_it(left: StorageEngine, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing:
+        """A waiter that fails at once."""
+
+        def written(self, failures: WriteFailures) -> Callable[[], None] | None:
+            raise ZeroDivisionError
+
+    stores, done = DiskMessageStores(left, lambda: None, ManualLoop().call_later), list[str]()
+    stores.await_sync(Failing())
+    stores.when_synced(partial(divmod, 1, 0))
+    stores.when_synced(partial(done.append, "synced"))
+    stores.when_settled(partial(divmod, 1, 0))
+    stores.when_settled(partial(done.append, "settled"))
+    stores.write()
+    assert done == ["synced", "settled"]
+    assert len(caplog.records) == 3

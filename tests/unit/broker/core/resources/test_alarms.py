@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -96,3 +97,16 @@ def test_who_is_let_go_may_run_into_the_next_alarm(alarms: Alarms) -> None:
     assert alarms.any
     alarms.clear("memory")
     assert resumed == ["a", "b", "a", "b"]
+
+
+def test_a_connection_that_fails_to_resume_takes_no_other_with_it(
+    alarms: Alarms, caplog: pytest.LogCaptureFixture
+) -> None:
+    resumed: list[str] = []
+    alarms.set("disk")
+    alarms.wait(one := object(), partial(divmod, 1, 0))
+    alarms.wait(other := object(), partial(resumed.append, "other"))
+    alarms.clear("disk")
+    assert resumed == ["other"]
+    assert one is not other
+    assert len(caplog.records) == 1
