@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 #: Range of the first byte, number of bytes that follow, and the smallest code point of that length.
 _FORMS: Final = ((0xC0, 0xE0, 1, 0x80), (0xE0, 0xF0, 2, 0x800), (0xF0, 0xF8, 3, 0x10000))
+
+#: What is one character to Erlang, or one byte that is part of none, as surrogate escapes; and unpaired surrogates.
+_NOT_UTF8: Final = re.compile(
+    r"[\udcc0-\udcdf][\udc80-\udcbf]?|[\udce0-\udcef][\udc80-\udcbf]{0,2}|[\udcf0-\udcf7][\udc80-\udcbf]{0,3}"
+    r"|[\ud800-\udfff]"
+)
 
 
 def encode_shortstr(text: str | bytes) -> bytes:
@@ -32,6 +39,11 @@ def decode_utf8(octets: bytes) -> str:
         if not _is_well_formed(octets):
             raise
         return octets.decode("utf-8", "surrogateescape")
+
+
+def replace_escapes(text: str) -> str:
+    """Return a text with U+FFFD for surrogate escapes, as RabbitMQ's JSON has it, for outputs that must be UTF-8."""
+    return text if text.isascii() else _NOT_UTF8.sub("\ufffd", text)
 
 
 def _is_well_formed(octets: bytes) -> bool:

@@ -114,7 +114,7 @@ def _read_expiration(read: Properties) -> int | None:
 
 def publish(
     principal: Principal, exchange_name: str, routing_key: str, header: bytes, body: bytes, origin: Origin
-) -> bool:
+) -> list[bool]:
     """Publish one message.
 
     Args:
@@ -125,7 +125,7 @@ def publish(
         body: The body.
         origin: The publisher, for tracing.
     Returns:
-        Whether it was routed, and all its queues have accepted it.
+        For each queue that it was routed to, whether that has accepted it.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
@@ -142,19 +142,19 @@ def publish(
     queues = found.queues
     if vhost.tracer is not None:
         vhost.tracer.published(origin, [message], queues)
-    taken = [queue.publish([message], len(body)) for queue in queues]
-    _count(vhost, exchange, taken)
-    return bool(taken) and all(taken)
+    accepted = [queue.publish([message], len(body)) == 1 for queue in queues]
+    _count(vhost, exchange, accepted)
+    return accepted
 
 
-def _count(vhost: VirtualHost, exchange: Exchange, taken: Sequence[int]) -> None:
+def _count(vhost: VirtualHost, exchange: Exchange, accepted: Sequence[bool]) -> None:
     """Update counters as in RabbitMQ, which publishes it as mandatory on a channel in confirm mode."""
     counters = vhost.statistics.channels
     counters.publish += 1
     counters.publish_confirm += 1
-    counters.confirm += all(taken)
+    counters.confirm += all(accepted)
     exchange.counters.publish_in += 1
-    exchange.counters.publish_out += len(taken)
-    if not taken:
+    exchange.counters.publish_out += len(accepted)
+    if not accepted:
         counters.return_unroutable += 1
         exchange.counters.count_unroutable(1, returned=True)

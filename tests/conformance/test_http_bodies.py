@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -59,6 +60,33 @@ def test_a_body_is_read_as_it_comes(api: HttpApi, own_vhost: str, encoding: str)
     reply = api.ask("PUT", path("queues", own_vhost, "packed"), gzip.compress(b"{}"), headers=headers)
     assert (reply.status, reply.document) == (400, bad_request("not_json"))
     api.check("DELETE", path("queues", own_vhost, "plain"), None, 204)
+
+
+def test_one_byte_order_mark_is_skipped(api: HttpApi, own_vhost: str) -> None:
+    queue = json.dumps({"durable": True}).encode()
+    below, mark = path("queues", own_vhost, "q"), codecs.BOM_UTF8
+    for body in (mark, b" " + mark + queue, mark + mark + queue, queue.decode().encode("utf-16")):
+        api.check("PUT", below, body, 400, bad_request("not_json"))
+    api.check("PUT", below, mark + queue, 201)
+    assert api.get(below)["durable"] is True
+    imported = {"name": "imported", "vhost": own_vhost, "durable": True, "auto_delete": False, "arguments": {}}
+    definitions = mark + json.dumps({"queues": [imported]}).encode()
+    head = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    for body, kind in (
+        (definitions, "application/json"),
+        (head + definitions + b"\r\n--B--\r\n", "multipart/form-data; boundary=B"),
+    ):
+        assert api.ask("POST", "definitions", body, headers={"Content-Type": kind}).status == 204
+        api.check("DELETE", path("queues", own_vhost, "imported"), None, 204)
+
+
+def test_what_is_no_utf_8_is_replaced(api: HttpApi, own_vhost: str) -> None:
+    for written in (b"\xff", b"\\ud800", b"\\uDC00"):
+        body = b'{"arguments":{"x-dead-letter-exchange":"' + written + b'"}}'
+        below = path("queues", own_vhost, written.hex())
+        api.check("PUT", below, body, 201)
+        assert api.get(below)["arguments"] == {"x-dead-letter-exchange": "\ufffd"}
+        api.check("PUT", path("queues", own_vhost, "q"), b"{" + written + b"}", 400, bad_request("not_json"))
 
 
 def test_a_body_has_8_mb_at_most(api: HttpApi, own_vhost: str) -> None:

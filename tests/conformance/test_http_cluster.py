@@ -33,3 +33,22 @@ def test_requests(api: HttpApi, method: str, below: str, body: Any, status: int,
 def test_methods(api: HttpApi, below: str, allow: str) -> None:
     reply = api.ask("DELETE", below)
     assert (reply.status, reply.headers["allow"]) == (405, allow)
+
+
+def test_feature_flags(api: HttpApi) -> None:
+    """Clients check these: NServiceBus needs ``stream_queue``."""
+    flags = api.get("feature-flags")
+    assert [(flag["name"], flag["doc_url"].rpartition("/")[2]) for flag in flags] == [
+        ("classic_mirrored_queue_version", ""),
+        ("drop_unroutable_metric", ""),
+        ("empty_basic_get_metric", ""),
+        ("implicit_default_bindings", ""),
+        ("maintenance_mode_status", ""),
+        ("quorum_queue", "quorum-queues.html"),
+        ("stream_queue", "stream.html"),
+        ("user_limits", ""),
+        ("virtual_host_metadata", ""),
+    ]
+    assert {(flag["state"], flag["stability"]) for flag in flags} == {("enabled", "stable")}
+    by_agent = [flag["name"] for flag in flags if flag["provided_by"] != "rabbit"]
+    assert by_agent == ["drop_unroutable_metric", "empty_basic_get_metric"]

@@ -10,6 +10,7 @@ from tests.conformance.fixtures import Connect, Poll
 from tests.conformance.http_api import HttpApi, bad_request, path
 
 MESSAGE = {"properties": {}, "routing_key": "q", "payload": "hello", "payload_encoding": "string"}
+UNABLE = "rejected Unable to publish message. Check queue limits."
 GET = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
 
 
@@ -136,6 +137,37 @@ class TestPublish:
         for properties in ({}, {"user_id": "x"}, {"delivery_mode": 3}):
             message = {**MESSAGE, "properties": properties}
             api.check("POST", below, message, 400, bad_request(reason.replace("{vhost}", own_vhost)))
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"x-max-length": 1, "x-overflow": "reject-publish"},
+            {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
+            {"x-max-length-bytes": 5, "x-overflow": "reject-publish"},
+            {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-mode": "lazy"},
+            {"x-max-length": 1, "x-overflow": "reject-publish", "x-max-priority": 3},
+            # RabbitMQ's takes one more.
+            {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-type": "quorum"},
+        ],
+    )
+    def test_a_full_queue_refuses(self, api: HttpApi, own_vhost: str, arguments: dict[str, Any]) -> None:
+        api.check("PUT", path("queues", own_vhost, "q"), {"durable": True, "arguments": arguments}, 201)
+        below = path("exchanges", own_vhost, "amq.default", "publish")
+        assert publish(api, own_vhost) == {"routed": True}
+        if "x-queue-type" in arguments:
+            api.ask("POST", below, MESSAGE)
+        for _ in range(2):
+            api.check("POST", below, MESSAGE, 400, bad_request(UNABLE))
+
+    def test_one_of_two_queues_refuses(self, api: HttpApi, own_vhost: str) -> None:
+        full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        for name, arguments in (("q", full), ("free", {})):
+            api.check("PUT", path("queues", own_vhost, name), {"arguments": arguments}, 201)
+            api.check("POST", path("bindings", own_vhost, "e", "amq.fanout", "q", name), {}, 201)
+        assert publish(api, own_vhost, "amq.fanout") == {"routed": True}
+        api.check("POST", path("exchanges", own_vhost, "amq.fanout", "publish"), MESSAGE, 400, bad_request(UNABLE))
+        got = api.ask("POST", path("queues", own_vhost, "free", "get"), {**GET, "count": 9}).document
+        assert len(got) == 2, "the other one takes it"
 
 
 class TestGet:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from typing import Any, Final
 
-from leveret.broker.core.json_values.text import decoder, parse_json, refuse_surrogates
+from leveret.broker.core.json_values.text import SURROGATES, decode_json, decoder, parse_json, replace_surrogates
 
 #: Texts up to this many bytes are parsed at once.
 _SHORT: Final = 65_536
@@ -19,20 +19,19 @@ _DEPTH_MAX: Final = 500
 _MISSES_MAX: Final = 3
 _ENDS: Final = {"{": "}", "[": "]"}
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_SURROGATES: Final = re.compile(r"\\u[dD]")
 
 
 def parse_json_in_steps(octets: bytes) -> Generator[None, None, Any]:
     """Like parse_json(), in short steps; the generator returns the value.
 
     Args:
-        octets: The text in UTF-8.
+        octets: The text.
     Raises:
         ValueError: See parse_json().
     """
     if len(octets) <= _SHORT:
         return parse_json(octets)
-    return (yield from _Reader(octets.decode("utf-8")).steps())
+    return (yield from _Reader(decode_json(octets)).steps())
 
 
 class _Reader:
@@ -92,8 +91,8 @@ class _Reader:
         if not members:
             self._misses[-1] += 1
             return False
-        if _SURROGATES.search(window):
-            refuse_surrogates(members)
+        if SURROGATES.search(window):
+            members = replace_surrogates(members)
         if isinstance(innermost, dict):
             innermost.update(members)
         else:
@@ -112,8 +111,8 @@ class _Reader:
         if end == len(window) and self._position + end < len(self._text):
             # A number may continue after the window.
             return self._read_long_value()
-        if _SURROGATES.search(window, 0, end):
-            refuse_surrogates(value)
+        if SURROGATES.search(window, 0, end):
+            value = replace_surrogates(value)
         self._position += end
         self._skip_space()
         return value
@@ -139,11 +138,8 @@ class _Reader:
     def _read_single(self) -> Any:
         """Parse a string of any length, a number or a literal."""
         value, self._position = decoder.raw_decode(self._text, self._position)
-        if isinstance(value, str):
-            # Fails for unpaired surrogates.
-            value.encode("utf-8")
         self._skip_space()
-        return value
+        return replace_surrogates(value) if isinstance(value, str) else value
 
     def _read_key(self) -> str:
         if self._text[self._position : self._position + 1] != '"':

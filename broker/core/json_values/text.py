@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -11,34 +12,40 @@ from leveret.protocol.field_table import MAX_DEPTH
 
 #: Values in a table sent as JSON. A table in an AMQP frame of 131,072 bytes has fewer.
 VALUES_MAX: Final = 65_536
+#: Begins the escape of a surrogate, which may be unpaired.
+SURROGATES: Final = re.compile(r"\\u[dD]")
 
 
 def parse_json(octets: bytes) -> Any:
-    """Parse a JSON text.
+    """Parse a JSON text. As in RabbitMQ, what is not UTF-8 in its strings becomes U+FFFD.
 
     Args:
-        octets: The text in UTF-8.
+        octets: The text in UTF-8; a byte order mark may be in front.
     Raises:
-        ValueError: It is not JSON, or it contains unpaired surrogates, NaN or infinite numbers.
+        ValueError: It is not JSON, or it contains NaN or infinite numbers.
     """
-    text = octets.decode("utf-8")
+    text = decode_json(octets)
     try:
         value = decoder.decode(text)
+        return replace_surrogates(value) if SURROGATES.search(text) else value
     except RecursionError:
         raise ValueError("nested too deep") from None
-    # Unpaired surrogates can only come from escapes.
-    if "\\ud" in text or "\\uD" in text:
-        refuse_surrogates(value)
-    return value
 
 
-def refuse_surrogates(value: Any) -> None:
-    """Refuse a value that contains an unpaired surrogate.
+def decode_json(octets: bytes) -> str:
+    """Decode a JSON text without its byte order mark."""
+    return octets.decode("utf-8-sig", "replace")
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a value with U+FFFD for unpaired surrogates, which come from escapes.
 
     Raises:
-        ValueError: It contains one.
+        RecursionError: It is nested too deep.
     """
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return decoder.decode(replace_surrogates(json.dumps(value, ensure_ascii=False)))
 
 
 def check_nesting(value: Any) -> None:

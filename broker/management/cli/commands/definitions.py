@@ -15,6 +15,7 @@ from leveret.broker.management.cli.runtime_parameters import parse_json
 SECTION: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
 _STANDARD_STREAM: Final = "-"
+_BYTE_ORDER_MARK: Final = "\ufeff"
 # Keys whose lists may be large, in dependency order.
 _SPLIT_KEYS: Final = ("exchanges", "queues", "bindings")
 _BATCH: Final = 1_000
@@ -79,7 +80,7 @@ def _read(context: CommandContext) -> dict[str, Any]:
     path = _source(context)
     try:
         text = context.stdin.read() if path == _STANDARD_STREAM else Path(path).read_text("utf-8")
-        found = parse_json(text)
+        found = parse_json(text.removeprefix(_BYTE_ORDER_MARK))
     except OSError as error:
         raise failed(f"Could not read {path}: {error.strerror}", DATA) from error
     except (CommandFault, UnicodeDecodeError) as error:

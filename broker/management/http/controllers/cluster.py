@@ -18,7 +18,8 @@ from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
-#: Flags of 3.10 whose features exist: name, description, page, application.
+_STREAM: Final = "https://www.rabbitmq.com/stream.html"
+#: The flags of 3.10.8: name, description, page, application.
 _FLAGS: Final = (
     ("classic_mirrored_queue_version", "Support setting version for classic mirrored queues", "", "rabbit"),
     ("drop_unroutable_metric", "Count unroutable publishes to be dropped in stats", "", "rabbitmq_management_agent"),
@@ -31,6 +32,7 @@ _FLAGS: Final = (
     ),
     ("maintenance_mode_status", "Maintenance mode status", "", "rabbit"),
     ("quorum_queue", "Support queues of type `quorum`", _QUORUM, "rabbit"),
+    ("stream_queue", "Support queues of type `stream`", _STREAM, "rabbit"),
     ("user_limits", "Configure connection and channel limits for a user", "", "rabbit"),
     ("virtual_host_metadata", "Virtual host metadata (description, tags, etc)", "", "rabbit"),
 )

@@ -98,7 +98,7 @@ class Exchanges(Controller):
         return web.Response(status=204)
 
     async def publish(self, request: web.Request) -> web.Response:
-        """Publish a message; respond whether it was routed to a queue."""
+        """Publish a message; respond whether it was routed to a queue, or with 400 if a queue refuses it."""
         principal = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
@@ -109,11 +109,13 @@ class Exchanges(Controller):
         routing_key = check_length(read_as_text(document["routing_key"]), "routing_key")
         name = exchange_name(request.match_info["name"])
         try:
-            routed = publish(principal, name, routing_key, header, body, http_origin(principal.user))
+            accepted = publish(principal, name, routing_key, header, body, http_origin(principal.user))
         except AmqpFault as fault:
             raise bad_request(str(fault)) from None
+        if not all(accepted):
+            raise bad_request("rejected Unable to publish message. Check queue limits.")
         await wait_until_stored(self._broker)
-        return json_response({"routed": routed})
+        return json_response({"routed": bool(accepted)})
 
     def _rates(self, request: web.Request) -> Rates | None:
         return None if stats_are_disabled(request) else Rates(request, self._broker)

@@ -31,7 +31,8 @@ def send(vhost: VirtualHost, key: str, body: bytes = b"x", exchange: str = "", *
         "user_id": properties.USER_ID,
     }
     header = encode_content_header(len(body), {flags[name]: value for name, value in said.items()})
-    return publish(new_principal(vhost), exchange, key, header, body, ORIGIN)
+    accepted = publish(new_principal(vhost), exchange, key, header, body, ORIGIN)
+    return bool(accepted) and all(accepted)
 
 
 def test_a_message_goes_where_it_is_routed(vhost: VirtualHost) -> None:
