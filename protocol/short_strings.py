@@ -43,7 +43,13 @@ def decode_utf8(octets: bytes) -> str:
 
 def replace_escapes(text: str) -> str:
     """Return a text with U+FFFD for surrogate escapes, as RabbitMQ's JSON has it, for outputs that must be UTF-8."""
-    return text if text.isascii() else _NOT_UTF8.sub("\ufffd", text)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _NOT_UTF8.sub("\ufffd", text)
+    return text
 
 
 def _is_well_formed(octets: bytes) -> bool:

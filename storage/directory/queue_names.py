@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from leveret.storage.directory.data_directory import QUEUE_FILE
 from leveret.storage.directory.deleted_queues import name_of, read_deleted
 from leveret.storage.disk.files import Files
+
+_SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class QueueName(NamedTuple):
     """Name and metadata of a queue, from its directory.
 
     Attributes:
-        vhost: Virtual host.
-        name: Queue name.
+        vhost: Virtual host, with U+FFFD for what is not UTF-8: tables cannot contain it.
+        name: Queue name, likewise.
         durable: Whether the queue is durable.
         salt: Salt of the checksums of its records; None if QUEUE.json is damaged.
         kind: ``queue``, or ``exchange`` for the delayed messages of an exchange.
@@ -68,9 +71,14 @@ def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
         path: The data directory.
     """
     return {
-        each.qid: QueueName(each.vhost, each.name, each.durable, None, each.kind)
+        each.qid: QueueName(valid_name(each.vhost), valid_name(each.name), each.durable, None, each.kind)
         for each in read_deleted(files, f"{path}/events")
     }
+
+
+def valid_name(name: str) -> str:
+    """Return a name with U+FFFD for bytes that are not UTF-8, which are surrogate escapes in files."""
+    return _SURROGATES.sub("\ufffd", name)
 
 
 def _queue_name(octets: bytes) -> QueueName | None:
@@ -80,6 +88,7 @@ def _queue_name(octets: bytes) -> QueueName | None:
         salt = int(fields["salt"])
         kind, name = name_of(attributes, int(fields["qid"]))
         durable, is_stream = fields.get("durable") is not False, "stream_segment_bytes" in attributes
-        return QueueName(str(attributes.get("vhost", "/")), name, durable, salt, kind, is_stream)
+        vhost = valid_name(str(attributes.get("vhost", "/")))
+        return QueueName(vhost, valid_name(name), durable, salt, kind, is_stream)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

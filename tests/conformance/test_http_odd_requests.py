@@ -17,6 +17,31 @@ def _names(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
 
 
+# -- paths --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        *((each, "\ufffd") for each in ("%ED%A0%80", "%F4%90%80%80", "%FF", "%C3", "%E2%82", "%C0%80", "%F0%9F%98")),
+        ("%FE%FF", "\ufffd\ufffd"),
+        ("%80%80", "\ufffd\ufffd"),
+        ("%FF%2F%25FF%C3%A4", "\ufffd/%FF\xe4"),
+    ],
+)
+def test_8_names_that_are_no_utf_8(api: HttpApi, own_vhost: str, name: str, shown: str) -> None:
+    below = f"{path('queues', own_vhost)}/{name}"
+    api.check("PUT", below, {}, 201)
+    api.check("PUT", below, {}, 204)
+    assert api.get(below)["name"] == shown
+    assert _names(api.get(path("queues", own_vhost))) == [shown]
+    binding = f"{path('bindings', own_vhost, 'e', 'amq.fanout', 'q')}/{name}"
+    api.check("POST", binding, {}, 201)
+    assert [entry["destination"] for entry in api.get(binding)] == [shown]
+    assert _names(api.get(path("definitions", own_vhost))["queues"]) == [shown]
+    api.check("DELETE", below, None, 204)
+
+
 # -- headers ------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler
@@ -21,6 +23,9 @@ _METHODS: Final = ("HEAD", "GET", "POST", "PUT", "DELETE")
 _FILE_METHODS: Final = "HEAD, GET, OPTIONS"
 _JSON: Final = "application/json"
 _POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
+#: Bytes in a path that may not be UTF-8; and slashes and per cent signs, which are decoded after the path is split.
+_NOT_ASCII: Final = re.compile("%[89A-Fa-f]")
+_KEPT: Final = re.compile("%(2[Ff5])")
 #: Smallest body in bytes that is compressed.
 _COMPRESSED_MIN: Final = 301
 
@@ -42,6 +47,7 @@ async def format_responses(request: web.Request, handler: Handler) -> web.Stream
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
+    _read_names(request)
     try:
         response = await handler(request)
     except web.HTTPMethodNotAllowed as error:
@@ -69,6 +75,21 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         # Paths that need no login have not checked this yet.
         require_json_accepted(request)
     return response
+
+
+def _read_names(request: web.Request) -> None:
+    """Decode the names in a path that are not UTF-8, which aiohttp leaves as they are."""
+    path = request.rel_url.raw_path
+    resource = request.match_info.route.resource
+    pattern = None if resource is None else resource.get_info().get("pattern")
+    if pattern is None or _NOT_ASCII.search(path) is None:
+        return
+    # Slashes in names are told from those between them as aiohttp does it.
+    decoded = unquote(_KEPT.sub(lambda found: f"%25{found[1].upper()}", path), errors="surrogateescape")
+    found = pattern.fullmatch(decoded)
+    if found is not None:
+        names = found.groupdict().items()
+        request.match_info.update({key: name.replace("%2F", "/").replace("%25", "%") for key, name in names})
 
 
 def _allowed(request: web.Request, methods: str) -> web.Response:

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 from aiohttp import Payload, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from leveret.protocol.short_strings import replace_escapes
+
 #: Long responses are sent in pieces of about this many characters.
 _PIECE_SIZE: Final = 131_072
 
@@ -25,8 +27,8 @@ _WITHOUT_ANSWERS: Final = re.compile(
 
 
 def encode(document: object) -> str:
-    """Return a document as JSON without white space."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    """Return a document as JSON without white space. Names may not be UTF-8; the text is."""
+    return replace_escapes(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def json_response(document: object, status: int = 200) -> web.Response:
@@ -36,10 +38,7 @@ def json_response(document: object, status: int = 200) -> web.Response:
 
 def json_text_response(text: str, status: int = 200) -> web.Response:
     """Return a response whose body is already encoded as JSON."""
-    # Names may not be UTF-8; the response must be.
-    return web.Response(
-        status=status, body=text.encode("utf-8", "replace"), headers={"content-type": "application/json"}
-    )
+    return web.Response(status=status, body=text.encode(), headers={"content-type": "application/json"})
 
 
 class LongText:
@@ -64,7 +63,7 @@ class LongText:
         return web.Response(body=body, headers={"content-type": "application/json"})
 
     def _encode_added(self) -> bytes:
-        rest = "".join(self._waiting).encode("utf-8", "replace")
+        rest = "".join(self._waiting).encode()
         self._waiting, self._size = [], 0
         return rest
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, FieldValue, MalformedTable
 from leveret.protocol.field_table import decode_table as decode
+from leveret.storage.directory.queue_names import valid_name
 
 
 class TypedValue(NamedTuple):
@@ -79,7 +80,7 @@ def _table(table: FieldTable) -> dict[str, TypedValue]:
     found: dict[str, TypedValue] = {}
     for key, value in table:
         # Surrogates represent bytes that are not UTF-8; Spark strings cannot contain them.
-        name = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        name = valid_name(key)
         if name not in found:
             found[name] = _value(value)
     return found

@@ -106,8 +106,13 @@ class Family(Generic[Item]):
         made = [metric.family(prefix, self.labels) for metric in self.metrics]
         for item in items:
             if self.exists(item):
-                labels = self.identify(item)
+                labels = tuple(map(_label, self.identify(item)))
                 for family, value in zip(made, self.measure(item), strict=True):
                     if value is not None:
                         add(family, labels, value)
         return made
+
+
+def _label(name: str) -> str:
+    """Return a name with bytes that are not UTF-8 escaped, so that each object has series of its own."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
