@@ -588,7 +588,8 @@ def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Eve
     """Return the logged events of an engine from a position on."""
     directory = engine._directory
     log = read_events(engine._files, directory.events, directory.store_id, position)
-    return (event for event in log if event is not None)
+    # Kinds above TICK say more about the events that follow.
+    return (event for event in log if event is not None and event.kind <= EventKind.TICK)
 
 
 def _ignore(*_: object) -> None:

@@ -12,7 +12,11 @@ Event log file: a header of 40 bytes, then records of 40 bytes.
     28 u8 kind | 29 u8 priority | 30 u16 flags, see below, from bit 8 on redeliveries | 32 u32 body bytes
     36 u32 crc of 0..35 XOR crc(store id)
 
-A reader skips kinds of events and flags that it does not know.
+Before the event of a run whose messages did not all wait for the same time is a record of kind WAITS, with the same
+queue, priority, time and flags: seq is the sum of the waits in microseconds, wait the shortest one, count and body
+bytes are 0. Without it, all have waited as long as the event says.
+
+A reader skips kinds of events and flags that it does not know. Kinds above TICK say more about the event that follows.
 """
 
 from __future__ import annotations
@@ -68,10 +72,13 @@ class EventKind(IntEnum):
     #: Dead-lettered messages, recorded as such in their queue, that reached no queue.
     DEAD_LETTER_LOST = 23
     TICK = 30
+    #: How long the messages of the following event have waited.
+    WAITS = 31
 
 
 #: Looked up once: to get a member of an enum takes as long as a few lines on the path of a message.
 AUTO_ACK: Final = EventKind.AUTO_ACK
+_WAITS: Final = EventKind.WAITS
 
 #: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
 #: Rejected messages are included. Purged and cancelled messages, and those of deleted queues, are not: they were
@@ -123,9 +130,26 @@ class Event(NamedTuple):
 
 
 class EventRun:
-    """An event that is not written yet, which later ones may extend. Its attributes are those of Event."""
+    """An event that is not written yet, which later ones may extend. Its attributes are those of Event, and two more.
 
-    __slots__ = ("body_bytes", "flags", "kind", "length", "priority", "qid", "seq", "time", "wait_ms")
+    Attributes:
+        least_ms: Shortest wait of one of its messages, in milliseconds.
+        waits: Sum of their waits, in microseconds.
+    """
+
+    __slots__ = (
+        "body_bytes",
+        "flags",
+        "kind",
+        "least_ms",
+        "length",
+        "priority",
+        "qid",
+        "seq",
+        "time",
+        "wait_ms",
+        "waits",
+    )
 
     def __init__(
         self,
@@ -138,6 +162,8 @@ class EventRun:
         priority: int,
         flags: int,
         body_bytes: int,
+        least_ms: int,
+        waits: int,
     ) -> None:
         self.seq = seq
         self.time = time
@@ -148,9 +174,11 @@ class EventRun:
         self.priority = priority
         self.flags = flags
         self.body_bytes = body_bytes
+        self.least_ms = least_ms
+        self.waits = waits
 
     def pack(self, salt: int) -> bytes:
-        """Return the record of the event log; the salt is the checksum of the store id."""
+        """Return the event's records in the event log; the salt is the checksum of the store id."""
         octets = _EVENT.pack(
             self.seq,
             self.time,
@@ -163,7 +191,11 @@ class EventRun:
             self.body_bytes,
         )
         # As in add_record(), this is faster than a struct.
-        return octets + (crc32(octets) ^ salt).to_bytes(4, "little")
+        octets += (crc32(octets) ^ salt).to_bytes(4, "little")
+        if self.least_ms == self.wait_ms:
+            return octets
+        waits = _EVENT.pack(self.waits, self.time, self.qid, 0, self.least_ms, _WAITS, self.priority, self.flags, 0)
+        return waits + (crc32(waits) ^ salt).to_bytes(4, "little") + octets
 
 
 def pack_event_header(store_id: bytes) -> bytes:

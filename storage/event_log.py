@@ -107,6 +107,8 @@ class EventLog:
         flags: int,
         body_bytes: int,
         time: int = 0,
+        least_ms: int = -1,
+        waits: int = -1,
     ) -> None:
         """Add an event for a run of messages.
 
@@ -120,39 +122,50 @@ class EventLog:
             flags: Event flags such as DEAD_LETTERED.
             body_bytes: Sum of their body lengths.
             time: What the clock has just said; 0 to ask it.
+            least_ms: Shortest time that one of them waited, in milliseconds; -1 if all waited as long as the first.
+            waits: Sum of their waits in microseconds; -1 if all waited as long as the first.
         """
+        if least_ms < 0:
+            least_ms = wait_ms
+        if waits < 0:
+            waits = length * wait_ms * 1000
         store = qid << 8 | priority
         last = self._open_runs.get(store)
         if last is not None:
-            longest = max(last.wait_ms, wait_ms)
+            longest, shortest = max(last.wait_ms, wait_ms), min(last.least_ms, least_ms)
             if (
                 (last.seq + last.length == seq or last.seq == seq == 0)
                 and last.kind == kind
                 and last.flags == flags
-                and longest - min(last.wait_ms, wait_ms) <= max(_WAIT_STEP_MS, longest // 10)
+                and longest - shortest <= max(_WAIT_STEP_MS, longest // 10)
                 and last.body_bytes + body_bytes <= _U32_MAX
                 and last.length + length <= _U32_MAX
             ):
                 last.length += length
                 last.wait_ms = longest
+                last.least_ms = shortest
+                last.waits += waits
                 last.body_bytes += body_bytes
                 return
             self._ended.append(last)
         time = time or self._clock()
         wait_ms = min(max(wait_ms, 0), _U32_MAX)
+        least_ms, waits = min(max(least_ms, 0), wait_ms), max(waits, 0)
         while body_bytes > _U32_MAX and length > 1:
             # A purge of many gigabytes, of which only the sum is known.
-            half, half_bytes = length // 2, body_bytes // 2
-            self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes, time)
-            seq, length, body_bytes = seq + half, length - half, body_bytes - half_bytes
+            half, half_bytes, half_waits = length // 2, body_bytes // 2, waits // 2
+            self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes, time, least_ms, half_waits)
+            seq, length, body_bytes, waits = seq + half, length - half, body_bytes - half_bytes, waits - half_waits
             self._ended.append(self._open_runs.pop(store))
         length, body_bytes = min(length, _U32_MAX), min(body_bytes, _U32_MAX)
-        self._open_runs[store] = EventRun(seq, time, qid, length, wait_ms, kind, priority, flags, body_bytes)
+        self._open_runs[store] = EventRun(
+            seq, time, qid, length, wait_ms, kind, priority, flags, body_bytes, least_ms, waits
+        )
 
     def tick(self) -> None:
         """Add a tick: everything that happened before it is in the files. It must be written last."""
         self.close_runs()
-        self._ended.append(EventRun(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0))
+        self._ended.append(EventRun(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0, 0, 0))
 
     def close_runs(self) -> None:
         """Close all runs, so that later events get new records."""

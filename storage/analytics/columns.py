@@ -66,7 +66,10 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "seq": "bigint",
         "messages": "bigint",
         "body_bytes": "bigint",
+        # The longest and the shortest wait of these messages, and the sum of all.
         "wait_ms": "bigint",
+        "min_wait_ms": "bigint",
+        "sum_wait_ms": "bigint",
         "dead_lettered": "boolean",
         "redeliveries": "int",
         "stored": "boolean",

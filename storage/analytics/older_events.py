@@ -167,7 +167,7 @@ def _beginning(snapshot: Snapshot, location: str) -> _Beginning:
             continue
         first, last = found
         begin = first if begin is None else begin
-        rows = select_events(octets, salt, None, RowLimits(first_time=begin, last_time=begin)).events
+        rows = select_events(octets, salt, None, RowLimits(first_time=begin, last_time=begin))
         events.update(event_keys(event_batch(rows, EVENT_NUMBERS, {})))
         if last > begin:
             break

@@ -131,13 +131,17 @@ class PartitionReader:
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Yield record batches of events."""
         view, start = partition.view, max(partition.start, EVENT_BYTES)
-        octets = self._open(view.path, "", start, max(0, view.end - start))
-        rows = select_events(octets, crc32(self._place.store_id), partition.wanted, partition.limits)
+        # What says more about the first event is before it.
+        before = EVENT_BYTES if start > EVENT_BYTES else 0
+        octets = self._open(view.path, "", start - before, max(0, view.end - start) + before)
+        rows = select_events(
+            octets, crc32(self._place.store_id), partition.wanted, partition.limits, is_continued=before > 0
+        )
         damage = rows.damage._replace(at=rows.damage.at + start)
         path = f"{self._place.location}/events/{os.path.basename(view.path)}"
         self._record_damage(damage, path, f"{path}:{start}")
         if len(rows.events):
-            yield event_batch(rows.events, self._columns, partition.names)
+            yield event_batch(rows, self._columns, partition.names)
 
     def older_events(self, partition: OlderEventsPartition) -> Iterator[Any]:
         """Yield record batches of events that only an archive has.

@@ -25,6 +25,7 @@ class Measured(NamedTuple):
         length: Number of messages.
         body_bytes: Sum of their body lengths.
         arrived: Arrival of the first one in microseconds since 1970.
+        last_arrived: Arrival of the last one.
         whole: Whether they are a complete segment.
     """
 
@@ -32,6 +33,7 @@ class Measured(NamedTuple):
     length: int
     body_bytes: int
     arrived: int
+    last_arrived: int
     whole: bool
 
 
@@ -205,7 +207,9 @@ class MessageLog:
                 and segment.body_bytes < body_bytes
                 and (not expired_at or segment.max_expires <= expired_at)
             ):
-                return Measured(chain.stream, segment.count, segment.body_bytes, segment.min_arrived, True)
+                return Measured(
+                    chain.stream, segment.count, segment.body_bytes, segment.min_arrived, segment.max_arrived, True
+                )
             try:
                 found = chain.readers[again].measure_run(segment, seq, min(count, looks), body_bytes, expired_at)
             except OSError:

@@ -152,7 +152,7 @@ class SegmentReader:
 
     def measure_run(
         self, segment: Segment, seq: int, count: int, body_bytes: int, expired_at: int
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int, int, int]:
         """Measure messages with consecutive numbers from the headers of their records.
 
         Args:
@@ -162,7 +162,7 @@ class SegmentReader:
             body_bytes: Stop when the bodies have reached this many bytes.
             expired_at: Only messages that expire by this time; 0 for all.
         Returns:
-            Their number, the sum of their body lengths, and the arrival of the first one.
+            Their number, the sum of their body lengths, and the arrival of the first and of the last one.
         Raises:
             OSError: The file cannot be opened, or nothing in it can be read.
         """
@@ -175,10 +175,10 @@ class SegmentReader:
 
     def _measure_on(
         self, segment: Segment, at: int, seq: int, count: int, body_bytes: int, expired_at: int
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int, int, int]:
         """Measure messages with consecutive numbers from an offset on; see measure_run()."""
         self._run_at, self._run_seq = at, seq
-        found = found_bytes = arrived = 0
+        found = found_bytes = arrived = last_arrived = 0
         # Long bodies are skipped, short ones are read with their headers.
         alone = segment.data_len // max(1, segment.count) > _PAGE
         while found < count and found_bytes < body_bytes and at < segment.data_len:
@@ -187,13 +187,13 @@ class SegmentReader:
                 break
             if expired_at and not 0 < header.expires <= expired_at:
                 break
-            arrived = arrived or header.arrived
+            arrived, last_arrived = arrived or header.arrived, header.arrived
             found += 1
             found_bytes += header.body_len
             at += header.rec_len
             seq += 1
         self._offset, self._seq = at, seq
-        return found, found_bytes, arrived
+        return found, found_bytes, arrived, last_arrived
 
     def next_seq(self, segment: Segment, seq: int) -> int | None:
         """Return the lowest number from `seq` on with a valid record; None if there is none in this segment.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from leveret.storage.disk.files import DiskFiles, Files
-from leveret.storage.event_format import EVENT_BYTES, Event, unpack_event
+from leveret.storage.event_format import EVENT_BYTES, Event, EventKind, unpack_event
 from leveret.storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
 from leveret.storage.segments.scan import scan
 from leveret.storage.snapshots.segments import SegmentView, read_open
@@ -104,7 +104,8 @@ class Reader:
                 event = unpack_event(octets, at, salt)
                 if event is None:
                     self._note_damage(1, view.path)
-                else:
+                elif event.kind <= EventKind.TICK:
+                    # Those above say more about the events that follow.
                     yield event
 
     def close(self) -> None:

@@ -422,9 +422,12 @@ class SegmentStore:
         cursor.leave(seq + found.length)
         self.ready_count -= found.length
         self.ready_bytes = max(0, self.ready_bytes - found.body_bytes) if self.ready_count else 0
-        wait = self.place.clock() - found.arrived
+        now = self.place.clock()
+        wait, least = now - found.arrived, now - found.last_arrived
         durable = found.stream is DURABLE
-        run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes)
+        # Of most of them nothing was read: they count as having come evenly between the first and the last.
+        waits = (wait + least) * found.length // 2
+        run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes, least, waits)
         self.taken_bytes += found.body_bytes
         self._count_out(run)
         self._bury(run, kind, 0, ())
@@ -493,7 +496,17 @@ class SegmentStore:
             unwritten.has_gaps = True
             self.log.dead.add(first, count)
         self._events.add(
-            self.place.qid, self.place.priority, first, count, kind, run.wait // 1000, flags, body_bytes, now
+            self.place.qid,
+            self.place.priority,
+            first,
+            count,
+            kind,
+            run.wait // 1000,
+            flags,
+            body_bytes,
+            now,
+            run.least_wait // 1000,
+            run.waits,
         )
 
     def _bury_unread(self, ranges: Sequence[tuple[int, int]]) -> None:

@@ -28,13 +28,24 @@ class SettledRun:
         stored: Whether they are on disk.
         redelivered: Whether they had been delivered before.
         wait: Longest time that one of them waited, in microseconds.
+        least_wait: Shortest time that one of them waited.
+        waits: Sum of the times that they waited.
         body_bytes: Sum of their body lengths.
     """
 
-    __slots__ = ("body_bytes", "durable", "end", "first", "redelivered", "stored", "wait")
+    __slots__ = ("body_bytes", "durable", "end", "first", "least_wait", "redelivered", "stored", "wait", "waits")
 
     def __init__(
-        self, first: int, end: int, durable: bool, stored: bool, redelivered: bool, wait: int, body_bytes: int
+        self,
+        first: int,
+        end: int,
+        durable: bool,
+        stored: bool,
+        redelivered: bool,
+        wait: int,
+        body_bytes: int,
+        least_wait: int,
+        waits: int,
     ) -> None:
         self.first: Final = first
         self.end: Final = end
@@ -43,6 +54,8 @@ class SettledRun:
         self.redelivered: Final = redelivered
         self.wait: Final = wait
         self.body_bytes: Final = body_bytes
+        self.least_wait: Final = least_wait
+        self.waits: Final = waits
 
 
 def settled_runs(
@@ -65,14 +78,15 @@ def settled_runs(
     survives = persists_transient or (durable and message.envelope.persistent)
     stored = seq < unwritten if survives else is_read
     arrived = message.arrived_at if isinstance(message, StoredMessage) else ram.arrival(seq)[0]
-    return [SettledRun(seq, seq + 1, survives, stored, redelivered, now - arrived, len(message.body))]
+    wait = now - arrived
+    return [SettledRun(seq, seq + 1, survives, stored, redelivered, wait, len(message.body), wait, wait)]
 
 
 def _grouped(
     entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, persists_transient: bool, unwritten: int
 ) -> Iterator[SettledRun]:
     """Group entries into runs; see settled_runs()."""
-    first = end = run_bytes = shortest = longest = 0
+    first = end = run_bytes = shortest = longest = wait = waits = 0
     like = True, False, False
     # Arrival of the messages with numbers in this range.
     same_from = same_until = arrived = 0
@@ -90,6 +104,7 @@ def _grouped(
         ):
             end += 1
             run_bytes += len(message.body)
+            waits += wait
             continue
         if persists_transient or (durable and message.envelope.persistent):
             this = True, seq < unwritten, redelivered
@@ -110,11 +125,13 @@ def _grouped(
             if wait != longest:
                 shortest, longest = min(shortest, wait), max(longest, wait)
             run_bytes += len(message.body)
+            waits += wait
         else:
             if end:
-                yield SettledRun(first, end, *like, longest, run_bytes)
-            first, end, like, shortest, longest, run_bytes = seq, seq + 1, this, wait, wait, len(message.body)
-    yield SettledRun(first, end, *like, longest, run_bytes)
+                yield SettledRun(first, end, *like, longest, run_bytes, shortest, waits)
+            first, end, like, run_bytes = seq, seq + 1, this, len(message.body)
+            shortest = longest = waits = wait
+    yield SettledRun(first, end, *like, longest, run_bytes, shortest, waits)
 
 
 def _are_close(wait: int, shortest: int, longest: int) -> bool:

@@ -131,6 +131,29 @@ def test_what_has_happened(spark: SparkSession, directory: str) -> None:
 
 
 @pytest.mark.spark
+def test_messages_acknowledged_together_have_waits_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    store = builder.store(builder.queue("q"))
+    waits = []
+    for each in (40, 1, 2, 3, 500):
+        arrived = []
+        for number in range(each):
+            builder.publish(store, [b"x"])
+            arrived.append(builder.clock.time)
+            builder.wait(0.09 / each if number % 3 else 0)
+        builder.settle(store, each)
+        waits += [(builder.clock.time - at) / 1000 for at in arrived]
+    builder.tick()
+    builder.close()
+    (row,) = rows_of(latency.run(spark, JobOptions(builder.path))["latency"])
+    assert row["messages"] == 546
+    for name, share in (("p50_ms", 50), ("p90_ms", 90), ("p99_ms", 99)):
+        assert row[name] == pytest.approx(np.percentile(waits, share), abs=3), name
+    (row,) = rows_of(throughput.run(spark, JobOptions(builder.path))["throughput"])
+    assert (row["messages_in"], row["messages_out"]) == (546, 546)
+
+
+@pytest.mark.spark
 def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path) -> None:
     builder = DirectoryBuilder(tmp_path)
     gone, other = builder.queue("gone"), builder.store(builder.queue("other"))

@@ -6,8 +6,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs.waits import WAIT_COLUMNS, each_wait
 
-_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "wait_ms")
+_COLUMNS = ("vhost", "queue", "at", "kind", "messages", *WAIT_COLUMNS)
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -17,11 +18,13 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         spark: The session.
         options: Queues and time.
     Returns:
-        `latency`; messages acknowledged together count with their longest wait.
+        `latency`. Of messages that were acknowledged together the log has the shortest and the longest wait and the
+        sum of all; the others count as waits between these that have this sum.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin("ack", "auto_ack"))
+    waits = events.withColumn("each", f.explode(each_wait())).select(*options.queue_key, "at", "each.*")
     shares = f.array(f.lit(0.5), f.lit(0.9), f.lit(0.99))
-    found = events.groupBy(*options.queue_key, options.span("at")).agg(
+    found = waits.groupBy(*options.queue_key, options.span("at")).agg(
         f.sum("messages").alias("messages"),
         f.percentile("wait_ms", shares, f.col("messages")).alias("shares"),
         f.max("wait_ms").alias("max_ms"),

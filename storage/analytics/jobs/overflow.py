@@ -6,9 +6,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs.waits import WAIT_COLUMNS, sum_of_waits
 from leveret.storage.event_format import LOSSES
 
-_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms", "dead_lettered")
+_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", *WAIT_COLUMNS, "dead_lettered")
 _LOSSES = sorted(kind.name.lower() for kind in LOSSES)
 
 
@@ -19,20 +20,19 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         spark: The session.
         options: Queues and time.
     Returns:
-        `overflow`. Messages that left together count with the longest waiting time among them, which exceeds the
-        others by at most a tenth or 100 ms. Reasons that end in `+dead_letter` are dead-lettered messages; those that
-        were not routed to any queue count again as `dead_letter_lost`, without a waiting time.
+        `overflow`. Reasons that end in `+dead_letter` are dead-lettered messages; those that were not routed to any
+        queue count again as `dead_letter_lost`, without a waiting time.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin(*_LOSSES) | f.col("dead_lettered"))
     reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))
-    wait = f.when(f.col("kind") != "dead_letter_lost", f.col("wait_ms"))
+    has_waited = f.col("kind") != "dead_letter_lost"
     overflow = (
         events.groupBy(*options.queue_key, options.span("at"), reason.alias("reason"))
         .agg(
             f.sum("messages").alias("messages"),
             f.sum("body_bytes").alias("body_bytes"),
-            f.round(f.sum(wait * f.col("messages")) / f.sum("messages"), 1).alias("mean_wait_ms"),
-            f.max(wait).alias("max_wait_ms"),
+            f.round(f.sum(f.when(has_waited, sum_of_waits())) / f.sum("messages"), 1).alias("mean_wait_ms"),
+            f.max(f.when(has_waited, f.col("wait_ms"))).alias("max_wait_ms"),
         )
         .orderBy("minute", *options.queue_key, "reason")
     )

@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs.waits import WAIT_COLUMNS, sum_of_waits
 
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
 #: Columns that are read from events.
-EVENT_COLUMNS: Final = ("vhost", "queue", "exchange", "at", "kind", "messages", "body_bytes", "wait_ms", "stored")
+EVENT_COLUMNS: Final = ("vhost", "queue", "exchange", "at", "kind", "messages", "body_bytes", "stored", *WAIT_COLUMNS)
 #: Kinds of events that are not departures. A message that was returned to the tail is still in the queue.
 _STAYS = ("requeue", "returned", "refused", "unroutable", "dead_letter_lost")
 
@@ -44,8 +45,8 @@ def queue_moves(spark: SparkSession, options: JobOptions) -> DataFrame:
     """Return arrivals and departures with columns of the queue, at, kind, way, messages, body_bytes.
 
     Waiting messages have their arrival time. For messages that have left, it is calculated from the time of the event
-    and the waiting time, which is exact to a tenth or 100 ms. Messages that were purged together, or deleted with their
-    queue, count as having arrived with the oldest of them.
+    and the mean waiting time of those that left together, which is exact to a tenth or 100 ms. Messages that were
+    purged together, or deleted with their queue, count as having arrived with the oldest of them.
 
     The messages of an archive are all that have come, and have their arrival time. Only for those that were never
     written to a file it is calculated. A message that was returned to the tail is there twice, so one is taken off.
@@ -64,7 +65,8 @@ def queue_moves(spark: SparkSession, options: JobOptions) -> DataFrame:
     columns = (*options.queue_key, "at", "kind", "way", "messages", "body_bytes")
     gone = events.where(~f.col("kind").isin(*_STAYS))
     departures = gone.withColumn("way", f.lit("out")).select(*columns)
-    arrived_at = f.timestamp_micros(f.unix_micros("at") - f.col("wait_ms") * 1000)
+    mean_wait = sum_of_waits() / f.col("messages")
+    arrived_at = f.timestamp_micros(f.unix_micros("at") - (mean_wait * 1000).cast("bigint"))
     known = gone if options.sources is None else gone.where("not stored")
     arrivals = there.unionAll(known.withColumn("at", arrived_at).withColumn("way", f.lit("in")).select(*columns))
     if options.sources is not None:

@@ -38,13 +38,19 @@ class EventRows(NamedTuple):
     Attributes:
         events: The events as a structured array with the file's fields.
         damage: Records that could not be read.
+        shortest: The shortest wait of each event's messages in milliseconds.
+        sums: The sum of their waits in milliseconds.
     """
 
     events: npt.NDArray[Any]
     damage: RowDamage
+    shortest: npt.NDArray[np.int64]
+    sums: npt.NDArray[np.int64]
 
 
-def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits) -> EventRows:
+def select_events(
+    octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits, is_continued: bool = False
+) -> EventRows:
     """Select events from a part of the event log; ticks are omitted.
 
     Args:
@@ -52,20 +58,38 @@ def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limit
         salt: Checksum of the store id.
         wanted: Queue ids; None for all events, including those without a queue.
         limits: Time limits; sequence numbers are ignored.
+        is_continued: Whether the first record is of another part, and is here for what it says about the second one.
     """
     count = len(octets) // EVENT_BYTES
     events = np.frombuffer(octets, _EVENT, count)
     whole = _checksums(octets, count) == events["crc"] ^ np.uint32(salt)
-    damaged = count - int(whole.sum())
+    shortest, sums = _waits(events, whole)
+    if is_continued:
+        events, whole, shortest, sums = events[1:], whole[1:], shortest[1:], sums[1:]
+    damaged = len(events) - int(whole.sum())
     damage = RowDamage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else RowDamage()
-    # Records of remembered values are no messages.
-    keep = whole & (events["kind"] != EventKind.TICK) & (events["kind"] != EventKind.FORGOTTEN)
+    # Records of remembered values are no messages; kinds above TICK say more about the events that follow.
+    keep = whole & (events["kind"] < EventKind.TICK) & (events["kind"] != EventKind.FORGOTTEN)
     if limits.first_time > 0:
         keep &= events["time"] >= limits.first_time
     keep &= events["time"] <= limits.last_time
     if wanted is not None:
         keep &= np.isin(events["qid"], np.array(sorted(wanted), np.uint32))
-    return EventRows(events[keep], damage)
+    return EventRows(events[keep], damage, shortest[keep], sums[keep])
+
+
+def _waits(
+    events: npt.NDArray[Any], whole: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the shortest wait of each event's messages, and the sum of all, in milliseconds."""
+    shortest = events["wait_ms"].astype(np.int64)
+    sums = shortest * events["length"]
+    at = np.flatnonzero(whole[:-1] & whole[1:] & (events["kind"][:-1] == EventKind.WAITS))
+    same = [events[name][at] == events[name][at + 1] for name in ("qid", "priority", "time", "flags")]
+    at = at[np.logical_and.reduce(same)]
+    shortest[at + 1] = events["wait_ms"][at]
+    sums[at + 1] = (events["seq"][at].astype(np.int64) + 500) // 1000
+    return shortest, sums
 
 
 def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
@@ -81,20 +105,22 @@ def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
     return (int(times_there.min()), int(times_there.max())) if len(times_there) else None
 
 
-def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
+def event_batch(rows: EventRows, columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
     """Return events as a record batch.
 
     Args:
-        events: The events.
+        rows: The events.
         columns: Names of the columns, in order.
         names: Queue names by queue id; deleted queues are missing.
     """
     arrays = []
     for name in columns:
         if name in ("vhost", "queue", "exchange"):
-            arrays.append(_name_column(events["qid"], names, name))
+            arrays.append(_name_column(rows.events["qid"], names, name))
+        elif name in _WAITS:
+            arrays.append(pa.array(_WAITS[name](rows)))
         else:
-            arrays.append(_COLUMNS[name](events))
+            arrays.append(_COLUMNS[name](rows.events))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
@@ -135,7 +161,13 @@ _COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
 }
 
 
-#: Names of the columns that depend on nothing but the record of an event.
+#: Columns that archives of older versions do not have.
+_WAITS: Final[dict[str, Callable[[EventRows], npt.NDArray[np.int64]]]] = {
+    "min_wait_ms": lambda rows: rows.shortest,
+    "sum_wait_ms": lambda rows: rows.sums,
+}
+
+#: Names of the columns that depend on nothing but the record of an event, and that every archive has.
 EVENT_NUMBERS: Final = tuple(_COLUMNS)
 
 

@@ -52,7 +52,8 @@ def events(files: SimulatedFiles) -> Iterator[Event]:
     store_id = bytes.fromhex(json.loads(files.snapshot()[f"{ROOT}/FORMAT"])["store_id"])
     for event in read_events(files, f"{ROOT}/events", store_id, EventPosition(0, 0)):
         assert event is not None
-        yield event
+        if event.kind <= EventKind.TICK:
+            yield event
 
 
 def segments(files: SimulatedFiles, suffix: str = ".seg") -> list[str]:

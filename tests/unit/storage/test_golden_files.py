@@ -79,6 +79,11 @@ def written() -> dict[str, bytes]:
     events.flush()
     (log,) = files.list_directory("/d/events")
     snapshot = files.snapshot()
+    files.make_directory("/w")
+    waits = EventLog(files, "/w", STORE_ID, clock().__next__)
+    waits.add(7, 9, 41, 1, EventKind.ACK, 60, 0, 11, 0, 60, 60_300)
+    waits.add(7, 9, 42, 2, EventKind.ACK, 90, 0, 22, 0, 30, 120_500)
+    waits.flush()
     dead = DeadSet(3)
     dead.add(5, 2)
     dead.add(BLOCK, BLOCK)
@@ -88,6 +93,7 @@ def written() -> dict[str, bytes]:
         "MANIFEST": snapshot["/d/MANIFEST"],
         "segment.seg": snapshot[f"/d/{writer.segment.name}"],
         "events.log": snapshot[f"/d/events/{log}"],
+        "waits.log": files.snapshot()[f"/w/{files.list_directory('/w')[0]}"],
         "reader": pack_reader(ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})),
         "archived-to.json": pack_note(ArchiveNote("s3://bucket/archive", "leveret")),
         "checkpoint.bin": pack_checkpoint(Checkpoint(True, STORE_ID, EventPosition(START, 160), START, 8, stores)),
@@ -159,6 +165,17 @@ def test_events_can_be_read() -> None:
         (1, 0, 7, 1, 5, EventKind.ACK, 0, 0x100, 10),
         (0, 0, 0, 0, 0, EventKind.TICK, 0, 0, 0),
     ]
+
+
+def test_how_long_the_messages_of_an_event_waited_is_before_it() -> None:
+    files = SimulatedFiles()
+    files.restore({f"/e/{file_name(START)}": (GOLDEN / "waits.log").read_bytes()})
+    waits, event = read_events(files, "/e", STORE_ID, EventPosition(0, 0))
+    assert waits is not None
+    assert event is not None
+    assert (waits.kind, waits.seq, waits.wait_ms, waits.length) == (EventKind.WAITS, 180_800, 30, 0)
+    assert event[:1] + event[2:] == (41, 7, 3, 90, EventKind.ACK, 9, 0, 33)
+    assert (waits.qid, waits.priority, waits.time) == (event.qid, event.priority, event.time)
 
 
 def test_a_checkpoint_can_be_read() -> None:
