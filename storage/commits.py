@@ -23,13 +23,16 @@ class _Departure:
     Attributes:
         runs: Number of oldest leaving runs by store.
         callbacks: Called after the originals have been settled.
+        conditions: Number of conditions that are not fulfilled yet. These are that the group is synced, and that the
+            queues of the copies are defined.
     """
 
-    __slots__ = ("callbacks", "runs")
+    __slots__ = ("callbacks", "conditions", "runs")
 
-    def __init__(self, runs: dict[SegmentStore, int]) -> None:
+    def __init__(self, runs: dict[SegmentStore, int], callbacks: list[Callable[[], None]]) -> None:
         self.runs: Final = runs
-        self.callbacks: Final[list[Callable[[], None]]] = []
+        self.callbacks: Final = callbacks
+        self.conditions = 2
 
 
 class Departures:
@@ -41,12 +44,18 @@ class Departures:
 
     Args:
         commit: Syncs everything written so far, then calls its argument. Groups are committed in order.
+        when_defined: See EngineOptions.
     """
 
-    __slots__ = ("_commit", "_under_way", "_waiting", "_when_begun")
+    __slots__ = ("_commit", "_under_way", "_waiting", "_when_begun", "_when_defined")
 
-    def __init__(self, commit: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Callable[[], None]], None],
+        when_defined: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._commit = commit
+        self._when_defined = when_defined
         #: Stores with leaving messages whose copies may not be written yet.
         self._waiting: dict[SegmentStore, None] = {}
         self._when_begun: list[Callable[[], None]] = []
@@ -66,22 +75,27 @@ class Departures:
     def begin(self) -> None:
         """Commit the copies, all of which have been written, and settle the originals after the sync."""
         if self._waiting:
-            departure = _Departure({store: store.leaving.cover() for store in self._waiting})
-            departure.callbacks.extend(self._when_begun)
+            departure = _Departure({store: store.leaving.cover() for store in self._waiting}, self._when_begun)
             self._waiting.clear()
-            self._when_begun.clear()
+            self._when_begun = []
             self._under_way.append(departure)
-            self._commit(self._end)
+            fulfil = partial(self._fulfil, departure)
+            self._commit(fulfil)
+            self._when_defined(fulfil)
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call back after all originals that are leaving now have been settled. There must be at least one."""
         (self._when_begun if self._waiting else self._under_way[-1].callbacks).append(callback)
 
-    def _end(self) -> None:
-        departure = self._under_way.popleft()
-        settling = [partial(store.settle_left, runs) for store, runs in departure.runs.items()]
-        call_each(settling, "while moved messages were settled")
-        call_each(departure.callbacks, "after moved messages were settled")
+    def _fulfil(self, departure: _Departure) -> None:
+        """Note that a condition is fulfilled; end all departures, in order, that wait for nothing more."""
+        departure.conditions -= 1
+        under_way = self._under_way
+        while under_way and not under_way[0].conditions:
+            done = under_way.popleft()
+            settling = [partial(store.settle_left, runs) for store, runs in done.runs.items()]
+            call_each(settling, "while moved messages were settled")
+            call_each(done.callbacks, "after moved messages were settled")
 
 
 class Commits:
@@ -95,6 +109,7 @@ class Commits:
         events: Its event log.
         redo: Its redo log.
         mode: When written data is synced, once there is a committer.
+        when_defined: See EngineOptions.
 
     Attributes:
         departures: Moved messages whose copies are not yet synced.
@@ -115,7 +130,15 @@ class Commits:
         "has_unwritten_events",
     )
 
-    def __init__(self, files: Files, directory: DataDirectory, events: EventLog, redo: RedoLog, mode: SyncMode) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        events: EventLog,
+        redo: RedoLog,
+        mode: SyncMode,
+        when_defined: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._files = files
         self._directory = directory
         self._events = events
@@ -128,7 +151,7 @@ class Commits:
         self._stores: dict[SegmentStore, int] = {}
         #: Callbacks that wait until unwritten events are on disk.
         self._waiting: list[Callable[[], None]] = []
-        self.departures = Departures(self._commit_copies)
+        self.departures = Departures(self._commit_copies, when_defined)
         self.has_unwritten_events = False
 
     def start(self, committer: Committer) -> None:

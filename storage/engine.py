@@ -138,7 +138,7 @@ class StorageEngine:
         self._ticked = 0
         where, what = self._directory, self._options
         self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
-        self._commits = Commits(self._files, where, self._events, self._redo, what.sync)
+        self._commits = Commits(self._files, where, self._events, self._redo, what.sync, what.when_defined)
         room = what.disk_free_limit, what.bytes_needed, what.ballast_bytes
         self.disk = DiskSpace(self._files, where.path, *room, on_disk_alarm or _ignore)
         try:
@@ -246,7 +246,7 @@ class StorageEngine:
                 self._commits.departures.add(store)
         self._stores_with_dead |= dirty
         self._recently_used |= dirty
-        if not failures and not self._options.holds_moved():
+        if not failures:
             self._commits.departures.begin()
         settled = self._flush_events()
         if settled:

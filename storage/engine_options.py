@@ -13,8 +13,8 @@ _SECOND: Final = 1_000_000
 _SEGMENTS_NEEDED: Final = 3
 
 
-def _never() -> bool:
-    return False
+def _at_once(callback: Callable[[], None]) -> None:
+    callback()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class EngineOptions:
         ballast_bytes: Disk space reserved for writes that must succeed on a full disk; 0 for none.
         reader_max_age: Microseconds after which a named reader that is not seen is dropped.
         reader_max_bytes: Maximum size of the files that are kept for named readers alone.
-        holds_moved: Returns True while the removal events of moved messages must be held back, because the target
-            queue might not exist after a crash.
+        when_defined: Calls back once all queues made so far are certain to exist after a crash. The removal events of
+            moved messages wait for that, as their copies are in one of these queues.
     """
 
     segment_bytes: int = 16 << 20
@@ -54,7 +54,7 @@ class EngineOptions:
     ballast_bytes: int = 32 << 20
     reader_max_age: int = 86_400 * _SECOND
     reader_max_bytes: int = 1 << 30
-    holds_moved: Callable[[], bool] = _never
+    when_defined: Callable[[Callable[[], None]], None] = _at_once
 
     @property
     def bytes_needed(self) -> int:

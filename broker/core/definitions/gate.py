@@ -180,8 +180,8 @@ class DefinitionsGate:
             callback()
 
     def _last_number(self) -> int:
-        assert self._database is not None
-        return self._started + 1 if self._database.changes else self._started
+        # What a closed gate could not write is never written.
+        return self._started + 1 if self._database is None or self._database.changes else self._started
 
     # -- writing ------------------------------------------------------------------------------------------
 
@@ -297,8 +297,6 @@ class DefinitionsGate:
         for output in outputs:
             del self._held[output]
         call_each([output.release for output in outputs], _WRITTEN)
-        # Events in the event log may have waited for this, too.
-        self._end_turn()
         self._written = number
         if not self._is_calling:
             self._call_waiting()

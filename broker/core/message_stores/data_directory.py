@@ -344,7 +344,7 @@ def _engine_options(settings: Settings, gate: DefinitionsGate) -> EngineOptions:
         disk_free_limit=disk_free_limit(settings),
         append_files=storage.append_files,
         read_files=storage.read_files,
-        holds_moved=lambda: not gate.is_open,
+        when_defined=gate.when_written,
     )
 
 

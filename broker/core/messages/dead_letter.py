@@ -154,8 +154,9 @@ class DeadLetters:
                     size, run, originals = 1, chain(originals[1:], run), originals[:1]
                 taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
                 outbox.sent(originals, taken, arrived, batch.reason)
+                # In the same step: whoever got the letter may acknowledge it before the next one.
+                outbox.settle(batch, done, done + len(originals))
                 done += len(originals)
-        outbox.settle(batch)
 
     def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
         """Publish dead letters to their targets; return how many were accepted by all targets, and by any target."""

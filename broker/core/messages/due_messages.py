@@ -81,26 +81,24 @@ class DueMessages:
             done(entry is not None)
 
     def _route(self, waiting: WaitingMessages, entries: Sequence[Entry]) -> Iterator[None]:
-        """Publish messages to the queues that they are routed to, then settle them."""
+        """Publish messages to the queues that they are routed to, and settle them at once: a queue may deliver them."""
         exchange = self._topology.exchanges.get(waiting.name)
-        routed: list[Entry] = []
-        lost: list[Entry] = []
         for envelope, same in groupby(entries, key=_envelope):
             run = list(same)
             if waiting.deleted or exchange is None:
                 return
             found = yield from self._find(exchange, envelope)
-            if waiting.deleted:
-                return
             varies = found.varies and len(run) > 1
             for part in [[entry] for entry in run] if varies else [run]:
                 if varies:
                     found = yield from self._find(exchange, envelope)
-                (routed if _publish(found, [Message(envelope, entry[1].body) for entry in part]) else lost).extend(part)
-        if lost and not waiting.deleted:
-            waiting.counters.count_unroutable(len(lost), returned=False)
-            waiting.schedule.settle(lost, EventKind.NOT_ROUTED)
-        waiting.schedule.settle(routed, EventKind.ROUTED)
+                if waiting.deleted:
+                    return
+                if _publish(found, [Message(envelope, entry[1].body) for entry in part]):
+                    waiting.schedule.settle(part, EventKind.ROUTED)
+                else:
+                    waiting.counters.count_unroutable(len(part), returned=False)
+                    waiting.schedule.settle(part, EventKind.NOT_ROUTED)
 
     def _find(self, exchange: Exchange, envelope: Envelope) -> Generator[None, None, Route]:
         """Find the route of messages with an envelope."""

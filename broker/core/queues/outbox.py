@@ -35,8 +35,8 @@ class DeadLetterBatch:
         messages: The messages as they are dead-lettered, oldest first.
         reason: The reason in the x-death header.
         settings: Settings of the queue when it dropped the messages.
-        entries: The store entries of the same messages, which are settled once all have been published. Empty for
-            messages that are not in the store, or that the outbox settles itself.
+        entries: The store entries of the same messages, which are settled as they are published. Empty for messages
+            that are not in the store, or that the outbox settles itself.
         kind: The event in the event log.
     """
 
@@ -57,7 +57,7 @@ class DeadLetterOutbox:
         backing: Where its messages are kept.
         counters: Counters of the queue.
         timers: Clock and timers.
-        publish: Publishes a batch; its results are reported to sent(), step by step, and then to settle().
+        publish: Publishes a batch; its results are reported to sent() and settle(), step by step.
 
     Attributes:
         queue_name: Name of the queue.
@@ -162,10 +162,10 @@ class DeadLetterOutbox:
                 why = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT
                 self._backing.store.note(EventKind.DEAD_LETTER_LOST, len(letters) - arrived, body_bytes, why)
 
-    def settle(self, batch: DeadLetterBatch) -> None:
-        """Settle the messages of a batch, all of which have been published as far as they were routable."""
+    def settle(self, batch: DeadLetterBatch, start: int, end: int) -> None:
+        """Settle messages of a batch, between two indices, that were published as far as they were routable."""
         if batch.entries and not self._is_closed:
-            self._backing.store.settle(batch.entries, batch.kind, DEAD_LETTERED)
+            self._backing.store.settle(batch.entries[start:end], batch.kind, DEAD_LETTERED)
 
     def close(self) -> None:
         """Forget the retained dead letters of a deleted queue; settling messages then has no effect."""

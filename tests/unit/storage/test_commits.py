@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,12 @@ MOVES = [(EventKind.REJECT, DEAD_LETTERED), (EventKind.RETURNED, 0), (EventKind.
 class Moving:
     """An engine with two queues, whose callbacks wait for the test."""
 
-    def __init__(self, sync: SyncMode = SyncMode.ALWAYS) -> None:
+    def __init__(self, sync: SyncMode = SyncMode.ALWAYS, **more: Any) -> None:
         self.files = SlowFiles(1)
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        options = EngineOptions(segment_bytes=1500, disk_free_limit=0, ballast_bytes=0, sync=sync, sync_interval=1000)
+        options = EngineOptions(
+            segment_bytes=1500, disk_free_limit=0, ballast_bytes=0, sync=sync, sync_interval=1000, **more
+        )
         self.engine = StorageEngine(ROOT, self.calls.put, files=self.files, clock=Clock(), options=options)
         self.source_queue, self.target_queue = (self.engine.create_queue(True, {"name": name}) for name in "st")
         self.source, self.target = map(self.engine.store, (self.source_queue, self.target_queue))
@@ -87,6 +90,25 @@ def test_the_original_goes_once_the_copy_is_synced(kind: EventKind, flags: int) 
     moving.wait_until_gone()
     moving.engine.flush()
     assert found_after_kill(moving.files) == [b"one"]
+    assert moving.engine.close()
+
+
+def test_the_original_goes_once_the_queue_of_the_copy_is_defined() -> None:
+    undefined: list[Callable[[], None]] = []
+    moving = Moving(when_defined=undefined.append)
+    moving.publish(b"one", b"two")
+    for _ in range(2):
+        moving.move(1)
+        moving.engine.flush()
+    synced: list[None] = []
+    moving.engine.commit(lambda: synced.append(None))
+    while not synced:
+        moving.calls.get(timeout=30)()
+    # Whatever the order is in which they are written, an earlier original does not go later.
+    for defined, left in ((1, [b"one", b"two"]), (0, [])):
+        undefined[defined]()
+        moving.engine.flush()
+        assert found_after_kill(moving.files) == [*left, b"one", b"two"]
     assert moving.engine.close()
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,12 @@ from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.protocol.faults import ConnectionFault
 from leveret.storage.definitions_database import Changes, DefinitionsDamagedError, DefinitionsDatabase
+from leveret.storage.engine import is_moving
+from leveret.storage.event_format import EventKind
+from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
+from tests.support.segment_stores import SMALL, open_engine
+from tests.support.simulated_files import SimulatedFiles
 from tests.support.stepping_clock import SteppingClock
 
 
@@ -101,6 +107,26 @@ def test_what_relies_on_a_definition_waits_for_it(made: Gate) -> None:
     assert made.log == ["hold a", "release a", "called"]
     assert made.rows() == ["q"]
     assert gate.is_open
+
+
+def test_moved_messages_wait_for_earlier_definitions_only(made: Gate) -> None:
+    engine = open_engine(SimulatedFiles(), options=replace(SMALL, when_defined=made.gate.when_written))
+    source, target = (engine.store(engine.create_queue(True, {})) for _ in range(2))
+    message = Message(Envelope(b"\0\1q", bytes(14), True), b"m")
+    source.append([message], 1)
+    engine.flush()
+    entries, _ = source.take(1, 1)
+    target.append([message], 1)
+    source.settle(entries, EventKind.MOVED)
+    for number in range(4):
+        # A client declares one queue after the other.
+        made.put(str(number))
+        engine.flush()
+        made.gate.write()
+        assert is_moving(engine) == (not number)
+        made.put(f"{number}, before the end of the write")
+        made.finish()
+    assert engine.close()
 
 
 def test_very_many_callbacks_are_called_in_slices(made: Gate) -> None:
