@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 #: A step of a path: a name, an index, or None for all elements of a list.
 Step: TypeAlias = str | int | None
+#: What values_at() gives for an element that has no value at the path.
+NOTHING: Final = object()
 
 _STEP: Final = re.compile(r"""\.?([^.\[\]"]+)|\[(\d{1,9})\]|\[(\*)\]|\["((?:[^"\\]|\\.)*)"\]""")
 _STEPS_MAX: Final = 32
 
 
-@lru_cache(maxsize=256)
 def parse_path(text: str) -> tuple[Step, ...]:
     """Parse a path such as `order.items[0].sku`, `items[*].sku` or `["a.b"]`; a `$` in front is left out.
 
@@ -39,25 +39,35 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def values_at(document: Any, path: tuple[Step, ...]) -> Iterator[Any]:
-    """Iterate over the values at a path; none if there is no such value.
+    """Iterate over the values at a path, with NOTHING for each element that has none, so that a caller can count them.
 
     Args:
         document: A decoded JSON document.
         path: The result of parse_path().
     """
-    if not path:
-        yield document
-        return
-    step, rest = path[0], path[1:]
-    if step is None:
-        if isinstance(document, list):
-            for element in document:
-                yield from values_at(element, rest)
-    elif isinstance(step, str):
-        if isinstance(document, Mapping) and step in document:
-            yield from values_at(document[step], rest)
-    elif isinstance(document, list) and step < len(document):
-        yield from values_at(document[step], rest)
+    #: What is left of the lists on the way, and the place in the path behind each.
+    left: list[tuple[Iterator[Any], int]] = [(iter((document,)), 0)]
+    while left:
+        elements, at = left[-1]
+        value = next(elements, left)
+        if value is left:
+            left.pop()
+            continue
+        while value is not NOTHING and at < len(path) and path[at] is not None:
+            value = _step(value, path[at])
+            at += 1
+        if at < len(path) and isinstance(value, list):
+            left.append((iter(value), at + 1))
+        elif at < len(path):
+            value = NOTHING
+        yield value if at == len(path) else NOTHING
+
+
+def _step(value: Any, step: Step) -> Any:
+    """Return the value of a name or index."""
+    if isinstance(step, str):
+        return value.get(step, NOTHING) if isinstance(value, dict) else NOTHING
+    return value[step] if isinstance(value, list) and step is not None and step < len(value) else NOTHING
 
 
 def _unquoted(text: str, quoted: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from leveret.policies.body_conditions import equal
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from leveret.policies.json_path import parse_path, values_at
+from leveret.policies.json_path import parse_path
 
 REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
 #: The forms of a condition in text.
@@ -29,8 +30,9 @@ CONDITIONS: Final = (
     "older_than=<duration>",
     "newer_than=<duration>",
 )
-#: A longer body is not decoded: it has no value at any path. In bytes.
-BODY_MAX: Final = 1 << 20
+#: Conditions of a filter at most, and the characters of each: name or path, and value as JSON.
+CONDITIONS_MAX: Final = 100
+CONDITION_MAX: Final = 1024
 
 _TEXTS: Final = ("routing_key", "exchange", "reason", "queue")
 _OBJECTS: Final = ("headers", "properties", "body")
@@ -93,32 +95,17 @@ class MessageFilter:
         """Whether there are conditions on what differs between messages of one envelope: body and age."""
         return bool(self.body) or self.older_than is not None or self.newer_than is not None
 
-    def passes(
-        self,
-        exchange: str,
-        routing_key: str,
-        headers: Mapping[str, Any],
-        properties: Mapping[str, Any] | None = None,
-        body: bytes = b"",
-        age: float = 0.0,
-    ) -> bool:
-        """Return whether a message passes the filter.
+    def passes_envelope(
+        self, exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any]
+    ) -> bool | None:
+        """Return whether a message passes; None if this depends on passes_age() too.
 
         Args:
             exchange: Exchange that it was published to last.
             routing_key: Routing key that it was published with last.
             headers: Headers as JSON values.
             properties: Other properties as JSON values, by name.
-            body: The body.
-            age: Seconds since its arrival in the queue.
         """
-        found = self.passes_envelope(exchange, routing_key, headers, properties or {})
-        return self.passes_message(body, age) if found is None else found
-
-    def passes_envelope(
-        self, exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any]
-    ) -> bool | None:
-        """Return whether a message passes; None if this depends on passes_message() too. See passes()."""
         is_any = self.match == "any"
         decided = is_any
         for holds in self._envelope_conditions(exchange, routing_key, headers, properties):
@@ -128,10 +115,21 @@ class MessageFilter:
             return None
         return not decided or self.is_empty
 
-    def passes_message(self, body: bytes, age: float) -> bool:
-        """Return whether a message passes for which passes_envelope() has returned None."""
-        results = self._message_conditions(body, age)
-        return any(results) if self.match == "any" else all(results)
+    def passes_age(self, age: float) -> bool | None:
+        """Return whether a message passes for which passes_envelope() has returned None; None if its body decides.
+
+        Args:
+            age: Seconds since its arrival in the queue.
+        """
+        results: list[bool] = []
+        if self.older_than is not None:
+            results.append(age >= self.older_than)
+        if self.newer_than is not None:
+            results.append(age < self.newer_than)
+        decided = self.match == "any"
+        if decided in results:
+            return decided
+        return None if self.body else not decided
 
     @property
     def _has_route(self) -> bool:
@@ -145,23 +143,13 @@ class MessageFilter:
         if self.exchange is not None:
             yield fnmatchcase(exchange, self.exchange)
         for name, value in self.headers.items():
-            yield name in headers and _equal(headers[name], value)
+            yield name in headers and equal(headers[name], value)
         for name, value in self.properties.items():
-            yield name in properties and _equal(properties[name], value)
+            yield name in properties and equal(properties[name], value)
         if self.reason is not None:
             yield _last_death(headers).get("reason") == self.reason
         if self.queue is not None:
             yield _last_death(headers).get("queue") == self.queue
-
-    def _message_conditions(self, body: bytes, age: float) -> Iterator[bool]:
-        if self.older_than is not None:
-            yield age >= self.older_than
-        if self.newer_than is not None:
-            yield age < self.newer_than
-        if self.body:
-            is_json, document = _decode(body)
-            for path, value in self.body.items():
-                yield is_json and any(_equal(found, value) for found in values_at(document, parse_path(path)))
 
 
 def read_filter(document: Any) -> MessageFilter:
@@ -171,7 +159,8 @@ def read_filter(document: Any) -> MessageFilter:
         document: Object whose keys are arguments of MessageFilter; text with a condition per line; None for no
             condition.
     Raises:
-        FilterError: It is neither, or has other keys or values.
+        FilterError: It is neither, has other keys or values, or more than CONDITIONS_MAX conditions, or a longer one
+            than CONDITION_MAX.
     """
     if document is None:
         return MessageFilter()
@@ -184,6 +173,7 @@ def read_filter(document: Any) -> MessageFilter:
     if unknown:
         raise FilterError(f"filter: unknown key '{unknown[0]}', known are {', '.join(known)}")
     values = {name: value for name, value in document.items() if value is not None}
+    _check_bounds(values)
     for name, value in values.items():
         values[name] = _READERS[name](name, value)
     return MessageFilter(**values)
@@ -199,6 +189,7 @@ def parse_conditions(text: str) -> dict[str, Any]:
         FilterError: A condition has another form or an unknown key.
     """
     conditions: dict[str, Any] = {}
+    _refuse_more(text, "characters", CONDITIONS_MAX * CONDITION_MAX)
     for line in text.splitlines():
         if line.lstrip().startswith("{"):
             conditions.update(_object_of(line))
@@ -238,7 +229,7 @@ def _split_path(line: str) -> tuple[str, str, str]:
 def _object_of(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise FilterError(f"filter is not a JSON object: {text}")
@@ -251,6 +242,35 @@ def json_or_text(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _check_bounds(values: Mapping[str, Any]) -> None:
+    """Refuse a filter with too many conditions, or one that is too long. The work for a message depends on both."""
+    conditions = [each for name, value in values.items() for each in _conditions_of(name, value)]
+    _refuse_more(conditions, "conditions", CONDITIONS_MAX)
+    for name, value in conditions:
+        length = len(name) + (len(value) if isinstance(value, str) else _json_length(value))
+        if length > CONDITION_MAX:
+            raise FilterError(f"filter: the condition {name[:40]} has {length} characters, {CONDITION_MAX} are allowed")
+
+
+def _conditions_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if name in _OBJECTS and isinstance(value, Mapping):
+        yield from value.items()
+    elif name != "match":
+        yield name, value
+
+
+def _json_length(value: Any) -> int:
+    try:
+        return len(json.dumps(value))
+    except RecursionError:
+        raise FilterError("filter: a value is nested too deeply") from None
+
+
+def _refuse_more(given: Sized, what: str, most: int) -> None:
+    if len(given) > most:
+        raise FilterError(f"filter has {len(given)} {what}, {most} are allowed")
 
 
 # -- values -----------------------------------------------------------------------------------------------
@@ -320,21 +340,6 @@ _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "properties": _read_properties,
     "body": _read_body,
 }
-
-
-def _decode(body: bytes) -> tuple[bool, Any]:
-    """Return whether a body is JSON, and the decoded document."""
-    if len(body) > BODY_MAX:
-        return False, None
-    try:
-        return True, json.loads(body)
-    except (ValueError, RecursionError):
-        return False, None
-
-
-def _equal(value: Any, wanted: Any) -> bool:
-    """Return whether JSON values are equal; true is not equal to 1."""
-    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -215,3 +215,14 @@ def test_leveretctl(leveret: LeveretProcess, channel: Channel) -> None:
     assert ctl("browse", "ctl", "colour").status == 64
     assert ctl("browse", "ctl", "--filter", "red").status == 65
     assert ctl("browse", "nowhere").err == "Error:\nno queue 'nowhere' in vhost '/'\n"
+
+
+def test_it_says_what_the_filter_cannot_check(api: Api, channel: Channel) -> None:
+    channel.queue_declare("long")
+    for body in (b"[" + b" " * (1 << 20) + b"1]", b"[1]"):
+        channel.publish("", "long", body)
+    channel.sync()
+    page = api.page("long", filter="body[0]=1")
+    assert [each["payload"] for each in page["messages"]] == ["[1]"]
+    assert page["unreadable"] == "1 not checked: the filter reads no body of more than 1048576 bytes"
+    channel.queue_delete("long")

@@ -428,3 +428,13 @@ def test_a_job_goes_on_after_a_restart(tmp_path: Path, kill: bool) -> None:
                 assert sorted(set(bodies(channel, name))) == sorted(f"{name}{number}" for number in range(30))
         if not kill:
             assert found["returned"] == 60
+
+
+def test_what_the_filter_cannot_check_is_left(channel: Channel, api: Management) -> None:
+    channel.queue_declare("dlq", durable=True)
+    channel.publish("", "dlq", b"[" + b" " * (1 << 20) + b"1]", {"delivery_mode": 2})
+    channel.publish("", "dlq", b"[2]", {"delivery_mode": 2})
+    channel.sync()
+    problem = "the filter reads no body of more than 1048576 bytes"
+    job = run(api, filter={"body": {"[0]": 1}})
+    assert job["left"] == [{"problem": problem, "target": "", "count": 1}]

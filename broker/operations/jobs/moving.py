@@ -8,7 +8,7 @@ from typing import Final
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.plans import FULL
+from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
@@ -72,9 +72,11 @@ class Move:
                 return
 
     def _find_end(self) -> MoveEnd | None:
-        if self._work.counts.left:
-            is_full = any(problem == FULL for problem, _ in self._work.counts.left)
-            return MoveEnd.TARGET_FULL if is_full else MoveEnd.DELETED
+        problems = {problem for problem, _ in self._work.counts.left}
+        if FULL in problems:
+            return MoveEnd.TARGET_FULL
+        if NO_QUEUE in problems:
+            return MoveEnd.DELETED
         if not self._work.is_over:
             return None
         return MoveEnd.LIMIT if self._limit is not None and self.moved >= self._limit else MoveEnd.EMPTY

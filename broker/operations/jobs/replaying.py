@@ -36,8 +36,6 @@ OFFSET: Final = "x-replayed-offset"
 #: Messages, and bytes of their bodies, that are read at once.
 _LOOK: Final = 64
 _LOOK_BYTES: Final = 1 << 20
-#: Messages that are looked at between two checks of the time slice.
-_CHECK: Final = 8
 _VALUE: Final = struct.Struct(">q")
 
 
@@ -116,11 +114,16 @@ class ReplayWork:
         for at, seen in enumerate(found.seen):
             if not self._pass_damaged(min(seen.seq, self._end), found.failure):
                 return sent
-            if seen.seq >= self._end or sent == most or (at % _CHECK == _CHECK - 1 and time_slice.is_over()):
+            if seen.seq >= self._end or sent == most or (at and time_slice.is_over()):
                 return sent
-            sent += self._handle(seen, takes)
+            wanted = self._wants(seen, time_slice)
+            if wanted is None:
+                return sent
+            if wanted:
+                sent += self._handle(seen, takes)
             if self.waits:
                 return sent
+            self.counts.scanned += 1
             self.number = seen.seq + 1
         self._pass_damaged(min(found.end, self._end), found.failure)
         return sent
@@ -151,18 +154,22 @@ class ReplayWork:
             self.number = number
         return True
 
+    def _wants(self, seen: Seen, time_slice: TimeSlice) -> bool | None:
+        """Return whether a message matches; None to continue later."""
+        now, selector = self.source.host.timers.now(), self._selector
+        wanted = selector.wants(seen.seq, seen.message, seen.arrived, now, time_slice)
+        if selector.problem and wanted is not None:
+            self.counts.miss(selector.problem, 1)
+        return wanted
+
     def _handle(self, seen: Seen, takes: bool) -> int:
-        """Send a message, if it matches; return the number of messages sent. Sets `waits` if there is no room."""
+        """Send a message that matches; return the number of messages sent. Sets `waits` if there is no room."""
         message, counts = seen.message, self.counts
-        if not self._selector.wants(message, seen.arrived, self.source.host.timers.now()):
-            counts.scanned += 1
-            return 0
         plan, room = self._planner.plan(message), Room() if takes else self._dry_room
         problem = plan.problem or ("" if room.reserve(plan.queues, len(message.body)) else FULL)
         if problem == FULL and takes:
             self.waits = f"{plan.target}: {FULL}"
             return 0
-        counts.scanned += 1
         counts.count_origin(plan.target, f"key '{published_to(message.envelope)[1]}'")
         if not problem and takes and not self._publish(message, seen.seq, plan):
             problem = FULL

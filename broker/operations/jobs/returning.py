@@ -16,6 +16,7 @@ from typing import Final
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.selecting import Selector
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.plans import FULL, Counts, Plan, Planner, Room
 from leveret.broker.operations.principal import Principal
@@ -25,8 +26,6 @@ from leveret.storage.message import Message
 
 #: Messages that a step looks at.
 _LOOK: Final = 64
-#: Messages that are looked at between two checks of the time slice.
-_CHECK: Final = 8
 
 
 class ReturnWork:
@@ -91,28 +90,39 @@ class ReturnWork:
         room = Room() if takes else self._dry_room
         time_slice = self.source.host.turn.slice()
         for at, found in enumerate(batch):
-            if len(chosen) >= most or (at % _CHECK == _CHECK - 1 and time_slice.is_over()):
+            if len(chosen) >= most or (at and time_slice.is_over()):
                 self._place = found.place
                 break
             if found.place.seq >= self._ends.get(found.place.level, 0):
                 browser.skip_level()
                 self._place = browser.place
                 break
-            self._consider(found, chosen, room)
+            if not self._consider(found, chosen, room, time_slice):
+                self._place = found.place
+                break
         count = self._send(chosen) if takes else len(chosen)
         self.counts.returned += count
         at_limit = self._options.limit is not None and self.counts.returned >= self._options.limit
         self.is_over = self._place is None or at_limit
         return count
 
-    def _consider(self, found: Browsed, chosen: list[tuple[Browsed, Plan]], room: Room) -> None:
-        """Add a message to those that are sent, if it matches and its target has room."""
+    def _consider(self, found: Browsed, chosen: list[tuple[Browsed, Plan]], room: Room, time_slice: TimeSlice) -> bool:
+        """Decide what becomes of a message; return False to continue with it later."""
         counts = self.counts
+        if found.is_ready:
+            now, selector = self.source.host.timers.now(), self._selector
+            wanted = selector.wants(found.place, found.message, found.arrived, now, time_slice)
+            if wanted is None:
+                return False
+            if selector.problem:
+                counts.miss(selector.problem, 1)
+            if wanted:
+                self._choose(found, chosen, room)
         counts.scanned += 1
-        if not found.is_ready:
-            return
-        if not self._selector.wants(found.message, found.arrived, self.source.host.timers.now()):
-            return
+        return True
+
+    def _choose(self, found: Browsed, chosen: list[tuple[Browsed, Plan]], room: Room) -> None:
+        counts = self.counts
         plan = self._planner.plan(found.message)
         if plan.origin is not None:
             counts.count_origin(plan.target, plan.origin.reason)

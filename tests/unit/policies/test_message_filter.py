@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
-from leveret.policies.message_filter import BODY_MAX, FilterError, MessageFilter, json_or_text, read_filter
+from leveret.policies import body_conditions
+from leveret.policies.body_conditions import BODY_MAX, TOO_DEEP, TOO_LONG, TOO_MUCH, BodyConditions, UnreadableBody
+from leveret.policies.message_filter import CONDITIONS_MAX, FilterError, MessageFilter, json_or_text, read_filter
 
 HEADERS = {
     "tenant": "a",
@@ -17,8 +21,33 @@ HEADERS = {
 }
 
 
-def passes(document: dict[str, Any], exchange: str = "dlx", routing_key: str = "orders.eu.new") -> bool:
-    return read_filter(document).passes(exchange, routing_key, HEADERS)
+def judge(
+    document: object,
+    exchange: str = "",
+    routing_key: str = "",
+    headers: dict[str, Any] | None = None,
+    properties: dict[str, Any] | None = None,
+    body: bytes = b"",
+    age: float = 0.0,
+) -> tuple[bool, int]:
+    """Whether a message passes a filter, and in how many steps its body was checked."""
+    wanted = read_filter(document)
+    found = wanted.passes_envelope(exchange, routing_key, headers or {}, properties or {})
+    if found is None:
+        found = wanted.passes_age(age)
+    if found is not None:
+        return found, 0
+    steps, count = BodyConditions(wanted.body, wanted.match == "any").steps(body), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value), count
+        count += 1
+
+
+def passes(document: object, *args: Any, **message: Any) -> bool:
+    return judge(document, *args, **message)[0]
 
 
 @pytest.mark.parametrize(
@@ -48,18 +77,18 @@ def passes(document: dict[str, Any], exchange: str = "dlx", routing_key: str = "
     ],
 )
 def test_all_conditions_have_to_hold(document: dict[str, Any], expected: bool) -> None:
-    assert passes(document) is expected
+    assert passes(document, "dlx", "orders.eu.new", HEADERS) is expected
 
 
 def test_headers_in_text_are_json_or_texts() -> None:
-    wanted = read_filter("header.tenant=a\nheader.attempt=1")
-    assert wanted.passes("", "", HEADERS)
-    assert not wanted.passes("", "", HEADERS | {"attempt": "1"})
+    wanted = "header.tenant=a\nheader.attempt=1"
+    assert passes(wanted, headers=HEADERS)
+    assert not passes(wanted, headers=HEADERS | {"attempt": "1"})
 
 
 def test_who_never_died_has_no_reason() -> None:
-    assert not read_filter({"reason": "rejected"}).passes("", "q", {})
-    assert not read_filter({"queue": "q"}).passes("", "q", {"x-death": "made up"})
+    assert not passes({"reason": "rejected"}, "", "q")
+    assert not passes({"queue": "q"}, "", "q", {"x-death": "made up"})
 
 
 @pytest.mark.parametrize("document", [None, {}, {"headers": {}}])
@@ -147,23 +176,77 @@ PROPERTIES = {"content_type": "application/json", "priority": 5}
     ],
 )
 def test_conditions_as_text(document: str, expected: bool) -> None:
-    wanted = read_filter(document)
-    assert wanted.passes("x", "k", {}, PROPERTIES, BODY, 90.0) is expected
+    assert passes(document, "x", "k", {}, PROPERTIES, BODY, 90.0) is expected
+    long = BODY[:-1] + b', "more": [%s 0]}' % (b"0," * 20_000)
+    assert passes(document, "x", "k", {}, PROPERTIES, long, 90.0) is expected, "long bodies are decoded otherwise"
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, True), (0.5, True), (90, True), (90.5, False)])
 def test_ages_are_numbers_of_seconds(seconds: float, expected: bool) -> None:
-    assert read_filter({"older_than": seconds}).passes("", "", {}, age=90.0) is expected
+    assert passes({"older_than": seconds}, age=90.0) is expected
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'"' + b"x" * BODY_MAX + b'"'])
-def test_a_body_that_is_no_json_or_too_long_has_no_values(body: bytes) -> None:
-    assert not read_filter({"body": {"": "x" * BODY_MAX}}).passes("", "", {}, {}, body)
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_json_has_no_values(body: bytes) -> None:
+    assert not passes({"body": {"": "x"}}, body=body)
 
 
 def test_a_path_into_something_else() -> None:
-    assert not read_filter("body.a[0].b=1").passes("", "", {}, {}, b'{"a": {"0": {"b": 1}}}')
-    assert read_filter({"body": {"$": 7}}).passes("", "", {}, {}, b"7")
+    assert not passes("body.a[0].b=1", body=b'{"a": {"0": {"b": 1}}}')
+    assert passes({"body": {"$": 7}}, body=b"7")
+
+
+def test_a_body_may_be_nested_deeply() -> None:
+    assert passes("body.n=7", body=b'{"deep": %s, "n": 7}' % (b"[" * 3000 + b"]" * 3000))
+
+
+def test_a_long_body_is_checked_in_many_steps() -> None:
+    """Each of them is short: no step decodes or compares all of it."""
+    body = b"[" + b"0," * 199_999 + b"0]"
+    passed, few = judge({"body": {"[1]": 1}}, body=body)
+    assert (passed, few > 600) == (False, True)
+    passed, many = judge({"match": "any", "body": {"[*]": 1, "[*].x": 1}}, body=body)
+    assert (passed, many >= few + 2 * 200_000 // 256) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("paths", "body", "problem"),
+    [
+        ({"[0]": 1}, b"[" + b" " * BODY_MAX + b"1]", TOO_LONG),
+        ({f"[*][{at}]": 1 for at in range(60)}, b"[" + b"0," * 20_000 + b"0]", TOO_MUCH),
+        ({"": json.loads("[" * 400 + "]" * 400)}, b"[" * 400 + b"]" * 400, TOO_DEEP),
+    ],
+    ids=["long", "much", "deep"],
+)
+def test_a_body_that_cannot_be_checked(
+    paths: dict[str, Any], body: bytes, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_conditions, "equal", _too_deep if problem is TOO_DEEP else body_conditions.equal)
+    with pytest.raises(UnreadableBody, match=re.escape(problem)):
+        judge({"match": "any", "body": paths}, body=body)
+
+
+def _too_deep(value: Any, wanted: Any) -> bool:
+    raise RecursionError
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ({"routing_key": "*a" * 600}, "filter: the condition routing_key has 1211 characters, 1024 are allowed"),
+        ({"body": {"a." * 600 + "a": 1}}, f"filter: the condition {'a.' * 20} has 1202 characters, 1024 are allowed"),
+        ({"headers": {"a": "x" * 1024}}, "filter: the condition a has 1025 characters, 1024 are allowed"),
+        ({"body": {"a": [0] * 1000}}, "filter: the condition a has 3001 characters, 1024 are allowed"),
+        ({"body": {f"[{n}]": 1 for n in range(60)}, "headers": {f"{n}": 1 for n in range(41)}},
+         "filter has 101 conditions, 100 are allowed"),
+        ("x" * (CONDITIONS_MAX * 1024 + 1), "filter has 102401 characters, 102400 are allowed"),
+        ("{" * 5000, "filter is not a JSON object: {{"),
+    ],
+)  # fmt: skip
+def test_filters_have_bounds(document: object, complaint: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        read_filter(document)
+    assert str(caught.value).startswith(complaint)
 
 
 @pytest.mark.parametrize(

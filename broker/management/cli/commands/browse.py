@@ -51,7 +51,7 @@ def _run(context: CommandContext) -> Result:
     if context.json:
         return Outcome(json=found)
     rows = to_rows(COLUMNS, names, found)
-    return rows._replace(footer=f"Some messages cannot be read for now: {unreadable}") if unreadable else rows
+    return rows._replace(footer=f"Some messages could not be read: {unreadable}") if unreadable else rows
 
 
 def _pages(context: CommandContext, queue: str) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -92,32 +93,38 @@ class _Page:
         self.next: Place | None = None
         self.examined = 0
         self._examined_bytes = self._shown_bytes = 0
+        #: Messages that the filter could not check, by reason.
+        self._unchecked: Counter[str] = Counter()
 
     @property
     def unreadable(self) -> str | None:
-        """Why messages are left out that the system cannot read for now; None if there are none."""
+        """Why messages are left out that the system, or the filter, cannot read; None if there are none."""
         failure = self._browser.failure
-        return None if failure is None else failure.strerror or str(failure)
+        reasons = [] if failure is None else [failure.strerror or str(failure)]
+        reasons += [f"{count} not checked: {problem}" for problem, count in self._unchecked.items()]
+        return "; ".join(reasons) or None
 
     def steps(self) -> Iterator[None]:
         """Collect the messages, in steps."""
         for step in self._browser.steps():
             for at, found in enumerate(step):
-                self._examine(found)
+                yield from self._examine(found)
                 if self._is_full():
                     self.next = step[at + 1].place if at + 1 < len(step) else self._browser.place
                     return
-                if at % 32 == 31:
-                    yield
+                yield
             yield
         self.next = self._browser.place
 
-    def _examine(self, found: Browsed) -> None:
+    def _examine(self, found: Browsed) -> Iterator[None]:
         asked, now = self._asked, self._timers.now()
         size = len(found.message.body)
         self.examined += 1
         self._examined_bytes += size
-        if self._selector.wants(found.message, found.arrived, now):
+        wanted = yield from self._selector.steps(found.message, found.arrived, now)
+        if self._selector.problem:
+            self._unchecked[self._selector.problem] += 1
+        if wanted:
             self.shown.append(encode(browsed_document(found, now, asked.as_base64, asked.truncate)))
             self._shown_bytes += size if asked.truncate is None else min(size, asked.truncate)
 

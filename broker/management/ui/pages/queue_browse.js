@@ -63,7 +63,7 @@ function title({ state, due, age, place }, number) {
 }
 
 function said({ messages, next, scanned, unreadable }) {
-  const left = unreadable ? `; others cannot be read for now (${unreadable})` : "";
+  const left = unreadable ? `; others could not be read (${unreadable})` : "";
   const seen = `${countedNoun(messages.length, "message")} of ${exactNumber(scanned)} that were read${left}`;
   return next === null ? `${seen}; there are no more.` : `${seen}.`;
 }

@@ -327,7 +327,7 @@ def test_what_cannot_be_replayed(replayer: Replayer, stream: str, options: dict[
         ({"into_queue": "to", "to": "first"}, "to cannot be first"),
         ({"into_queue": "to", "from": "1h30m"}, "from takes first, last, next, an offset"),
         ({"into_queue": "to", "via": "queue"}, "unknown key 'via'"),
-        ({"into_queue": "to", "rate": 0}, "rate must be more than 0"),
+        ({"into_queue": "to", "rate": 0}, "rate must be 0.001 to"),
         ({"into_queue": "to", "limit": 0}, "limit must be 1 or more"),
         ({"into_queue": "to", "filter": {"colour": "red"}}, "filter: unknown key 'colour'"),
     ],

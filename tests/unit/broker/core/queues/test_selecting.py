@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.queues.selecting import Selector
+from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
 from tests.support.queue_content import envelope
+from tests.support.stepping_clock import SteppingClock
 
 SECOND = 1_000_000
 COMMON = envelope("orders.eu", exchange="shop", headers=(("colour", longstr("red")),), expiration=5000)
@@ -43,17 +45,36 @@ COMMON = envelope("orders.eu", exchange="shop", headers=(("colour", longstr("red
 )
 def test_each_condition(conditions: dict[str, Any], wanted: bool) -> None:
     selector = Selector(MessageFilter(**conditions))
-    assert selector.wants(Message(COMMON, b'{"total": 7}'), 10 * SECOND, 13 * SECOND) is wanted
+    message = Message(COMMON, b'{"total": 7}')
+    assert selector.wants(1, message, 10 * SECOND, 13 * SECOND, UNLIMITED) is wanted
 
 
 def test_messages_of_different_envelopes_and_of_one() -> None:
     selector = Selector(MessageFilter(routing_key="a", body={"n": 1}))
     a, b = envelope("a"), envelope("b")
     messages = [Message(a, b'{"n": 1}'), Message(a, b'{"n": 2}'), Message(b, b'{"n": 1}'), Message(a, b'{"n": 1}')]
-    assert [selector.wants(each, 0, 0) for each in messages] == [True, False, False, True]
+    assert [selector.wants(key, each, 0, 0, UNLIMITED) for key, each in enumerate(messages)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_message_that_arrives_in_the_future_has_no_age() -> None:
     message = Message(COMMON, b"")
-    assert not Selector(MessageFilter(older_than=0.1)).wants(message, 13 * SECOND, 10 * SECOND)
-    assert Selector(MessageFilter(newer_than=0.1)).wants(message, 13 * SECOND, 10 * SECOND)
+    when = 13 * SECOND, 10 * SECOND
+    assert not Selector(MessageFilter(older_than=0.1)).wants(1, message, *when, UNLIMITED)
+    assert Selector(MessageFilter(newer_than=0.1)).wants(1, message, *when, UNLIMITED)
+
+
+def test_it_goes_on_within_a_message() -> None:
+    selector, body = Selector(MessageFilter(body={"[*]": 1})), b"[" + b"0," * 20_000 + b"1]"
+    slices = 1
+    while (wanted := selector.wants((0, 1), Message(COMMON, body), 0, 0, TimeSlice(SteppingClock()))) is None:
+        assert selector.is_checking
+        slices += 1
+    assert (wanted, selector.is_checking) == (True, False)
+    assert slices > 20
+    assert selector.wants((0, 1), Message(COMMON, body), 0, 0, TimeSlice(SteppingClock())) is None
+    assert selector.wants((0, 2), Message(COMMON, b"[1]"), 0, 0, UNLIMITED), "another message instead"
