@@ -336,10 +336,10 @@ def _make_archiver(settings: Settings) -> ArchiverProcess | None:
     archive = settings.archive
     if not archive.url:
         return None
-    arguments = [f"--data-dir={settings.data_dir}", f"--to={archive.url}", f"--interval={archive.interval}"]
+    arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
     arguments += [f"--keep={archive.keep}s"] if archive.keep else []
     arguments += [f"--broker={archive.broker}"] if archive.broker else []
-    return ArchiverProcess(arguments)
+    return ArchiverProcess(archive.url, arguments)
 
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
+
+from leveret.broker.config.options import OPTIONS
 
 log = logging.getLogger("leveret.archiver")
 
@@ -26,10 +29,12 @@ class ArchiverProcess:
     """The process of the archiver.
 
     Args:
-        arguments: Command-line arguments after `archive`.
+        url: Path or URL of the archive. It may contain a password, so it is no argument, which everybody could see.
+        arguments: Further command-line arguments after `archive`.
     """
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, url: str, arguments: Sequence[str]) -> None:
+        self._environment = {**os.environ, OPTIONS["archive.url"].environment: url}
         self._arguments = arguments
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -82,9 +87,10 @@ class ArchiverProcess:
 
     async def _run_once(self) -> int:
         """Start it, and log what it says until it ends; return its status."""
-        command = (sys.executable, "-m", _PROGRAM, "archive", *self._arguments)
+        command = (sys.executable, "-m", _PROGRAM, "archive", "--until-eof", *self._arguments)
+        # Nothing is written to its stdin: that ends with this process, however it ends.
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, limit=_LINE_MAX
+            *command, env=self._environment, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, limit=_LINE_MAX
         )
         assert self._process.stderr is not None
         async for line in self._process.stderr:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.kinds import Kind
+from leveret.storage.url_secrets import MASK
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,6 +53,17 @@ class Option:
         """Name of the environment variable that sets the option."""
         return _ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether its value is a secret, or may contain one."""
+        return self.secret or self.kind.masked is not None
+
+    def shown(self, value: Any) -> Any:
+        """Return a value for people to read: of the same type, with what is secret masked."""
+        if self.secret and value:
+            return {MASK: MASK} if isinstance(value, Mapping) else MASK
+        return value if self.kind.masked is None else self.kind.masked(value)
+
 
 def option(
     kind: Kind[T],
@@ -81,8 +93,8 @@ def option(
     if isinstance(default, Mapping):
         # dataclasses refuse a mutable default; each Settings gets a copy.
         factory = partial(copy.copy, default)
-        return dataclasses.field(default_factory=factory, metadata={_OPTION: declared})
-    return dataclasses.field(default=default, metadata={_OPTION: declared})
+        return dataclasses.field(default_factory=factory, metadata={_OPTION: declared}, repr=not secret)
+    return dataclasses.field(default=default, metadata={_OPTION: declared}, repr=not declared.has_secrets)
 
 
 def group(settings: type[T]) -> T:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from leveret.broker.config.units import parse_duration, parse_size
+from leveret.storage.url_secrets import mask_url
 
 T = TypeVar("T")
 
@@ -29,11 +30,13 @@ class Kind(Generic[T]):
         read: Converts a YAML value or text to the option's value; raises ValueError for a value that is not allowed.
         allowed: Description of the allowed values.
         unit: Unit of the value; empty without one.
+        masked: Returns a value for people to read, without the secrets in it; None if it can have none.
     """
 
     read: Callable[[object], T]
     allowed: str
     unit: str = ""
+    masked: Callable[[T], T] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ def text(*, empty: bool = False) -> Kind[str]:
         return value
 
     return Kind(read, "a string" if empty else "a string that is not empty")
+
+
+def location() -> Kind[str]:
+    """Return the kind of paths and URLs; a URL may contain a password. May be empty."""
+    return replace(text(empty=True), masked=mask_url)
 
 
 def url_path() -> Kind[str]:

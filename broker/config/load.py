@@ -116,7 +116,7 @@ def _validate(raw: RawSetting) -> tuple[str, object]:
     try:
         return option.name, option.kind.read(raw.value)
     except ValueError:
-        shown = "this value" if option.secret else repr(raw.value)
+        shown = "this value" if option.has_secrets else repr(raw.value)
         if not isinstance(raw.value, str):
             # The type helps with surprises of YAML: a password 0123 without quotes is the number 83.
             shown += f" ({type(raw.value).__name__})"

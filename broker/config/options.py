@@ -219,7 +219,7 @@ class Archive:
     """The archiver, which copies messages and events to Parquet files."""
 
     url: str = option(
-        kinds.text(empty=True),
+        kinds.location(),
         "",
         "Path or URL of an archive, such as s3://bucket/archive: the broker runs leveret-analytics archive, and starts"
         " it again when it ends; empty for none.",

@@ -24,7 +24,6 @@ and starts nothing; see [Operations](operations.md#check-a-configuration).
 **Reload**: `SIGHUP` applies a new value without a restart.
 
 """
-_SECRET: Final = "********"
 
 
 def reference_page() -> str:
@@ -92,10 +91,8 @@ def effective_configuration(settings: Settings, origins: Mapping[str, str]) -> s
 
 
 def _line(name: str, value: object, origin: str | None) -> str:
-    if OPTIONS[name].secret and value and origin is not None:
-        # A value of the same type, so that the output can be read as a configuration.
-        value = {_SECRET: _SECRET} if isinstance(value, Mapping) else _SECRET
-    written = json.dumps(_plain(value))
+    # A value of the same type, so that the output can be read as a configuration.
+    written = json.dumps(_plain(value if origin is None else OPTIONS[name].shown(value)))
     return f"{name}: {written}  # {origin or 'default'}\n"
 
 

@@ -108,7 +108,7 @@ def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bi
             except AmqpFault as fault:
                 if may_dangle and fault.code is ReplyCode.NOT_FOUND:
                     continue
-                text = f"{section}: {dict(entry)}: {fault.explanation}"
+                text = f"{section}: {_shown(entry)}: {fault.explanation}"
                 raise DefinitionsError(text, fault.explanation) from None
             yield
 
@@ -166,10 +166,15 @@ def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str,
         yield entry
 
 
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry for an error text; the value of a parameter, such as an address, may have a password."""
+    return {key: value for key, value in entry.items() if key != "value"}
+
+
 def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
-        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
+        raise DefinitionsError(f"{section}: {_shown(entry)}: '{key}' must be a string")
     if len(value.encode()) > SHORTSTR_MAX:
         raise DefinitionsError(f"{section}: '{key}' must have at most {SHORTSTR_MAX} bytes, '{value[:32]}…' has more")
     return value
@@ -178,7 +183,7 @@ def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
 def _flag(entry: Mapping[str, Any], key: str, section: str, default: bool = False) -> bool:
     value = entry.get(key, default)
     if not isinstance(value, bool):
-        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be true or false", ["not_boolean", value])
+        raise DefinitionsError(f"{section}: {_shown(entry)}: '{key}' must be true or false", ["not_boolean", value])
     return value
 
 
@@ -186,7 +191,7 @@ def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHos
     name = _text(entry, "vhost", section)
     vhost = broker.vhosts.get(name)
     if vhost is None:
-        raise DefinitionsError(f"{section}: {dict(entry)}: there is no vhost '{name}'", ["no_such_vhost", name])
+        raise DefinitionsError(f"{section}: {_shown(entry)}: there is no vhost '{name}'", ["no_such_vhost", name])
     return vhost
 
 
@@ -205,11 +210,11 @@ def _set_limits(broker: Broker, vhost: VirtualHost, limits: Any) -> None:
 def _arguments(entry: Mapping[str, Any]) -> FieldTable:
     arguments = entry.get("arguments") or {}
     if not isinstance(arguments, Mapping):
-        raise DefinitionsError(f"{dict(entry)}: 'arguments' must be an object")
+        raise DefinitionsError(f"{_shown(entry)}: 'arguments' must be an object")
     try:
         return table_from_json(arguments)
     except ValueError as error:
-        raise DefinitionsError(f"{dict(entry)}: 'arguments': {error}") from None
+        raise DefinitionsError(f"{_shown(entry)}: 'arguments': {error}") from None
 
 
 def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.disk.files import DiskFiles
+from leveret.storage.url_secrets import mask_text, mask_url
 
 
 class LocalFiles(DiskFiles):
@@ -124,5 +125,6 @@ def file_system(location: str) -> tuple[Any, str]:
 
         made, path = fsspec.core.url_to_fs(location)
     except (ImportError, ValueError) as error:
-        raise AnalyticsError(f"cannot open {location}: {refused}; {error}") from error
+        reasons = mask_text(f"{refused}; {error}", location)
+        raise AnalyticsError(f"cannot open {mask_url(location)}: {reasons}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(made)), str(path).rstrip("/")

@@ -62,7 +62,7 @@ def older_events(
     limits = options.archive.older_than(oldest, selection.limits)
     if limits is None:
         return
-    since = f"{options.path} has the events from {utc_time(oldest):%Y-%m-%d %H:%M:%S} UTC on"
+    since = f"{options.shown_path} has the events from {utc_time(oldest):%Y-%m-%d %H:%M:%S} UTC on"
     note = _note_in(options.path)
     if note is None:
         if options.archive != AUTO:

@@ -16,6 +16,7 @@ from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPla
 from leveret.storage.analytics.times import parse_time
 from leveret.storage.readers.reader_file import is_reader_name, matches
 from leveret.storage.snapshots.lease import TIMEOUT
+from leveret.storage.url_secrets import mask_url
 
 _WILD: Final = frozenset("*?[")
 _NAMES: Final = (
@@ -107,6 +108,11 @@ class Options:
     reader: str = ""
     bodies: BodyOptions | None = None
     archive: ArchiveChoice = AUTO
+
+    @property
+    def shown_path(self) -> str:
+        """The path for texts, without the passwords that a URI may have."""
+        return mask_url(self.path)
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Return whether a queue is selected."""

@@ -16,6 +16,7 @@ from leveret.storage.analytics.options import Options
 from leveret.storage.snapshots.lease import TIMEOUT
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
+from leveret.storage.url_secrets import mask_url
 
 _LOG: Final = logging.getLogger(__name__)
 #: Subdirectory of a session's directory with shared snapshots.
@@ -60,7 +61,7 @@ def take_query_snapshot(
     snapshot = take_snapshot(path, request, files)
     if snapshot.missing_segments or snapshot.damaged_events:
         text = (
-            f"{options.path}: {snapshot.missing_segments} segment files of that moment are gone, and "
+            f"{options.shown_path}: {snapshot.missing_segments} segment files of that moment are gone, and "
             f"{snapshot.damaged_events} events are damaged"
         )
         if options.fail_fast:
@@ -125,7 +126,7 @@ def load_shared_snapshot(options: Options, wants: QueueFilter, described: str | 
         # Safe to unpickle: this session wrote it to its private directory.
         location, as_of, found = pickle.load(file)
     if location != absolute_location(options.path):
-        raise AnalyticsError(f"snapshot '{options.snapshot}' is of {location}, not of {options.path}")
+        raise AnalyticsError(f"snapshot '{options.snapshot}' is of {mask_url(location)}, not of {options.shown_path}")
     if options.as_of not in (None, as_of):
         raise AnalyticsError(
             f"snapshot '{options.snapshot}' was taken with another asOf; leave out asOf or the snapshot"
@@ -135,7 +136,7 @@ def load_shared_snapshot(options: Options, wants: QueueFilter, described: str | 
     snapshot: Snapshot = replace(found, queues=selected)
     queues = [each for each in snapshot.names.values() if each.kind == "queue"]
     if described is not None and not any(wants(each.vhost, each.name) for each in queues):
-        raise NoSuchQueueError(f"{options.path} has no queue {described}")
+        raise NoSuchQueueError(f"{options.shown_path} has no queue {described}")
     return snapshot
 
 

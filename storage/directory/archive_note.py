@@ -8,16 +8,14 @@ damaged counts as none.
 from __future__ import annotations
 
 import json
-import re
 from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files, replace_file
 from leveret.storage.format import crc_of, pack_checked
+from leveret.storage.url_secrets import without_secrets
 
 NAME: Final = "archived-to.json"
 _FORMAT: Final = 1
-#: User and password in a URL.
-_SECRETS: Final = re.compile(r"(?<=://)[^/@:]*:[^/]*@")
 
 
 class ArchiveNote(NamedTuple):
@@ -34,7 +32,7 @@ class ArchiveNote(NamedTuple):
 
 def pack_note(note: ArchiveNote) -> bytes:
     """Return the contents of the file; user and password are left out."""
-    return pack_checked({"format": _FORMAT, "url": _SECRETS.sub("", note.url), "broker": note.broker})
+    return pack_checked({"format": _FORMAT, "url": without_secrets(note.url), "broker": note.broker})
 
 
 def unpack_note(octets: bytes) -> ArchiveNote | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,12 +11,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import leveret
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files
+from tests.integration.program import run
 from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
 from tests.support.wire import Connection
 
 ROOT = Path(__file__).parents[2]
@@ -23,21 +28,19 @@ ROOT = Path(__file__).parents[2]
 
 def archivers(broker: LeveretProcess) -> list[int]:
     """Process ids of the archivers that the broker has started."""
-    found = []
-    for pid in Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split():
-        try:
-            if b"--to=" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
-        except FileNotFoundError:
-            continue
-    return found
+    children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
+    return [int(pid) for pid in children if is_there(int(pid))]
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def is_there(pid: int) -> bool:
-    try:
-        return b"--to=" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return b"\0archive\0" in command_line(pid)
 
 
 def publish(url: str, first: int, count: int) -> None:
@@ -71,11 +74,11 @@ def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> Non
         assert "the archiver has ended with status -9; it is started again in 1 s" in broker.log_text()
         (second,) = archivers(broker)
         assert second != first
-        # One that a killed broker has left ends when that of the next broker has begun.
-        broker.restart(crash=True)
+        broker.kill()
+        wait_until(lambda: not is_there(second), "it has ended with the killed broker")
+        broker.start()
         publish(broker.url, 200, 100)
         wait_until(lambda: archived(url) == Counter(range(300)), "the next broker's archiver has copied the rest")
-        wait_until(lambda: not is_there(second), "the one that was left has ended")
         (third,) = archivers(broker)
         assert broker.stop() == 0
         assert not is_there(third)
@@ -88,6 +91,25 @@ def test_an_archiver_that_cannot_work_is_told_in_the_log(tmp_path: Path) -> None
         wait_until(lambda: said in broker.log_text(), "the log says it")
         publish(broker.url, 0, 1)
         assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("url", ["nothing://{}@host/archive", "ftp://{}@127.0.0.1:1/archive", "memory://host/a?sig={}"])
+def test_a_password_in_the_url_is_shown_nowhere(tmp_path: Path, url: str) -> None:
+    words = ["pa%40ss", "pa@ss", "w0rd"]
+    config = tmp_path / "leveret.yaml"
+    config.write_text(f"archive.url: {url.format('me:pa%40ss/w0rd')}\n")
+    with LeveretProcess(tmp_path, config=config) as broker:
+        wait_until(lambda: bool(archivers(broker)), "the archiver runs")
+        seen = [command_line(pid).decode() for pid in archivers(broker)]
+        if not url.startswith("memory"):
+            wait_until(lambda: "it tries again" in broker.log_text(), "the log says what is wrong")
+        seen += [json.dumps(Management(broker.http_url).request("GET", "config", "effective")), broker.log_text()]
+        assert broker.stop() == 0
+    (note,) = [path.read_text() for path in broker.data_dir.glob("archived-to.json")] or [""]
+    printed = run("check-config", "--print", "--config", str(config), "--data-dir", str(broker.data_dir)).stdout
+    for text in (*seen, note, printed):
+        assert not any(word in text for word in words), text
+    assert f'archive.url: "{url.partition("://")[0]}://' in printed
 
 
 def consume(url: str, first: int, count: int) -> None:

@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from leveret.storage.analytics.archive.errors import ArchiveError
 from leveret.storage.analytics.archive.layout import DRAFT, MARKER
 from leveret.storage.analytics.archive.manifest import FORMAT
+from leveret.storage.url_secrets import mask_text, mask_url
 
 #: Stores of objects, whose files appear as a whole. On others a file is renamed when it has been written.
 _OBJECT_STORES: Final = frozenset(
@@ -34,12 +35,16 @@ class ArchiveFiles:
 
     Args:
         url: A path, or a URL such as `s3://bucket/archive`.
+    Attributes:
+        url: The path or URL, with the passwords that it has.
+        shown: The path or URL for error texts, without them.
     Raises:
         ArchiveError: fsspec cannot open the URL.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/") or "/"
+        self.shown = mask_url(self.url)
         with self.errors(""):
             self._system, root = fsspec.core.url_to_fs(os.path.abspath(url) if "://" not in url else url)
         self._root = str(root).rstrip("/")
@@ -65,9 +70,10 @@ class ArchiveFiles:
         try:
             found = int(json.loads(octets)["format"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ArchiveError(f"{self.url}/{MARKER} is damaged, or {self.url} is not an archive of Leveret") from error
+            text = f"{self.shown}/{MARKER} is damaged, or {self.shown} is not an archive of Leveret"
+            raise ArchiveError(text) from error
         if found > FORMAT:
-            raise ArchiveError(f"{self.url} was written by a newer version of Leveret")
+            raise ArchiveError(f"{self.shown} was written by a newer version of Leveret")
         return True
 
     def make(self) -> None:
@@ -233,7 +239,7 @@ class ArchiveFiles:
             FileNotFoundError, FileExistsError: As the file system has raised it.
             ArchiveError: For all other exceptions.
         """
-        where = f"{self.url}/{path}" if path else self.url
+        where = f"{self.shown}/{path}" if path else self.shown
         try:
             yield
         except (ArchiveError, FileExistsError):
@@ -242,7 +248,7 @@ class ArchiveFiles:
             if isinstance(error, FileNotFoundError) and not is_written:
                 raise
             said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ArchiveError(f"{where}: {said}") from error
+            raise ArchiveError(f"{where}: {mask_text(said, self.url)}") from error
 
 
 class NewFile:

@@ -232,7 +232,8 @@ def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -
         name = known[store_id]
         if options.broker not in ("", name):
             raise ArchiveRefusedError(
-                f"the broker of {options.data_dir} is called {name} in {files.url}, and cannot become {options.broker}"
+                f"the broker of {options.data_dir} is called {name} in {files.shown}, and cannot become "
+                f"{options.broker}"
             )
         return name
     name = options.broker or options.default_broker
@@ -242,6 +243,6 @@ def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -
         )
     if name in known.values():
         raise ArchiveRefusedError(
-            f"{files.url} has another data directory whose broker is called {name}; choose a name with --broker NAME"
+            f"{files.shown} has another data directory whose broker is called {name}; choose a name with --broker NAME"
         )
     return name

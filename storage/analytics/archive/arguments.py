@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from typing import Final
 
 from leveret.storage.readers.reader_file import is_reader_name
 
 PROGRAM: Final = "leveret-analytics archive"
+URL_VARIABLE: Final = "LEVERET_ARCHIVE_URL"
+"""Environment variable with the URL of the archive: that of the broker's option `archive.url`."""
 #: A reader that is not seen for a day is dropped by default.
 _INTERVAL_MAX: Final = 3600
 _SPAN: Final = re.compile(r"([1-9]\d{0,9})([dhs])")
@@ -24,7 +27,15 @@ def make_parser() -> argparse.ArgumentParser:
         "broker may be running; nothing is consumed. Spark is not needed.",
     )
     parser.add_argument("--data-dir", required=True, help="the broker's data directory; local or mounted")
-    parser.add_argument("--to", required=True, metavar="URL", help="the archive: a path, or s3://bucket/path, gs://…")
+    url = os.environ.get(URL_VARIABLE)
+    parser.add_argument(
+        "--to",
+        required=not url,
+        default=url,
+        metavar="URL",
+        help=f"the archive: a path, or s3://bucket/path, gs://… (default: ${URL_VARIABLE}, in which nobody else sees a "
+        "password)",
+    )
     parser.add_argument(
         "--reader",
         default="archive",
@@ -40,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"time from one copy to the next, 1 to {_INTERVAL_MAX} (default: 60)",
     )
     parser.add_argument("--once", action="store_true", help="copy what is there, and end")
+    parser.add_argument("--until-eof", action="store_true", help="end when the standard input ends")
     parser.add_argument(
         "--broker",
         default="",

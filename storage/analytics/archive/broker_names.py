@@ -10,6 +10,7 @@ from leveret.storage.analytics.archive.manifest_log import read_manifests, store
 from leveret.storage.analytics.data_files import LocalFiles, local_path, open_files
 from leveret.storage.directory.archive_note import read_note
 from leveret.storage.directory.directory_format import read_format
+from leveret.storage.url_secrets import mask_url
 
 
 def broker_names(archive: str, directories: Sequence[str]) -> dict[str, str]:
@@ -62,7 +63,7 @@ def _candidates(directory: str) -> Iterator[str]:
     note = read_note(remote or LocalFiles(), path)
     if note is not None:
         yield note.broker
-    whole = local_path(directory).rstrip("/")
+    whole = mask_url(local_path(directory)).rstrip("/")
     parts = whole.split("/")
     for count in range(1, len(parts)):
         if parts[-count]:

@@ -6,10 +6,12 @@ import argparse
 import logging
 import os
 import re
+import signal
 import socket
 import sys
 import time
 from collections.abc import Sequence
+from threading import Thread
 from typing import Final
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
@@ -22,6 +24,8 @@ from leveret.storage.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
+#: Seconds in which the archiver ends in order when the broker that has started it is dead.
+_SECONDS_TO_END: Final = 10.0
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -37,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
     try:
         with exit_on_sigterm():
+            if given.until_eof:
+                Thread(target=_end_at_eof, daemon=True).start()
             options = _options(given)
             if given.once:
                 _run(options, given.to, None)
@@ -108,12 +114,21 @@ def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
         ArchiveRefusedError: It is there.
     """
     if files.local_path is not None and f"{files.local_path}/".startswith(f"{data_dir.rstrip('/')}/"):
-        raise ArchiveRefusedError(f"{files.url} is in the data directory; put the archive somewhere else")
+        raise ArchiveRefusedError(f"{files.shown} is in the data directory; put the archive somewhere else")
 
 
 def _tell(copied: Copied) -> None:
     rows = " and ".join(f"{count} {table}" for table, count in copied.rows.items())
     _say(f"manifest {copied.number}: {rows} in {copied.files} files")
+
+
+def _end_at_eof() -> None:
+    """End the process in order, and after some seconds anyway, as the archive bears it, when stdin ends."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_SECONDS_TO_END)
+    os._exit(1)
 
 
 def _say(text: str) -> None:

@@ -90,7 +90,7 @@ class ManifestLog:
             # The answer to a request that is repeated on the way may be about the first one.
             if self._files.read(path) != octets:
                 raise ArchiveRefusedError(
-                    f"{self._files.url}/{path} exists: another archiver writes for the same data directory; run one"
+                    f"{self._files.shown}/{path} exists: another archiver writes for the same data directory; run one"
                 ) from None
         self.state = self.state.after(manifest)
         if manifest.is_complete:
@@ -118,7 +118,7 @@ def read_manifests(files: ArchiveFiles, store_id: str) -> BrokerFiles:
         state = _read_from_complete(files, store_id)
         if state is not None:
             return state
-    raise ArchiveError(f"manifests of {files.url}/{MANIFESTS}/{store_id} are missing; restore them from a copy")
+    raise ArchiveError(f"manifests of {files.shown}/{MANIFESTS}/{store_id} are missing; restore them from a copy")
 
 
 def _read_from_complete(files: ArchiveFiles, store_id: str) -> BrokerFiles | None:
@@ -132,7 +132,7 @@ def _read_from_complete(files: ArchiveFiles, store_id: str) -> BrokerFiles | Non
         octets = files.read(path)
         if octets is None:
             return None
-        state = state.after(unpack_manifest(octets, f"{files.url}/{path}"))
+        state = state.after(unpack_manifest(octets, f"{files.shown}/{path}"))
     return state
 
 

@@ -48,7 +48,7 @@ def inferred_type(options: Options, count: int, session: str, sources: Sources |
             reasons.append(str(error))
     if not values:
         found = f"none of {len(reasons)} is JSON: {reasons[0]}" if reasons else "there are no messages"
-        _LOG.warning("%s: the type of bodies cannot be inferred, so it is text, as %s", options.path, found)
+        _LOG.warning("%s: the type of bodies cannot be inferred, so it is text, as %s", options.shown_path, found)
     return infer_type(values)
 
 

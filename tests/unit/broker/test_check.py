@@ -224,8 +224,12 @@ def test_what_is_in_force_can_be_used_as_a_configuration(files: Files) -> None:
 
 def test_secrets_are_not_printed(files: Files) -> None:
     out = files.check("default_pass: top-secret\n", "--print")[1]
-    assert "top-secret" not in out
+    assert "top-secret" not in out + repr(load(files.config, {}))
     assert f'default_pass: "********"  # {files.config}:1\n' in out
+    for wrong in ("archive.url: [top-secret]", "default_pass: [top-secret]", "definitions: top-secret"):
+        assert "top-secret" not in "".join(files.check(wrong)[2])
+    _, _, (problem,) = files.check("definitions: {global_parameters: [{value: top-secret}]}\n")
+    assert problem.endswith(" global_parameters: {}: 'name' must be a string")
 
 
 def test_all_defaults_are_printed(files: Files) -> None:

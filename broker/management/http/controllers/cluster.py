@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Final, TypeAlias
 
 from aiohttp import web
 
+from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.global_parameters import CLUSTER_NAME
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
@@ -36,7 +36,6 @@ _FLAGS: Final = (
     ("user_limits", "Configure connection and channel limits for a user", "", "rabbit"),
     ("virtual_host_metadata", "Virtual host metadata (description, tags, etc)", "", "rabbit"),
 )
-_SECRET: Final = "********"
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
 
 
@@ -134,11 +133,8 @@ class Configuration(Controller):
     async def show(self, request: web.Request) -> web.Response:
         """Show all options with their values at startup."""
         self._access.require(request, "administrator")
-        return json_response({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
-
-    def _value(self, name: str, secret: bool) -> _Json:
-        value: object = reduce(getattr, name.split("."), self._settings)
-        return _SECRET if secret and value else _json(value)
+        values = option_values(self._settings)
+        return json_response({name: _json(option.shown(values[name])) for name, option in OPTIONS.items()})
 
 
 def _json(value: object) -> _Json:

@@ -29,6 +29,10 @@ def test_a_note_is_written_once(tmp_path: Path) -> None:
         ("sftp://me:p@ss@host:22/archive", "sftp://host:22/archive"),
         ("abfss://container@account.dfs.core.windows.net/archive", None),
         ("sftp://me@host:22/a:b@c", None),
+        ("sftp://host:22/a@b", None),
+        ("filecache::ftp://me:un/escaped@host/archive", "filecache::ftp://host/archive"),
+        ("az://container/archive?sv=1&sig=ab/c%3D", "az://container/archive"),
+        ("file:///mnt/what?@home", None),
         ("/mnt/a:b@c", None),
     ],
 )
