@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sqlite3
 from collections.abc import Callable
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret")
 
+#: Errors of a port. Others are of the host.
+_ABOUT_THE_PORT: Final = (errno.EADDRINUSE, errno.EACCES)
+#: How the options of listeners begin that have the addresses of `--host`.
+_HOST_OR: Final = "--host or "
 #: Name of the database of definitions in the data directory.
 DEFINITIONS: Final = "definitions.sqlite"
 
@@ -210,12 +215,35 @@ class App:
         listeners = planned_listeners(self.settings)
         if any(each.encrypted for each in listeners):
             self._tls = _make_tls(self.settings)
+        for each, sock in self._bind(listeners):
+            await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
+
+    def _bind(self, listeners: list[PlannedListener]) -> list[tuple[PlannedListener, socket]]:
+        """Return the listening sockets of all listeners.
+
+        Raises:
+            StartError: Addresses cannot be used; the text names all of them, and says what to change.
+        """
+        bound: list[tuple[PlannedListener, socket]] = []
+        refused: list[tuple[PlannedListener, OSError]] = []
+        bind_to = bind_planned if self._embedding is None else self._embedding.bind
         for each in listeners:
             addresses = self.addresses.setdefault(each.name, [])
-            bind_to = bind_planned if self._embedding is None else self._embedding.bind
-            for sock in bind_to(each, self._choose_port(each), self.settings.tcp_listen_options.backlog):
-                await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
-                addresses.append(address_of(sock))
+            try:
+                sockets = bind_to(each, self._choose_port(each), self.settings.tcp_listen_options.backlog)
+            except OSError as error:
+                refused.append((each, error))
+                if error.errno not in _ABOUT_THE_PORT:
+                    # The host cannot be used, and will be the reason for the others, too.
+                    break
+                continue
+            addresses += map(address_of, sockets)
+            bound += [(each, sock) for sock in sockets]
+        if refused:
+            for _, sock in bound:
+                sock.close()
+            raise StartError(_refusal_text(refused))
+        return bound
 
     def _choose_port(self, wanted: PlannedListener) -> int:
         """Return the port to listen on; for port 0, the port that the same listener has on another address."""
@@ -364,16 +392,28 @@ def bind_planned(wanted: PlannedListener, port: int, backlog: int) -> list[socke
     """Return the listening sockets of a listener.
 
     Raises:
-        StartError: The address cannot be used; the text says what to change.
+        OSError: The address cannot be used.
     """
-    host = wanted.endpoint.host
-    try:
-        return bind(host, port, backlog)
-    except OSError as error:
-        where = format_address(host, port)
-        raise StartError(
-            f"cannot listen on {where}: {describe_error(error)}; choose another {wanted.option}"
-        ) from error
+    return bind(wanted.endpoint.host, port, backlog)
+
+
+def _refusal_text(refused: list[tuple[PlannedListener, OSError]]) -> str:
+    """Return which addresses cannot be used, by reason, and the options that help."""
+    by_reason: dict[str, list[str]] = {}
+    for each, error in refused:
+        endpoint = each.endpoint
+        by_reason.setdefault(describe_error(error), []).append(format_address(endpoint.host, endpoint.port))
+    reasons = "; ".join(f"cannot listen on {_listed(where)}: {why}" for why, where in by_reason.items())
+    # One of its own for each listener, and --host, which most have in common.
+    options = list(dict.fromkeys(each.option for each, _ in refused))
+    if len(options) > 1:
+        own = [option.removeprefix(_HOST_OR) for option in options]
+        options = [f"{'--host, or another ' if own != options else ''}{_listed(own)}"]
+    return f"{reasons}; choose another {options[0]}"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _memory_limit(settings: Settings) -> int:

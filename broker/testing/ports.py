@@ -58,7 +58,7 @@ class Ports:
             port: Its port; 0 for the one that it had before, or any at first.
             backlog: Connections that may wait to be accepted.
         Raises:
-            StartError: The address cannot be used.
+            OSError: The address cannot be used.
         """
         name, host, wanted = planned.name, planned.endpoint.host, planned.endpoint.port
         key = name, host, wanted, self._counts[name, host, wanted]

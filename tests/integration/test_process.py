@@ -73,6 +73,22 @@ def test_port_in_use(tmp_path: Path, option: str) -> None:
     assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", line)
 
 
+def test_all_ports_in_use_are_named_at_once(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as amqp,
+        socket.create_server(("127.0.0.1", 0)) as management,
+        socket.create_server(("127.0.0.1", 0)) as prometheus,
+    ):
+        ports = [each.getsockname()[1] for each in (amqp, management, prometheus)]
+        flags = ("--port", "--management-port", "--prometheus-port")
+        arguments = [word for flag, port in zip(flags, ports, strict=True) for word in (flag, str(port))]
+        refused = run("--host", "127.0.0.1", "--data-dir", str(tmp_path), *arguments)
+    where = f"127.0.0.1:{ports[0]}, 127.0.0.1:{ports[1]} and 127.0.0.1:{ports[2]}"
+    options = "--host, or another --port, --management-port and --prometheus-port"
+    line = f"leveret: cannot listen on {where}: Address already in use; choose another {options}\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", line)
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
