@@ -39,7 +39,7 @@ from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
-from leveret.broker.operations.broker_definitions import DefinitionsKeeper, load_definitions
+from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.session.listener import Listener
@@ -155,20 +155,33 @@ class App:
             StartError: An address or the definitions cannot be used.
             DefinitionsError: A definition is invalid.
         """
-        self._definitions = DefinitionsKeeper(
+        self.load()
+        await self._listen()
+        if self._archiver is not None:
+            self._archiver.start()
+
+    def load(self, refuse: Refuse = raise_refusal) -> None:
+        """Restore the data directory, and load the definitions that the configuration names.
+
+        Args:
+            refuse: Is called with each error of these definitions.
+        Raises:
+            StartError: The definitions in the data directory cannot be used.
+            DefinitionsError: A definition is invalid.
+        """
+        self._definitions = keeper = DefinitionsKeeper(
             _open_database(self.settings.data_dir, self._embedding is not None and self._embedding.is_temporary),
             self.broker,
             self.accounts,
             self.server.loop.call_soon_threadsafe,
         )
         try:
-            has_definitions = self._definitions.restore()
+            has_definitions = keeper.restore()
         except UnreadableFileError as error:
             raise StartError(f"cannot use the data directory {self.settings.data_dir}: {error}") from error
         self._stores.delete_unclaimed()
-        keeper = self._definitions
         keeper.record_import(
-            load_definitions(self.settings, self.broker, self.accounts, not has_definitions, keeper.imported)
+            load_definitions(self.settings, self.broker, self.accounts, not has_definitions, keeper.imported, refuse)
         )
         try:
             keeper.save_now()
@@ -183,9 +196,6 @@ class App:
         self._memory_checks.start()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
-        await self._listen()
-        if self._archiver is not None:
-            self._archiver.start()
 
     # Imported on first use; see HttpListener.
 

@@ -1,42 +1,38 @@
 """The command `leveret check-config`: reports all errors of a configuration without starting the broker.
 
 Its arguments are the broker's. It exits with 0 if it finds no error. Otherwise it exits as the broker would: with 2
-if the command line is wrong, else with 1.
+if the command line is wrong, else with 1. Definitions are loaded by the code that loads them at the start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 import os
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO
+from tempfile import TemporaryDirectory
+from typing import Final, TextIO
 from urllib.parse import quote
 
 from leveret.broker.addresses import bind, describe_error
-from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.user_definitions import load as load_accounts
+from leveret.broker.app import DEFINITIONS, App, StartError
 from leveret.broker.config.cli import read_configuration
 from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
+from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
-from leveret.broker.config.options import OPTIONS, DefaultPermissions, Settings
+from leveret.broker.config.options import Archive, Settings
 from leveret.broker.config.rendering import effective_configuration
-from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.operations.broker_definitions import load_definitions
+from leveret.broker.operations.broker_definitions import Refuse
 from leveret.broker.tls import find_problems
-from leveret.policies.invalid_pattern import InvalidPattern
-from leveret.policies.patterns import Pattern
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles
 
@@ -67,7 +63,9 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
     has_unread = bool(problems)
     for option, text in _problems(settings):
         if not (has_unread and option not in loaded.origins):
-            problems.append(_with_origin(loaded, option, text))
+            problems.append(ConfigError(_with_origin(loaded, option, text)))
+    for option, text in _expired_certificates(settings):
+        err.write(f"leveret: warning: {_with_origin(loaded, option, text)}\n")
     for problem in problems:
         err.write(f"leveret: {problem}\n")
     if problems:
@@ -76,11 +74,10 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
     return 0
 
 
-def _with_origin(loaded: LoadResult, option: str, text: str) -> ConfigError:
-    """Return an error with the origin of its option."""
+def _with_origin(loaded: LoadResult, option: str, text: str) -> str:
+    """Return an error text with the file and line, environment variable or flag that its option comes from."""
     origin = loaded.origins.get(option)
-    kind = UsageError if origin is not None and origin.startswith("--") else ConfigError
-    return kind(f"{origin}: {text}" if origin else text)
+    return f"{origin}: {text}" if origin else text
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -89,9 +86,7 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _listener_problems(listeners)
     if any(each.encrypted for each in listeners):
         yield from find_problems(settings.ssl_options)
-        yield from _expired_certificates(settings)
     yield from _directory_problems(settings.data_dir)
-    yield from _permission_problems(settings.default_permissions)
     yield from _definitions_problems(settings)
 
 
@@ -116,6 +111,9 @@ def _option_of(listener: PlannedListener) -> str:
 
 
 def _expired_certificates(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield option and text of certificates that no client takes, with which the broker starts nevertheless."""
+    if not any(each.encrypted for each in planned_listeners(settings)):
+        return
     now = datetime.now(UTC)
     files = {"certfile": settings.ssl_options.certfile, "cacertfile": settings.ssl_options.cacertfile}
     for name, path in files.items():
@@ -152,60 +150,60 @@ def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:
             yield "data_dir", f"data_dir: {path} was written by a newer version (format {found.format})"
 
 
-def _permission_problems(permissions: DefaultPermissions) -> Iterator[tuple[str, str]]:
-    patterns = {"configure": permissions.configure, "write": permissions.write, "read": permissions.read}
-    for name, pattern in patterns.items():
-        option = f"default_permissions.{name}"
-        try:
-            Pattern(pattern)
-        except InvalidPattern as error:
-            yield option, f"{option}: {error}"
+def _definitions_problems(settings: Settings) -> list[tuple[str, str]]:
+    """Start a broker with the definitions of the data directory in a temporary one; return what it refuses."""
+    problems: list[DefinitionsError] = []
+    try:
+        with TemporaryDirectory(prefix="leveret-check-") as folder:
+            _copy_definitions(settings.data_dir / DEFINITIONS, Path(folder) / DEFINITIONS)
+            storage = dataclasses.replace(settings.storage, sync=SyncRule("off"))
+            trial = dataclasses.replace(settings, data_dir=Path(folder), storage=storage, archive=Archive())
+            try:
+                asyncio.run(_load(trial, problems.append))
+            except StartError as error:
+                return [("data_dir", str(error).replace(folder, str(settings.data_dir)))]
+    except OSError as error:
+        return [("load_definitions", f"definitions cannot be checked without a temporary directory: {error.strerror}")]
+    return [(each.option, _refusal(each)) for each in problems]
 
 
-def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Import the definitions into a temporary broker in memory, and yield the errors."""
-    for option in ("load_definitions", "definitions", "policies"):
-        others: dict[str, Any] = {
-            name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")
-        }
-        del others[option]
-        # Their errors have been reported.
-        others["default_permissions"] = DefaultPermissions()
-        try:
-            asyncio.run(_try_import(dataclasses.replace(settings, **others)))
-        except DefinitionsError as error:
-            yield option, f"{option}: {error}" if option == "load_definitions" else str(error)
+def refusal_text(loaded: LoadResult, error: DefinitionsError) -> str:
+    """Return why definitions are refused, with the origin of their option."""
+    return _with_origin(loaded, error.option, _refusal(error))
 
 
-async def _try_import(settings: Settings) -> None:
-    loop = asyncio.get_running_loop()
-    broker, accounts = Broker(Turn(loop.call_soon), Timers(loop.call_later)), Accounts(settings.loopback_users)
-    is_new = not _load_stored_definitions(settings.data_dir / "definitions.sqlite", broker, accounts)
+def _refusal(error: DefinitionsError) -> str:
+    # The other texts begin with the option, or with what is in it.
+    return f"{error.option}: {error}" if error.option == "load_definitions" else str(error)
+
+
+async def _load(settings: Settings, refuse: Refuse) -> None:
     logging.disable()
     try:
-        load_definitions(settings, broker, accounts, is_new=is_new)
+        app = App(settings)
+        try:
+            app.load(refuse)
+        finally:
+            await app.abandon()
     finally:
         logging.disable(logging.NOTSET)
 
 
-def _load_stored_definitions(path: Path, broker: Broker, accounts: Accounts) -> bool:
-    """Load vhosts and users from the data directory, as definitions may refer to them; return whether any exist."""
+def _copy_definitions(source: Path, target: Path) -> None:
+    """Copy the database of definitions, as definitions may refer to what is in it."""
     try:
-        if not path.exists():
-            return False
+        if not source.exists():
+            return
+        try:
+            # As a broker may be running.
+            with (
+                closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True)) as database,
+                closing(sqlite3.connect(target)) as copy,
+            ):
+                database.backup(copy)
+        except sqlite3.Error:
+            # Damaged, which the broker says better.
+            shutil.copyfile(source, target)
     except OSError:
         # The directory cannot be used, which has been reported.
-        return False
-    query = "select kind, key, value from definitions where kind in ('vhost', 'accounts') order by kind desc"
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            rows = database.execute(query).fetchall()
-    except sqlite3.Error:
-        # The broker checks the database at its start, with better error texts.
-        return False
-    for kind, key, value in rows:
-        if kind == "vhost":
-            broker.add_vhost(json.loads(key)[0])
-        else:
-            load_accounts(accounts, json.loads(value), broker.vhosts)
-    return bool(rows)
+        return

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 import uvloop
 
 from leveret.broker import logs
 from leveret.broker.app import StartError
-from leveret.broker.check import check_config
-from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, parse_or_exit
+from leveret.broker.check import check_config, refusal_text
+from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, read_or_exit
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.rendering import reference_page
 from leveret.broker.process import serve
@@ -27,13 +28,20 @@ def run(argv: list[str]) -> None:
     """
     if argv[:1] == [CHECK_CONFIG] or argv == [CONFIG_REFERENCE]:
         sys.exit(_run_command(argv))
-    settings = parse_or_exit(argv, os.environ)
+    loaded = read_or_exit(argv, os.environ)
+    settings = loaded.settings()
     logs.configure(settings.log_level)
     try:
         uvloop.run(serve(settings, lambda: parse(argv, os.environ)))
-    except (StartError, DefinitionsError) as error:
-        sys.stderr.write(f"leveret: {error}\n")
-        sys.exit(1)
+    except DefinitionsError as error:
+        _refuse_to_start(refusal_text(loaded, error))
+    except StartError as error:
+        _refuse_to_start(str(error))
+
+
+def _refuse_to_start(reason: str) -> NoReturn:
+    sys.stderr.write(f"leveret: {reason}\n")
+    sys.exit(1)
 
 
 def _run_command(argv: list[str]) -> int:

@@ -38,10 +38,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         ConfigError: The environment or the file is invalid.
         SystemExit: 0, after `--help` or `--version`.
     """
-    loaded = read_configuration(argv, environ)
+    return _checked(read_configuration(argv, environ)).settings()
+
+
+def _checked(loaded: LoadResult) -> LoadResult:
     if loaded.problems:
         raise loaded.problems[0]
-    return loaded.settings()
+    return loaded
 
 
 def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
@@ -68,21 +71,21 @@ def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadR
     return loaded
 
 
-def parse_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Build the settings as parse() does, but exit with one line on stderr if it raises.
+def read_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
+    """Read a configuration without errors, as parse() does, but exit with one line on stderr if there is one.
 
     Args:
         argv: Arguments without the program's name.
         environ: Environment variables.
 
     Returns:
-        The settings.
+        Option values, and where they come from.
 
     Raises:
         SystemExit: 0 after `--help` or `--version`, 1 for environment or file, 2 for the command line.
     """
     try:
-        return parse(argv, environ)
+        return _checked(read_configuration(argv, environ))
     except ConfigError as error:
         sys.stderr.write(f"leveret: {error}\n")
         sys.exit(error.exit_status)

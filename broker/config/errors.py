@@ -32,8 +32,13 @@ class DefinitionsError(ConfigError):
     Args:
         text: The error text.
         reason: The reason in RabbitMQ's HTTP API, as JSON; None for the text.
+
+    Attributes:
+        reason: See Args.
+        option: The option that has the definitions; "" if they come from elsewhere.
     """
 
     def __init__(self, text: str, reason: Any = None) -> None:
         super().__init__(text)
         self.reason = text if reason is None else reason
+        self.option = ""

@@ -21,7 +21,11 @@ _PREFIX: Final = "LEVERET_"
 # Kubernetes sets variables for every service in each container. A service named "leveret" results in
 # LEVERET_PORT=tcp://10.0.0.1:5672, which is not an option.
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
-_NEAR_MISS: Final = 0.85
+#: Variables of leveretctl, the installation, this project's tests, and services of Kubernetes.
+_OF_OTHERS: Final = re.compile(
+    r"LEVERET_(URL|CACERT|COMPILE|TEST_\w+"
+    r"|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?))"
+)
 
 
 @dataclass(slots=True)
@@ -93,17 +97,19 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[RawSetting | Config
         environ: Environment variables.
 
     Yields:
-        Settings, and errors for variables whose names look like a misspelt option. Variables of other programs are
+        Settings, and errors for variables that are not those of options. Those of leveretctl and of Kubernetes are
         skipped.
     """
     for variable, value in environ.items():
         if not variable.startswith(_PREFIX) or not value or variable == CONFIG_FILE_VARIABLE:
             continue
+        if variable.endswith("_PORT") and _SERVICE_LINK.match(value):
+            continue
         option = _BY_VARIABLE.get(variable)
-        if option is None:
-            yield from _near_misses(variable)
-        elif not (variable.endswith("_PORT") and _SERVICE_LINK.match(value)):
+        if option is not None:
             yield RawSetting(option.name, value, variable)
+        elif not _OF_OTHERS.fullmatch(variable):
+            yield _unknown(variable)
 
 
 def _validate(raw: RawSetting) -> tuple[str, object]:
@@ -145,14 +151,11 @@ def _advice(name: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else "; see leveret --help and the option reference"
 
 
-def _near_misses(variable: str) -> Iterator[ConfigError]:
-    # Other programs may use LEVERET_ variables too, so only names similar to an option are refused. The common
-    # prefix is removed, as it would make all names similar.
+def _unknown(variable: str) -> ConfigError:
     import difflib
 
+    # Without the common prefix, which would make all names similar.
     suffixes = [known.removeprefix(_PREFIX) for known in (*_BY_VARIABLE, CONFIG_FILE_VARIABLE)]
-    near = difflib.get_close_matches(variable.removeprefix(_PREFIX), suffixes, n=1, cutoff=_NEAR_MISS)
-    if near:
-        yield ConfigError(
-            f"{variable}: unknown environment variable; did you mean {_PREFIX}{near[0]}? Otherwise unset it"
-        )
+    near = difflib.get_close_matches(variable.removeprefix(_PREFIX), suffixes, n=1)
+    advice = f"did you mean {_PREFIX}{near[0]}? Otherwise unset it" if near else "unset it, or see the option reference"
+    return ConfigError(f"{variable}: unknown environment variable; {advice}")

@@ -6,9 +6,10 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.user_definitions import dump as dump_accounts
@@ -32,6 +33,7 @@ from leveret.broker.operations.importing import (
 )
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.patterns import Pattern
 from leveret.storage.definitions_database import DefinitionsDatabase, Key
 
 #: Key of the digest of the file that was imported last.
@@ -144,7 +146,23 @@ class DefinitionsKeeper:
         self._database.abandon()
 
 
-def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_new: bool, imported: str = "") -> str:
+#: Is called with an error of the configured definitions, and raises it unless the others are to be checked, too.
+Refuse: TypeAlias = "Callable[[DefinitionsError], None]"
+
+
+def raise_refusal(error: DefinitionsError) -> None:
+    """Raise an error: the usual Refuse."""
+    raise error
+
+
+def load_definitions(
+    settings: Settings,
+    broker: Broker,
+    accounts: Accounts,
+    is_new: bool,
+    imported: str = "",
+    refuse: Refuse = raise_refusal,
+) -> str:
     """Load the definitions that the configuration names.
 
     Args:
@@ -154,42 +172,60 @@ def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_
         is_new: Whether the data directory was empty. Then the default virtual host and the default user are created,
             unless the file contains vhosts or users, as in RabbitMQ.
         imported: Digest of the file that was imported last; "" for none.
+        refuse: Is called with each error.
     Returns:
         Digest of the file; "" without one.
     Raises:
         DefinitionsError: A definition is invalid; the text names file, section, entry and what is valid.
     """
-    path = settings.load_definitions
-    digest, document = ("", {}) if path is None else _read_document(path)
+    path, digest = settings.load_definitions, ""
+    document: Mapping[str, Any] = {}
+    with _refusals("load_definitions", refuse):
+        digest, document = ("", {}) if path is None else _read_document(path)
     if is_new:
         has_users = any(_objects(document, "users"))
         if not has_users or not any(_objects(document, "vhosts")):
             broker.add_vhost(settings.default_vhost)
         if not has_users:
-            _add_default_user(settings, accounts)
-    if path is not None and not (settings.skip_unchanged_definitions and digest == imported):
-        try:
-            import_definitions(document, broker, accounts)
-        except DefinitionsError as error:
-            raise DefinitionsError(f"{path}: {error}", error.reason) from error
-    if settings.definitions:
+            _add_default_user(settings, accounts, refuse)
+    if not (settings.skip_unchanged_definitions and digest == imported):
+        with _refusals("load_definitions", refuse):
+            try:
+                import_definitions(document, broker, accounts)
+            except DefinitionsError as error:
+                raise DefinitionsError(f"{path}: {error}", error.reason) from error
+    with _refusals("definitions", refuse):
         import_definitions(settings.definitions, broker, accounts)
-    if settings.policies:
+    with _refusals("policies", refuse):
         load_policies(
             broker, {"policies": [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]}
         )
     return digest
 
 
-def _add_default_user(settings: Settings, accounts: Accounts) -> None:
+@contextmanager
+def _refusals(option: str, refuse: Refuse) -> Iterator[None]:
+    """Say of errors in a block that they are of an option."""
+    try:
+        yield
+    except DefinitionsError as error:
+        error.option = option
+        refuse(error)
+
+
+def _add_default_user(settings: Settings, accounts: Accounts, refuse: Refuse) -> None:
     accounts.add_user(settings.default_user, settings.default_pass, settings.default_user_tags)
     patterns = settings.default_permissions
-    try:
-        accounts.set_permissions(
-            settings.default_user, settings.default_vhost, patterns.configure, patterns.write, patterns.read
-        )
-    except InvalidPattern as error:
-        raise DefinitionsError(f"default_permissions: {error}") from None
+    given = {name: getattr(patterns, name) for name in ("configure", "write", "read")}
+    for name, pattern in given.items():
+        option = f"default_permissions.{name}"
+        with _refusals(option, refuse):
+            try:
+                Pattern(pattern)
+            except InvalidPattern as error:
+                raise DefinitionsError(f"{option}: {error}") from None
+    with suppress(InvalidPattern):
+        accounts.set_permissions(settings.default_user, settings.default_vhost, **given)
 
 
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:

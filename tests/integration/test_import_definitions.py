@@ -117,4 +117,15 @@ def test_what_cannot_be_imported(tmp_path: Path, content: str | bytes | None, sa
     assert refused.stderr.startswith("leveret: ")
     assert str(file) in refused.stderr
     assert said in refused.stderr
-    assert said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["load_definitions: missing.json", "policies: [{name: p}]", "definitions: {users: [5]}"]
+)
+def test_check_config_says_what_the_start_says(tmp_path: Path, content: str) -> None:
+    config = tmp_path / "leveret.yaml"
+    config.write_text(f"{content}\nport: 0\nmanagement_port: 0\nprometheus_port: 0\ndata_dir: {tmp_path / 'data'}\n")
+    started = run("--config", str(config))
+    checked = run("check-config", "--config", str(config))
+    assert (checked.returncode, checked.stderr) == (started.returncode, started.stderr)
+    assert started.stderr.startswith(f"leveret: {config}:1: "), started.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from leveret import LeveretThread
 from leveret.broker.check import check_config
 from leveret.broker.config.load import load
 from leveret.broker.config.options import OPTIONS, Settings
@@ -90,7 +91,7 @@ def test_everything_that_is_wrong_is_told(files: Files) -> None:
         f"{at}10: load_definitions: {files.folder / 'definitions.json'}:2:4: is not JSON: Expecting value",
         f"{at}11: policies: policy 'p': [{{key_missing,pattern}},{{key_missing,definition}}]",
     ]
-    assert (status, out) == (2, "")
+    assert (status, out) == (1, "")
 
 
 def test_the_exit_status_is_the_brokers(files: Files) -> None:
@@ -111,7 +112,7 @@ def test_permissions_of_the_default_user(files: Files) -> None:
 
 def test_a_name_that_no_directory_can_have(files: Files) -> None:
     status, _, problems = files.check("", "--data-dir", "x" * 300)
-    assert (status, problems) == (2, [f"--data-dir: data_dir: {'x' * 300}: File name too long"])
+    assert (status, problems) == (1, [f"--data-dir: data_dir: {'x' * 300}: File name too long"])
 
 
 def test_a_port_twice(files: Files) -> None:
@@ -146,9 +147,12 @@ def test_certificates(files: Files) -> None:
         return [each.partition(": ")[2] for each in files.check(f"amqps_port: 0\n{lines}")[2]]
 
     assert problems() == []
-    assert problems(certfile=expired, keyfile=expired_key) == [
-        f"ssl_options.certfile: {expired} has expired on {yesterday:%Y-%m-%d}"
-    ]
+    content = f"{{amqps_port: 0, ssl_options: {{certfile: {expired}, keyfile: {expired_key}}}}}"
+    assert files.check(content) == (
+        0,
+        "the configuration is valid\n",
+        [f"warning: {files.config}:1: ssl_options.certfile: {expired} has expired on {yesterday:%Y-%m-%d}"],
+    )
     assert problems(certfile=empty) == [f"ssl_options.certfile: {empty} holds no certificate in PEM form"]
     assert problems(keyfile=empty) == [
         f"ssl_options.keyfile: {empty} holds no private key in PEM form, or ssl_options.password is not its password"
@@ -186,7 +190,7 @@ def test_definitions(files: Files, content: str, text: str) -> None:
     (problem,) = problems
     assert problem.startswith(f"--import-definitions: load_definitions: {path}: ")
     assert text in problem
-    assert status == 2
+    assert status == 1
 
 
 def test_the_data_directory(files: Files) -> None:
@@ -244,3 +248,18 @@ def test_definitions_may_speak_of_what_the_data_directory_has(files: Files) -> N
     path = files.folder / "definitions.json"
     path.write_text(json.dumps({"queues": [{"name": "q", "vhost": "/", "durable": True, "arguments": {}}]}))
     assert files.check(f"load_definitions: {path}\n")[0] == 0
+
+
+def test_definitions_are_loaded_as_a_start_loads_them(files: Files) -> None:
+    """All that they name may be in another option, or on disk, and all types of queues are there."""
+    path = files.folder / "definitions.json"
+    stream = {"name": "log", "vhost": "shop", "durable": True, "arguments": {"x-queue-type": "stream"}}
+    path.write_text(json.dumps({"vhosts": [{"name": "shop"}], "queues": [stream]}))
+    policy = '{name: p, vhost: shop, pattern: ".*", definition: {max-length: 1}}'
+    content = f"load_definitions: {path}\npolicies: [{policy}]\n"
+    assert files.check(content) == (0, "the configuration is valid\n", [])
+    with LeveretThread(files.folder / "data", options={"load_definitions": str(path)}):
+        # Of a broker that runs, too.
+        assert files.check(f"policies: [{policy}]\ndefault_permissions.read: '('\n")[0] == 0, "there is no new user"
+    path.write_text(json.dumps({"vhosts": [{"name": "other"}]}))
+    assert files.check(content)[0] == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leveret import compilation
-from leveret.broker.config.cli import parse, parse_or_exit
+from leveret.broker.config.cli import parse, read_or_exit
 from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION
@@ -75,7 +75,7 @@ def test_bad_usage(argv: list[str], text: str, capsys: pytest.CaptureFixture[str
         parse(argv, {})
     assert str(caught.value) == text
     with pytest.raises(SystemExit) as left:
-        parse_or_exit(argv, {})
+        read_or_exit(argv, {})
     assert left.value.code == 2
     assert capsys.readouterr() == ("", f"leveret: {text}\n")
 
@@ -86,7 +86,7 @@ def test_a_bad_file_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(ConfigError):
         parse(["--config", str(file)], {})
     with pytest.raises(SystemExit) as left:
-        parse_or_exit(["--config", str(file)], {})
+        read_or_exit(["--config", str(file)], {})
     assert left.value.code == 1
     assert capsys.readouterr().err == f"leveret: {file}:1: unknown option 'prot'; did you mean 'port'?\n"
 

@@ -152,17 +152,31 @@ def test_variables_of_other_programs_are_passed_over() -> None:
         "LEVERET_SERVICE_PORT": "5672",
         "LEVERET_PORT_5672_TCP": "tcp://10.0.0.1:5672",
         "LEVERET_PORT_5672_TCP_ADDR": "10.0.0.1",
+        "LEVERET_PORT_5672_TCP_PORT": "5672",
+        # And for leveret-archive.
+        "LEVERET_ARCHIVE_PORT": "tcp://10.0.0.2:80",
+        "LEVERET_ARCHIVE_SERVICE_PORT_HTTP": "80",
     }
     assert load(None, environ) == Settings()
 
 
 @pytest.mark.parametrize(
     ("variable", "meant"),
-    [("LEVERET_PORTT", "LEVERET_PORT"), ("LEVERET_CONFIGFILE", "LEVERET_CONFIG_FILE")],
+    [
+        ("LEVERET_PORTT", "LEVERET_PORT"),
+        ("LEVERET_PROT", "LEVERET_PORT"),
+        ("LEVERET_CONFIGFILE", "LEVERET_CONFIG_FILE"),
+        ("LEVERET_MANAGEMENT_PROT", "LEVERET_MANAGEMENT_PORT"),
+    ],
 )
 def test_a_misspelt_variable_is_refused(variable: str, meant: str) -> None:
     text = refusal(None, {variable: "1"})
     assert text.startswith(f"{variable}: unknown environment variable; did you mean {meant}?")
+
+
+def test_a_variable_that_is_like_none_is_refused() -> None:
+    text = refusal(None, {"LEVERET_XYZZY": "1"})
+    assert text == "LEVERET_XYZZY: unknown environment variable; unset it, or see the option reference"
 
 
 def test_a_fault_of_the_command_line_is_a_usage_error() -> None:
