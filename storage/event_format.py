@@ -83,7 +83,7 @@ _WAITS: Final = EventKind.WAITS
 #: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
 #: Rejected messages are included. Purged and cancelled messages, and those of deleted queues, are not: they were
 #: removed on request. Nor is what the retention of a stream removes: it has been there for consumers to read.
-#: DEAD_LETTERED messages are lost only if a later DEAD_LETTER_LOST event says so.
+#: DEAD_LETTERED messages are lost only if a later DEAD_LETTER_LOST event says so, and those with the flag TOLD are not.
 LOSSES: Final = frozenset(
     {
         EventKind.REJECT,
@@ -108,6 +108,9 @@ DEAD_LETTERED: Final = 1
 ARCHIVED: Final = 2
 #: The message was settled before it was written to disk.
 NEVER_STORED: Final = 4
+#: The sender of the messages knows: a publisher that was told that they are refused or unroutable, or a queue whose
+#: dead letters they are, which counts those that are lost. Such messages are not lost. Older files do not have it.
+TOLD: Final = 8
 #: In events DEAD_LETTER_LOST, bits 4 to 6: the reason for dead-lettering, as 1 maxlen, 2 expired, 3 rejected,
 #: 4 delivery_limit; 0 in older files.
 LETTER_REASON_SHIFT: Final = 4

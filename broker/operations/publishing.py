@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
 from leveret.broker.core.messages.published import read_extra_keys
 from leveret.broker.core.messages.routing import route
-from leveret.broker.core.messages.tracing import Origin
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.policies.arguments import MAX_TTL_MS
@@ -142,7 +142,8 @@ def publish(
     queues = found.queues
     if vhost.tracer is not None:
         vhost.tracer.published(origin, [message], queues)
-    accepted = [queue.publish([message], len(body)) == 1 for queue in queues]
+    publisher = AnsweredPublisher(origin)
+    accepted = [queue.publish([message], len(body), publisher) == 1 for queue in queues]
     _count(vhost, exchange, accepted)
     return accepted
 

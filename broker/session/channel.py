@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from leveret.broker.core.message_stores.registry import WriteFailures
-from leveret.broker.core.messages.tracing import Origin, Tracer
+from leveret.broker.core.messages.origin import Origin
+from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
@@ -131,6 +132,11 @@ class Channel:
     def origin(self) -> Origin:
         """Connection, channel and user, as stated in traced messages."""
         return Origin(self.host.name, self.number, self.host.username)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the client learns that a message is refused: from a basic.nack, or the failure of its transaction."""
+        return self.confirms is not None or self.transaction is not None
 
     @property
     def unacked_count(self) -> int:

@@ -216,7 +216,7 @@ def _enqueue(
     body_bytes = count * len(messages[0].body)
     for queue in queues:
         if not queue.deleted:
-            taken = min(taken, queue.publish(messages, body_bytes))
+            taken = min(taken, queue.publish(messages, body_bytes, channel))
             routed = True
     for name in replies:
         _reply(channel, name, messages)

@@ -81,12 +81,13 @@ class NumberedStore(Protocol):
             kind: The reason.
         """
 
-    def refuse(self, count: int, body_bytes: int) -> None:
+    def refuse(self, count: int, body_bytes: int, flags: int = 0) -> None:
         """Log messages that were not stored, because there were too many.
 
         Args:
             count: Number of messages.
             body_bytes: Sum of their body lengths.
+            flags: Event flags, see leveret.storage.event_format.
         """
 
     def purge(self) -> int:
@@ -170,7 +171,7 @@ class NumberedMemory:
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Do nothing: taken messages are gone already."""
 
-    def refuse(self, count: int, body_bytes: int) -> None:
+    def refuse(self, count: int, body_bytes: int, flags: int = 0) -> None:
         """Do nothing: there is no log."""
 
     def purge(self) -> int:
@@ -325,9 +326,9 @@ class NumberedSegments:
         self._taken.difference_update([entry[0] for entry in entries])
         self._store.settle(sorted(entries, key=_number), kind)
 
-    def refuse(self, count: int, body_bytes: int) -> None:
+    def refuse(self, count: int, body_bytes: int, flags: int = 0) -> None:
         """Log messages that were not stored."""
-        self._store.note(EventKind.REFUSED, count, body_bytes)
+        self._store.note(EventKind.REFUSED, count, body_bytes, flags)
 
     def purge(self) -> int:
         """Remove all ready messages. Those that are taken, or whose copies are not on disk yet, stay."""

@@ -174,10 +174,10 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
         "aria-label", re.compile(r"Dead letters lost: .* highest [1-3]")
     )
     ui.go(page_of("refusing"))
-    expect(part(ui, "Losses")).to_contain_text("overflow is reject-publish. Publishers with confirms were notified.")
+    expect(part(ui, "Losses")).to_contain_text("overflow is reject-publish. The publishers were told, by confirms")
     assert cells(part(ui, "Losses"), "Refused: the queue was full")[1] == "3"
     ui.go(page_of("calm"))
-    expect(part(ui, "Losses")).to_contain_text("no message was dropped")
+    expect(part(ui, "Losses")).to_contain_text("No message was dropped")
     expect(part(ui, "Losses").get_by_role("link")).to_have_attribute("href", "#/losses")
 
 

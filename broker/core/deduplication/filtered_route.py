@@ -8,6 +8,7 @@ from typing import ClassVar
 from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
 from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.message_stores.backing import Backing
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.target import Definition, Target
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -79,21 +80,24 @@ class FilteredRoute(Target):
             for history in self._histories:
                 history.remember(passed)
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Pass messages on; duplicates count as accepted."""
         passed = self._duplicates.select(messages)
         if passed:
             for history in self._histories:
                 history.remember(passed)
-        return self.pass_on(passed, self.targets, len(messages))
+        return self.pass_on(passed, self.targets, len(messages), publisher)
 
-    def pass_on(self, passed: Sequence[Message], targets: tuple[Target, ...], count: int) -> int:
+    def pass_on(
+        self, passed: Sequence[Message], targets: tuple[Target, ...], count: int, publisher: Publisher | None
+    ) -> int:
         """Publish messages of one envelope and size that are not duplicates.
 
         Args:
             passed: The messages.
             targets: Where they are routed to.
             count: How many messages there were before the duplicates were dropped.
+            publisher: Who publishes them; None for the broker itself.
         Returns:
             How many of these were accepted, from the front.
         """
@@ -105,7 +109,7 @@ class FilteredRoute(Target):
         most, is_refused = 0, False
         for target in targets:
             if not target.deleted:
-                accepted = target.publish(passed, body_bytes)
+                accepted = target.publish(passed, body_bytes, publisher)
                 taken, most, is_refused = min(taken, accepted), max(most, accepted), True
         if is_refused and not most:
             self._duplicates.forget(passed[0])
@@ -149,9 +153,9 @@ class _DecidedRoute(Target):
         self._passed = passed
         self._targets = targets
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Pass on the messages that are not duplicates."""
-        return self._route.pass_on(self._passed, self._targets, len(messages))
+        return self._route.pass_on(self._passed, self._targets, len(messages), publisher)
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
         """Do the same; transactions have no such batches."""

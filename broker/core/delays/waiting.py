@@ -8,10 +8,12 @@ from typing import ClassVar, Protocol
 from leveret.broker.core.delays.delay_header import mark_delayed
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.storage.event_format import TOLD
 from leveret.storage.message import NO_ENVELOPE, Message
 
 
@@ -78,13 +80,13 @@ class WaitingMessages(Target):
         """Sum of their body lengths."""
         return self.schedule.body_bytes
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Store messages; those that exceed the limit are refused and counted."""
         taken = len(messages)
         if self.limit is not None:
             taken = max(0, min(taken, self.limit - self.count))
             if taken < len(messages):
-                self._refuse(messages[taken:])
+                self._refuse(messages[taken:], publisher)
                 if not taken:
                     return 0
         envelope = messages[0].envelope
@@ -99,9 +101,13 @@ class WaitingMessages(Target):
         for message in messages:
             self.publish([message], len(message.body))
 
-    def _refuse(self, messages: Sequence[Message]) -> None:
+    def _refuse(self, messages: Sequence[Message], publisher: Publisher | None) -> None:
+        is_told = messages[0].envelope.dead or (publisher is not None and publisher.is_told)
         self.counters.refuse += len(messages)
-        self.backing.messages.refuse(len(messages), sum([len(message.body) for message in messages]))
+        if is_told:
+            self.counters.refuse_told += len(messages)
+        body_bytes = sum([len(message.body) for message in messages])
+        self.backing.messages.refuse(len(messages), body_bytes, TOLD if is_told else 0)
 
     def _route(self) -> None:
         self._router.begin(self)

@@ -153,7 +153,7 @@ class DeadLetters:
                     # Each message has a route of its own.
                     size, run, originals = 1, chain(originals[1:], run), originals[:1]
                 taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
-                outbox.sent(originals, taken, arrived, batch.reason)
+                outbox.sent(originals, taken, arrived, batch)
                 # In the same step: whoever got the letter may acknowledge it before the next one.
                 outbox.settle(batch, done, done + len(originals))
                 done += len(originals)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from leveret.broker.core.deduplication.filtered_route import names_of
+from leveret.broker.core.messages.origin import Origin
 from leveret.broker.core.messages.published import published_to, read_extra_keys
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.queues.target import Target
@@ -27,20 +28,6 @@ from leveret.storage.message import Envelope, Message
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 _TRACE_ROUTE: Final = encode_shortstr(TRACE_EXCHANGE)
 _INT32_MAX: Final = 2**31 - 1
-
-
-class Origin(NamedTuple):
-    """The publisher or consumer of a message.
-
-    Args:
-        connection: Name of the connection.
-        channel: Number of the channel.
-        user: Name of the user.
-    """
-
-    connection: str
-    channel: int
-    user: str
 
 
 class Tracer:

@@ -11,6 +11,7 @@ from typing import Final
 
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery_count import unstored
@@ -22,7 +23,7 @@ from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
-from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, TimedMessage
 from leveret.storage.stores.priority_store import PriorityStore
@@ -139,16 +140,27 @@ class Contents:
         self._counters.published += len(messages)
 
     def append_until_full(
-        self, messages: Sequence[Message], ttl: int | None, limits: Limits, make_room: Callable[[], None]
+        self,
+        messages: Sequence[Message],
+        ttl: int | None,
+        limits: Limits,
+        make_room: Callable[[], None],
+        publisher: Publisher | None,
     ) -> int:
         """Append messages of one size until the limit is reached, and refuse the remaining ones; see append_fitting().
 
+        Args:
+            messages: The messages.
+            ttl: Their time to live in milliseconds.
+            limits: The limits.
+            make_room: Called when there is no room for all messages.
+            publisher: Who publishes them; None for the broker itself.
         Returns:
             Number of messages appended.
         """
         taken = self.append_fitting(messages, ttl, limits, make_room)
         if taken < len(messages):
-            self._refuse(messages[taken:], limits)
+            self._refuse(messages[taken:], limits, publisher)
         return taken
 
     def append_fitting(
@@ -246,14 +258,19 @@ class Contents:
         if any(entry[1].expires_at for entry in entries):
             self._note_timed_message()
 
-    def _refuse(self, messages: Sequence[Message], limits: Limits) -> None:
+    def _refuse(self, messages: Sequence[Message], limits: Limits, publisher: Publisher | None) -> None:
         """Count messages that do not fit, and dead-letter them if overflow is reject-publish-dlx."""
-        self._counters.refused += len(messages)
-        dead = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
-        body_bytes = len(messages[0].body) * len(messages)
-        self._backing.store.note(EventKind.REFUSED, len(messages), body_bytes, DEAD_LETTERED if dead else 0)
-        if limits.dead_letters_refused:
-            self._outbox.send(messages, MAXLEN)
+        count = len(messages)
+        # Dead letters that are lost are counted by the queue that they come from.
+        is_told = messages[0].envelope.dead or (publisher is not None and publisher.is_told)
+        is_letter = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
+        self._counters.refused += count
+        if is_told and not is_letter:
+            self._counters.refused_told += count
+        flags = (DEAD_LETTERED if is_letter else 0) | (TOLD if is_told else 0)
+        self._backing.store.note(EventKind.REFUSED, count, len(messages[0].body) * count, flags)
+        if is_letter:
+            self._outbox.send(messages, MAXLEN, is_told=is_told)
 
     # -- expiry times -------------------------------------------------------------------------------------
 

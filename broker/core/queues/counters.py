@@ -23,6 +23,8 @@ class QueueCounters(LossCounters):
     Attributes:
         published: Messages accepted from publishers and dead-lettering.
         refused: Publishes refused because the queue was full.
+        refused_told: Of these, those that are not lost although they are in no dead-letter queue, because their sender
+            knows: a publisher with confirms, in a transaction or over HTTP, or a queue whose dead letters they are.
         delivered: Messages sent to consumers, with or without acknowledgement.
         delivered_no_ack: Those of delivered that needed no acknowledgement.
         got: Messages returned by basic.get, with or without acknowledgement.
@@ -61,6 +63,7 @@ class QueueCounters(LossCounters):
         "refuse",
     )
 
+    #: New ones at the end: the histories of earlier versions have fewer numbers.
     LOSS_FIELDS: ClassVar[tuple[str, ...]] = (
         "lost",
         "drop_maxlen",
@@ -78,6 +81,7 @@ class QueueCounters(LossCounters):
         "dead_letter_lost_expired",
         "dead_letter_lost_rejected",
         "dead_letter_lost_delivery_limit",
+        "refuse_told",
     )
 
     __slots__ = (
@@ -101,6 +105,7 @@ class QueueCounters(LossCounters):
         "published",
         "redelivered",
         "refused",
+        "refused_told",
         "requeued",
     )
 
@@ -108,6 +113,7 @@ class QueueCounters(LossCounters):
         super().__init__(since)
         self.published = 0
         self.refused = 0
+        self.refused_told = 0
         self.delivered = 0
         self.delivered_no_ack = 0
         self.got = 0
@@ -164,12 +170,13 @@ class QueueCounters(LossCounters):
     def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
         """Return the losses since the broker was started, the values of LOSS_FIELDS.
 
-        The sum excludes purged messages and those of a deleted queue: users removed them on purpose.
+        The sum excludes purged messages and those of a deleted queue, which users removed on purpose, and refused ones
+        whose sender knows.
         """
         dropped, letters, lost = self.dropped, self.dead_lettered, self.dead_letters_lost
         purged = dropped["purged"]
         return (
-            dropped.total() - purged + self.refused - self.dead_letters_arrived - retained,
+            dropped.total() - purged + self.refused - self.refused_told - self.dead_letters_arrived - retained,
             dropped[MAXLEN],
             dropped[EXPIRED],
             dropped[REJECTED],
@@ -185,6 +192,7 @@ class QueueCounters(LossCounters):
             lost[EXPIRED],
             lost[REJECTED],
             lost[DELIVERY_LIMIT],
+            self.refused_told,
         )
 
     def sample_capacity(self, can_deliver: bool) -> None:
@@ -195,6 +203,7 @@ class QueueCounters(LossCounters):
         """Add the counters of a deleted queue."""
         self.published += other.published
         self.refused += other.refused
+        self.refused_told += other.refused_told
         self.delivered += other.delivered
         self.delivered_no_ack += other.delivered_no_ack
         self.got += other.got

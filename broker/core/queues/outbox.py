@@ -17,7 +17,7 @@ from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
-from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.returns_store import ReturnsStore
@@ -38,6 +38,7 @@ class DeadLetterBatch:
         entries: The store entries of the same messages, which are settled as they are published. Empty for messages
             that are not in the store, or that the outbox settles itself.
         kind: The event in the event log.
+        is_told: Whether the publisher of the messages was told that they are refused.
     """
 
     outbox: DeadLetterOutbox
@@ -46,6 +47,7 @@ class DeadLetterBatch:
     settings: QueueSettings
     entries: Sequence[Entry] = ()
     kind: EventKind = EventKind.MAXLEN
+    is_told: bool = False
 
 
 class DeadLetterOutbox:
@@ -134,12 +136,13 @@ class DeadLetterOutbox:
         reason: str,
         entries: Sequence[Entry] = (),
         kind: EventKind = EventKind.MAXLEN,
+        is_told: bool = False,
     ) -> None:
         """Publish messages to the dead-letter exchange, if there is one; the arguments are those of DeadLetterBatch."""
         if self.settings.dead_letter_exchange is not None:
-            self._publish(DeadLetterBatch(self, letters, reason, self.settings, entries, kind))
+            self._publish(DeadLetterBatch(self, letters, reason, self.settings, entries, kind, is_told))
 
-    def sent(self, letters: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
+    def sent(self, letters: Sequence[Message], taken: int, arrived: int, batch: DeadLetterBatch) -> None:
         """Count dead letters that were published.
 
         The remaining ones are lost, or with the at-least-once strategy kept to be published again.
@@ -148,8 +151,9 @@ class DeadLetterOutbox:
             letters: The dead letters.
             taken: Number of messages, from the first, that all target queues accepted.
             arrived: Number of messages, from the first, that at least one target queue accepted.
-            reason: The reason of dead-lettering.
+            batch: What they are of.
         """
+        reason = batch.reason
         unconfirmed = self._unconfirmed
         if unconfirmed and any(id(letter) in unconfirmed for letter in letters):
             self._confirm(letters, taken, reason)
@@ -157,10 +161,12 @@ class DeadLetterOutbox:
         self.counters.dead_letters_arrived += arrived
         if arrived < len(letters):
             self.counters.dead_letters_lost[reason] += len(letters) - arrived
+            if batch.is_told:
+                self.counters.refused_told += len(letters) - arrived
             if not self._is_closed:
                 body_bytes = sum([len(letter.body) for letter in letters[arrived:]])
-                why = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT
-                self._backing.store.note(EventKind.DEAD_LETTER_LOST, len(letters) - arrived, body_bytes, why)
+                flags = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT | (TOLD if batch.is_told else 0)
+                self._backing.store.note(EventKind.DEAD_LETTER_LOST, len(letters) - arrived, body_bytes, flags)
 
     def settle(self, batch: DeadLetterBatch, start: int, end: int) -> None:
         """Settle messages of a batch, between two indices, that were published as far as they were routable."""

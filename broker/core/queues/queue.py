@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
@@ -175,7 +176,7 @@ class Queue(Target):
 
     # -- publishing ---------------------------------------------------------------------------------------
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Append messages.
 
         The order of steps is RabbitMQ's: refuse, deliver, append, evict, expire. Messages of a run have one size. So
@@ -186,6 +187,7 @@ class Queue(Target):
         Args:
             messages: Messages in order of arrival, with one envelope.
             body_bytes: Sum of their body lengths.
+            publisher: Who publishes them; None for the broker itself.
         Returns:
             Number of messages accepted from the front; the remaining ones were refused.
         """
@@ -198,7 +200,7 @@ class Queue(Target):
                 self.host.turn.deliver_later(self)
             return len(messages)
         if self.outbox.values.has_to_check():
-            return publish_unique(self, messages, body_bytes)
+            return publish_unique(self, messages, body_bytes, publisher)
         ttl = contents.time_to_live(messages[0])
         at_once = _deliver_before(self, ttl)
         taken, limits = len(messages), contents.limits
@@ -208,9 +210,9 @@ class Queue(Target):
             # What fits, or is dropped, depends on the ready messages.
             self.delivery.return_some(UNLIMITED)
         if ttl == 0:
-            taken = self._publish_with_zero_ttl(messages, limits)
+            taken = self._publish_with_zero_ttl(messages, limits, publisher)
         elif limits is not None and limits.refuses:
-            taken = contents.append_until_full(messages, ttl, limits, self.delivery.serve)
+            taken = contents.append_until_full(messages, ttl, limits, self.delivery.serve, publisher)
         elif limits is not None and limits.counts_unacked:
             contents.append_beyond(messages, ttl, limits, self.delivery.serve)
             self._evict()
@@ -239,7 +241,9 @@ class Queue(Target):
             self._shrink(self.contents.limits)
         self._deliver_new(at_once)
 
-    def _publish_with_zero_ttl(self, messages: Sequence[Message], limits: Limits | None) -> int:
+    def _publish_with_zero_ttl(
+        self, messages: Sequence[Message], limits: Limits | None, publisher: Publisher | None
+    ) -> int:
         """Deliver messages with a TTL of 0 to consumers with credit; without one they expire.
 
         Messages are appended one by one, so that none fills the queue for the next one.
@@ -253,7 +257,8 @@ class Queue(Target):
         for taken, message in enumerate(messages):
             self.delivery.serve()
             if limits is not None and limits.refuses and limits.room(self.store, size) <= 0:
-                return taken + contents.append_until_full(messages[taken:], 0, limits, self.delivery.serve)
+                rest = messages[taken:]
+                return taken + contents.append_until_full(rest, 0, limits, self.delivery.serve, publisher)
             if self.store.ready_count and leaves_no_trace:
                 # No consumer has credit. RabbitMQ evicts no other message for one that expires immediately.
                 self.counters.published += 1

@@ -12,6 +12,7 @@ from typing import Any, Final
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
 from leveret.broker.core.queues.consumer_names import ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
@@ -88,7 +89,7 @@ class StreamQueue(Queue):
 
     # -- publishing ---------------------------------------------------------------------------------------
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Append messages; all are accepted."""
         self.publish_varied(messages, body_bytes, len(messages[0].body))
         return len(messages)

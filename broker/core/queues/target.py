@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
 from leveret.broker.core.message_stores.backing import Backing
+from leveret.broker.core.messages.origin import Publisher
 from leveret.storage.message import Message
 
 #: What a definition is of, and virtual host and name.
@@ -54,12 +55,13 @@ class Target:
         return self
 
     @abstractmethod
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Take messages.
 
         Args:
             messages: Messages in order of arrival, with one envelope and of one size.
             body_bytes: Sum of their body lengths.
+            publisher: Who publishes them; None for the broker itself.
         Returns:
             Number of messages accepted from the front; the remaining ones were refused.
         """

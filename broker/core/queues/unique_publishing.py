@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from leveret.broker.core.deduplication.header_value import read_key
+from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumers import ConsumerGroup
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
@@ -26,7 +27,7 @@ class UniqueQueue(Protocol):
     def store(self) -> MessageStore:
         """The message store."""
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+    def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Append messages; those that are checked already, if QueuedValues.is_checked."""
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
@@ -36,12 +37,14 @@ class UniqueQueue(Protocol):
         """Apply limits and expiry, then deliver."""
 
 
-def publish_unique(queue: UniqueQueue, messages: Sequence[Message], body_bytes: int) -> int:
+def publish_unique(
+    queue: UniqueQueue, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None
+) -> int:
     """Publish messages of one envelope, but drop duplicates, which count as accepted; see Queue.publish()."""
     key, values = read_key(messages[0].envelope.header), queue.outbox.values
     if key is None:
         values.is_checked = True
-        return queue.publish(messages, body_bytes)
+        return queue.publish(messages, body_bytes, publisher)
     size = len(messages[0].body)
     for taken, message in enumerate(messages):
         if _has_duplicate(queue, key):
@@ -49,13 +52,13 @@ def publish_unique(queue: UniqueQueue, messages: Sequence[Message], body_bytes: 
             continue
         values.add(key)
         values.is_checked = True
-        if not queue.publish([message], size):
+        if not queue.publish([message], size, publisher):
             values.discard(key)
             rest = messages[taken + 1 :]
             if rest:
                 # They are refused for the same reason.
                 values.is_checked = True
-                queue.publish(rest, size * len(rest))
+                queue.publish(rest, size * len(rest), publisher)
             return taken
     return len(messages)
 

@@ -101,15 +101,31 @@ class ExchangeCounters(LossCounters):
         drop_unroutable: Unroutable messages dropped.
         return_unroutable: Unroutable messages returned to the publisher.
         refuse: Messages with a delay that were refused, because too many waited.
+        refuse_told: Of these, those whose sender knows; see QueueCounters.refused_told.
         drop_deleted: Messages that waited until they were due when the exchange was deleted.
         deduplicated: Duplicates that it has dropped, which are not lost.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
     #: New ones at the end: the histories of earlier versions have fewer numbers.
-    LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost", "drop_unroutable", "return_unroutable", "refuse", "drop_deleted")
+    LOSS_FIELDS: ClassVar[tuple[str, ...]] = (
+        "lost",
+        "drop_unroutable",
+        "return_unroutable",
+        "refuse",
+        "drop_deleted",
+        "refuse_told",
+    )
 
-    __slots__ = (*FIELDS, "deduplicated", "drop_deleted", "drop_unroutable", "refuse", "return_unroutable")
+    __slots__ = (
+        *FIELDS,
+        "deduplicated",
+        "drop_deleted",
+        "drop_unroutable",
+        "refuse",
+        "refuse_told",
+        "return_unroutable",
+    )
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
@@ -118,6 +134,7 @@ class ExchangeCounters(LossCounters):
         self.drop_unroutable = 0
         self.return_unroutable = 0
         self.refuse = 0
+        self.refuse_told = 0
         self.drop_deleted = 0
         self.deduplicated = 0
 
@@ -131,9 +148,16 @@ class ExchangeCounters(LossCounters):
         return bool(self.drop_unroutable or self.return_unroutable or self.refuse or self.drop_deleted or self.earlier)
 
     def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """Return the losses since the start, by LOSS_FIELDS."""
-        row = self.drop_unroutable, self.return_unroutable, self.refuse, self.drop_deleted
-        return sum(row), *row
+        """Return the losses since the start, by LOSS_FIELDS; messages whose publisher was told are not lost."""
+        lost = self.drop_unroutable + self.refuse - self.refuse_told + self.drop_deleted
+        return (
+            lost,
+            self.drop_unroutable,
+            self.return_unroutable,
+            self.refuse,
+            self.drop_deleted,
+            self.refuse_told,
+        )
 
     def count_unroutable(self, count: int, returned: bool) -> None:
         """Count unroutable messages."""
@@ -149,6 +173,7 @@ class ExchangeCounters(LossCounters):
         self.drop_unroutable += other.drop_unroutable
         self.return_unroutable += other.return_unroutable
         self.refuse += other.refuse
+        self.refuse_told += other.refuse_told
         self.drop_deleted += other.drop_deleted
         self.deduplicated += other.deduplicated
         self.add_earlier(other.earlier)

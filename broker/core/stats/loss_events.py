@@ -8,7 +8,7 @@ from typing import Final
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
-from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, Event, EventKind
 
 #: Drop reasons of queue counters by kind of event.
 DROP_REASONS: Final[Mapping[int, str]] = {
@@ -17,11 +17,6 @@ DROP_REASONS: Final[Mapping[int, str]] = {
     EventKind.EXPIRED: EXPIRED,
     EventKind.REJECT: REJECTED,
     EventKind.DELIVERY_LIMIT: DELIVERY_LIMIT,
-}
-#: Names of the counters of an exchange that an event of its delayed messages increases.
-_OF_EXCHANGES: Final[Mapping[int, tuple[str, ...]]] = {
-    EventKind.NOT_ROUTED: ("drop_unroutable", "lost"),
-    EventKind.REFUSED: ("refuse", "lost"),
 }
 #: The bits of a reason in the flags of an event.
 _REASON_MASK: Final = 7
@@ -39,7 +34,7 @@ def rows_of_events(events: Iterable[Event], exchanges: Collection[int] = ()) -> 
     found: dict[int, list[int]] = {}
     for event in events:
         is_exchange = event.qid in exchanges
-        changes = _OF_EXCHANGES.get(event.kind, ()) if is_exchange else _changes(event)
+        changes = _changes_of_exchange(event) if is_exchange else _changes(event)
         if changes:
             fields = ExchangeCounters.LOSS_FIELDS if is_exchange else QueueCounters.LOSS_FIELDS
             row = found.setdefault(event.qid, [0] * len(fields))
@@ -48,16 +43,26 @@ def rows_of_events(events: Iterable[Event], exchanges: Collection[int] = ()) -> 
     return found
 
 
+def _changes_of_exchange(event: Event) -> tuple[str, ...]:
+    """Return the names of the counters of an exchange that an event of its delayed messages increases."""
+    if event.kind == EventKind.NOT_ROUTED:
+        return "drop_unroutable", "lost"
+    if event.kind == EventKind.REFUSED:
+        return "refuse", "refuse_told" if event.flags & TOLD else "lost"
+    return ()
+
+
 def _changes(event: Event) -> tuple[str, ...]:
     """Return the names of the counters that an event increases, none if its messages are not lost."""
     is_letter = event.flags & DEAD_LETTERED
+    lost = "refuse_told" if event.flags & TOLD else "lost"
     if event.kind == EventKind.PURGED:
         return ("drop_purged",)
     if event.kind == EventKind.REFUSED:
-        return ("refuse", f"dead_letter_{MAXLEN}") if is_letter else ("refuse", "lost")
+        return ("refuse", f"dead_letter_{MAXLEN}") if is_letter else ("refuse", lost)
     if event.kind == EventKind.DEAD_LETTER_LOST:
         reason = event.flags >> LETTER_REASON_SHIFT & _REASON_MASK
-        return ("lost", f"dead_letter_lost_{REASONS[reason - 1]}") if 1 <= reason <= len(REASONS) else ("lost",)
+        return (lost, f"dead_letter_lost_{REASONS[reason - 1]}") if 1 <= reason <= len(REASONS) else (lost,)
     dropped = DROP_REASONS.get(event.kind)
     if dropped is None:
         return ()

@@ -92,16 +92,16 @@ class LossLog:
                     continue
                 row = counters.current_loss_row(retained)
                 seen = self._seen[counters] = known.get(counters) or _Seen((0,) * len(row))
-                lost = _lost(counters, row) - _lost(counters, seen.row)
-                if lost <= 0:
+                lost, told = (row[at] - seen.row[at] for at in (0, counters.LOSS_FIELDS.index("refuse_told")))
+                if lost <= 0 and told <= 0:
                     continue
                 seen.since = seen.since or self._last_check
                 if now - seen.logged_at < _QUIET_SECONDS:
                     continue
                 if lines < _LINES_MAX:
                     lines += 1
-                    _write_line(f"{kind} '{name}' in vhost '{vhost.name}'", lost, counters, row, seen)
-                else:
+                    _write_line(f"{kind} '{name}' in vhost '{vhost.name}'", lost, told, counters, row, seen)
+                elif lost > 0:
                     objects, messages = objects + 1, messages + lost
                 seen.row, seen.logged_at, seen.since = row, now, 0
         if objects:
@@ -121,18 +121,21 @@ def _objects(vhost: VirtualHost) -> Iterator[tuple[str, str, LossCounters, int]]
         yield "deleted exchange", exchange_gone.name, exchange_gone.counters, 0
 
 
-def _lost(counters: LossCounters, row: Sequence[int]) -> int:
-    """Return how many messages of a row are lost without anybody's knowledge: not those returned to the publisher."""
-    fields = counters.LOSS_FIELDS
-    return row[0] - (row[fields.index("return_unroutable")] if "return_unroutable" in fields else 0)
-
-
-def _write_line(subject: str, lost: int, counters: LossCounters, row: Sequence[int], seen: _Seen) -> None:
+def _write_line(subject: str, lost: int, told: int, counters: LossCounters, row: Sequence[int], seen: _Seen) -> None:
+    since = datetime.fromtimestamp(seen.since).astimezone().isoformat(" ", "seconds")
+    if lost <= 0:
+        log.info("%s has refused %s since %s; whoever sent them was told", subject, _messages(told), since)
+        return
     changes = {field: new - old for field, new, old in zip(counters.LOSS_FIELDS, row, seen.row, strict=True)}
+    changes["refuse"] -= told
     reasons = [f"{changes[field]} {name}" for field, name in _NAMES.items() if changes.get(field)]
     arrived = sum(changes.get(field, 0) for field in _NAMES) - lost
     if arrived > 0:
         reasons.append(f"of these {arrived} arrived at the dead-letter exchange")
-    since = datetime.fromtimestamp(seen.since).astimezone().isoformat(" ", "seconds")
-    what = "1 message" if lost == 1 else f"{lost} messages"
-    log.warning("%s has lost %s since %s: %s", subject, what, since, ", ".join(reasons))
+    if told > 0:
+        reasons.append(f"not counting {told} refused with word to the publisher")
+    log.warning("%s has lost %s since %s: %s", subject, _messages(lost), since, ", ".join(reasons))
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.selecting import Selector
 from leveret.broker.core.queues.stream_places import number_at
@@ -180,7 +181,8 @@ class ReplayWork:
     def _publish(self, message: Message, number: int, plan: Plan) -> bool:
         """Publish a copy; return whether all queues have taken it."""
         copies = [Message(self._marker.mark(plan.envelope, number), message.body)]
-        taken = min([queue.publish(copies, len(message.body)) for queue in plan.queues])
+        publisher = AnsweredPublisher(Origin("", 0, self._principal.user.name))
+        taken = min([queue.publish(copies, len(message.body), publisher) for queue in plan.queues])
         for history in plan.histories:
             history.remember(copies)
         return bool(taken)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.selecting import Selector
@@ -163,7 +164,8 @@ class ReturnWork:
     def _publish(self, bodies: Sequence[bytes], plan: Plan) -> int:
         messages = [Message(plan.envelope, body) for body in bodies]
         size = len(bodies[0]) * len(bodies)
-        taken = min([queue.publish(messages, size) for queue in plan.queues])
+        publisher = AnsweredPublisher(Origin("", 0, self._principal.user.name))
+        taken = min([queue.publish(messages, size, publisher) for queue in plan.queues])
         for history in plan.histories:
             history.remember(messages[:taken])
         return taken

@@ -61,7 +61,7 @@ class Place:
         found: dict[str, Any] = {
             kind: {reason: count for reason, count in row[kind].items() if count} for kind in kinds
         }
-        found |= {name: row[name] for name in ("lost", "refused")}
+        found |= {name: row[name] for name in ("lost", "refused", "refused_told")}
         return {name: value for name, value in found.items() if value}
 
     def queue(self, query: str = "", name: str = "q") -> dict[str, Any]:
@@ -93,7 +93,35 @@ def test_dropped_by_the_limit(place: Place) -> None:
 def test_refused_by_the_limit(place: Place) -> None:
     place.declare(max_length=3, overflow="reject-publish")
     assert place.publish(10) == 3
-    assert place.loss() == {"lost": 7, "refused": 7}
+    assert place.loss() == {"refused": 7, "refused_told": 7}
+    other = place.channel.connection.channel()
+    for _ in range(4):
+        other.basic_publish("", "q", b"0123456789")
+    other.queue_declare("q", passive=True)
+    other.tx_select()
+    other.basic_publish("", "q", b"0123456789")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        other.tx_commit()
+    assert place.loss() == {"lost": 4, "refused": 12, "refused_told": 8}
+    document = place.queue()
+    assert (document["refused"], document["refused_told"], document["loss_stats"]["lost"]) == (12, 8, 4)
+
+
+@pytest.mark.parametrize("exchange", ["amq.fanout", "there-is-none", ""])
+def test_refused_and_dead_lettered_with_word_to_the_publisher(place: Place, exchange: str) -> None:
+    place.declare("dead")
+    place.declare(
+        max_length=3,
+        overflow="reject-publish-dlx",
+        dead_letter_exchange=exchange,
+        dead_letter_routing_key="dead",
+    )
+    assert place.publish(5) == 3
+    found = place.loss()
+    assert "lost" not in found
+    assert found["refused"] == 2
+    # Those that are in the dead-letter queue are counted there alone.
+    assert found.get("refused_told", 0) == (0 if exchange == "" else 2)
 
 
 def test_expired(place: Place) -> None:
@@ -155,9 +183,9 @@ def test_unroutable(place: Place) -> None:
     for _ in range(2):
         with pytest.raises(pika.exceptions.UnroutableError):
             place.channel.basic_publish("e", "nowhere", b"x", mandatory=True)
-    assert place.loss("e") == {"lost": 3, "unroutable": {"dropped": 1, "returned": 2}}
+    assert place.loss("e") == {"lost": 1, "unroutable": {"dropped": 1, "returned": 2}}
     stats = place.api.get(path("exchanges", place.vhost, "e"))["loss_stats"]
-    assert (stats["lost"], stats["drop_unroutable"], stats["return_unroutable"]) == (3, 1, 2)
+    assert (stats["lost"], stats["drop_unroutable"], stats["return_unroutable"]) == (1, 1, 2)
 
 
 def test_a_deleted_queue_keeps_its_row(place: Place) -> None:

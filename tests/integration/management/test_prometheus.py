@@ -44,6 +44,7 @@ NAMES: Final = {
     "missing telemetry_*": "how long scrapes take, as RabbitMQ's exporter measures itself",
     "added leveret_queue_dropped_total": "messages that left otherwise than by being acknowledged, by reason",
     "added leveret_queue_refused_total": "publishes that full queues refused",
+    "added leveret_queue_refused_told_total": "of these, those whose publishers were told",
     "added leveret_queue_dead_lettered_total": "what went to dead-letter exchanges, by reason",
     "added leveret_queue_dead_letters_lost_total": "what no queue has taken of that, by reason",
     "added leveret_exchange_messages_delayed": "messages that wait in exchanges until they are due",
@@ -297,6 +298,7 @@ def test_losses_are_counted_by_reason(leveret_process: Callable[..., LeveretProc
     whole, single = scrape(process), scrape(process, "metrics/per-object")
     assert value(whole, "leveret_queue_dropped_total", reason="maxlen") == 7
     assert value(whole, "leveret_queue_refused_total") == 4
+    assert value(whole, "leveret_queue_refused_told_total") == 0
     assert value(whole, "leveret_queue_dead_lettered_total", reason="maxlen") == 4
     assert value(whole, "leveret_queue_dead_letters_lost_total", reason="maxlen") == 4, "nothing is bound to amq.fanout"
     assert value(single, "leveret_queue_dropped_total", vhost="/", queue="drops", reason="maxlen") == 3

@@ -139,7 +139,10 @@ COMMANDS: Final = (
                 "maximum time since the arrival of any ready or unacked message, such as 30s, 15m, 1h, 7d",
             ),
             ("--max-messages <number>", "maximum number of messages, ready and unacked"),
-            ("--max-lost <number>", "maximum number of messages lost for good, as list_losses counts them"),
+            (
+                "--max-lost <number>",
+                "maximum number of messages lost for good, as list_losses counts: not if the publisher was told",
+            ),
             ("--within <duration>", "period of --max-lost, at most 24h; default: since losses are counted"),
         ),
     ),

@@ -19,7 +19,7 @@ def _sum(name: str) -> Column:
 COLUMNS: Final[dict[str, Column]] = {
     **fields("kind", "name", "state", "lost"),
     **{reason: field(f"dropped.{reason}") for reason in _REASONS},
-    "refused": field("refused"),
+    **fields("refused", "refused_told"),
     **{name: _sum(name) for name in ("dead_lettered", "dead_letters_lost", "unroutable")},
     **fields("since", "deleted_at"),
 }

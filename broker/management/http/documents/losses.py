@@ -15,7 +15,6 @@ from leveret.policies.dead_letter import REASONS
 
 #: Reasons why messages leave a queue without being acknowledged.
 _DROPS: Final = (*REASONS, "purged", "deleted")
-_UNROUTABLE: Final = ("dropped", "returned")
 
 _NUMBERS: Final = {
     QueueCounters: numbers(QueueCounters.LOSS_FIELDS, *QueueCounters.LOSS_FIELDS),
@@ -165,18 +164,18 @@ def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -
 
 def _amounts(queue: Sequence[int] = _ZEROS["queue"], exchange: Sequence[int] = _ZEROS["exchange"]) -> dict[str, Any]:
     """Return rows of losses as JSON. They have the order of the LOSS_FIELDS of queues and of exchanges."""
-    letters = 2 + len(_DROPS)
-    unroutable, (refused, deleted) = exchange[1 : 1 + len(_UNROUTABLE)], exchange[1 + len(_UNROUTABLE) :]
-    dropped = dict(zip(_DROPS, queue[1 : letters - 1], strict=True))
+    of_queues = dict(zip(QueueCounters.LOSS_FIELDS, queue, strict=True))
+    of_exchanges = dict(zip(ExchangeCounters.LOSS_FIELDS, exchange, strict=True))
     # Of an exchange only delayed messages are refused, or deleted with it.
-    dropped["deleted"] += deleted
+    both = {name: of_queues.get(name, 0) + value for name, value in of_exchanges.items()}
     return {
-        "lost": queue[0] + exchange[0],
-        "dropped": dropped,
-        "refused": queue[letters - 1] + refused,
-        "dead_lettered": dict(zip(REASONS, queue[letters : letters + len(REASONS)], strict=True)),
-        "dead_letters_lost": dict(zip(REASONS, queue[letters + len(REASONS) :], strict=True)),
-        "unroutable": dict(zip(_UNROUTABLE, unroutable, strict=True)),
+        "lost": both["lost"],
+        "dropped": {name: both.get(f"drop_{name}", of_queues[f"drop_{name}"]) for name in _DROPS},
+        "refused": both["refuse"],
+        "refused_told": both["refuse_told"],
+        "dead_lettered": {reason: of_queues[f"dead_letter_{reason}"] for reason in REASONS},
+        "dead_letters_lost": {reason: of_queues[f"dead_letter_lost_{reason}"] for reason in REASONS},
+        "unroutable": {"dropped": both["drop_unroutable"], "returned": both["return_unroutable"]},
     }
 
 

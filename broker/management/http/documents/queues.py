@@ -94,6 +94,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "dead_lettered": {reason: counters.dead_lettered[reason] for reason in REASONS},
         "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in REASONS},
         "refused": counters.refused,
+        "refused_told": counters.refused_told,
         "deduplicated": counters.deduplicated,
         "fill": _fill(queue),
         "storage": _storage(queue, figures),

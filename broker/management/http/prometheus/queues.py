@@ -53,6 +53,9 @@ _DROPPED: Final = counter(
     "queue_dropped_total", "Total number of messages that left a queue without being acknowledged, by reason"
 )
 _REFUSED: Final = counter("queue_refused_total", "Total number of messages refused by a full queue")
+_REFUSED_TOLD: Final = counter(
+    "queue_refused_told_total", "Refused messages that are not lost, because their publishers were told"
+)
 _DEAD_LETTERED: Final = counter(
     "queue_dead_lettered_total", "Total number of messages published to the dead-letter exchange of a queue, by reason"
 )
@@ -189,6 +192,7 @@ def loss_totals(counted: CounterTotals) -> Iterator[MetricFamily]:
         add(lost, (reason,), total.dead_letters_lost[reason])
     yield dropped
     yield _REFUSED.single(_OWN_PREFIX, total.refused)
+    yield _REFUSED_TOLD.single(_OWN_PREFIX, total.refused_told)
     yield dead_lettered
     yield lost
 
@@ -229,11 +233,11 @@ OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _losses(_DROPPED, _DROP_REASONS, lambda counters: counters.dropped),
     Family(
         _LOSSES,
-        (_REFUSED,),
+        (_REFUSED, _REFUSED_TOLD),
         _LABELS,
         _queues_in,
         _labels,
-        lambda queue: (queue.counters.refused,),
+        lambda queue: (queue.counters.refused, queue.counters.refused_told),
         prefix=_OWN_PREFIX,
     ),
     _losses(_DEAD_LETTERED, REASONS, lambda counters: counters.dead_lettered),

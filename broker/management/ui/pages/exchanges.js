@@ -19,7 +19,7 @@ const COLUMNS = [
   rateColumn("publish_out", "Rate out", "Messages routed by the exchange, counted once per target"),
   countColumn("message_stats.publish_in", "Total in", "Messages published to the exchange since the broker's start", true),
   countColumn("message_stats.publish_out", "Total out", "Messages routed by the exchange since the broker's start, counted once per target", true),
-  countColumn("loss_stats.lost", "Unroutable", "Messages that were not routed to a queue since the broker's start: dropped, or returned to the publisher", false, lost),
+  countColumn("loss_stats.lost", "Lost", "Messages that were not routed to a queue and not returned to the publisher, or delayed ones that were refused, since losses are counted", false, lost),
   { key: "messages_delayed", label: "Delayed", title: "Messages that wait until they are due, in exchanges of type x-delayed-message", numeric: true, hidden: true, sort: "messages_delayed", cell: ({ messages_delayed: count }) => (count === undefined ? null : number(count)) },
 ];
 

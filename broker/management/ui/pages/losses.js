@@ -18,16 +18,16 @@ const WINDOWS = [
   ["28800", "last eight hours"],
   ["today", "today"],
   ["86400", "last 24 hours"],
-  ["", "since the broker's start"],
+  ["", "since losses are counted"],
 ];
 const KINDS = [["", "all"], ["queue", "queues"], ["exchange", "exchanges"]];
 /** Sort keys that are prefixed with "window." if a time window is chosen. */
-const AMOUNTS = ["lost", "refused", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
-const SORTS = { refused: "refused", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
+const AMOUNTS = ["lost", "refused", "refused_told", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
+const SORTS = { refused: "refused", told: "refused_told", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
 /** Reasons that are summed up in one figure of the totals. */
 const FULL = ["maxlen", "refused"];
 /** Short headings for narrow columns. */
-const SHORT = { maxlen: "Limit", delivery_limit: "Deliveries", letters: "Dead letters", deleted: "With queue" };
+const SHORT = { maxlen: "Limit", delivery_limit: "Deliveries", told: "Refused and told", letters: "Dead letters", deleted: "With queue" };
 
 const COLUMNS = [
   { key: "name", label: "Queue or exchange", sort: "name", fixed: true, cell: subject },
@@ -132,12 +132,12 @@ class LossesPage {
     );
   }
 
-  /** Show when counting started. Counters start at zero with the broker. */
+  /** Show when counting started: at the first start with the data directory. */
   since(totals) {
     const { age } = this;
     const from = totals.window?.from ?? totals.since;
     const isShort = age === null || from > Date.now() - age * 1000 + 5000;
-    const why = isShort ? " That is when the broker started: what was lost before is not known." : "";
+    const why = isShort ? " Earlier losses are not known: losses are counted since then, also over restarts." : "";
     return h("p", { class: "muted" }, `Counted since ${dateTime(from)}, ${span((Date.now() - from) / 1000)} ago.${why}`);
   }
 
@@ -165,8 +165,8 @@ function figures(amounts) {
 
 /** Return one figure for full queues, because the totals of the API do not separate refused dead letters. */
 function overLimit({ refused }, reasons) {
-  const refusals = refused > 0 ? ` ${countedNoun(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused; publishers with confirms were notified.` : "";
-  return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones.${refusals}`, value: reasons.maxlen + reasons.refused, isLost: true };
+  const refusals = refused > 0 ? ` ${countedNoun(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused.` : "";
+  return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones of publishers without confirms.${refusals}`, value: reasons.maxlen + reasons.refused, isLost: true };
 }
 
 /** Make the figures of a group. Zero amounts are listed on one line. */

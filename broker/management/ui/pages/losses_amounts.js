@@ -15,13 +15,14 @@ const DEAD_LETTER_REASONS = ["maxlen", "expired", "rejected", "delivery_limit"];
 /** @type {Reason[]} in display order */
 export const REASONS = [
   { key: "maxlen", label: "Over the limit", isLost: true, text: "The queue was full and dropped its oldest messages." },
-  { key: "refused", label: "Refused", isLost: true, text: "The queue was full and refused them. Only publishers with confirms were notified." },
+  { key: "refused", label: "Refused", isLost: true, text: "The queue was full and refused them. Their publishers do not know it: they use no confirms." },
   { key: "expired", label: "Expired", isLost: true, text: "They exceeded their time to live." },
   { key: "rejected", label: "Rejected", isLost: true, text: "A consumer rejected them without requeueing." },
   { key: "delivery_limit", label: "Delivery limit", isLost: true, text: "They were requeued more often than the delivery limit allows." },
   { key: "letters", label: "Dead letters lost", isLost: true, text: "The dead-letter exchange did not exist or did not route them to a queue." },
   { key: "unroutable", label: "Unroutable", isLost: true, text: "No binding matched, and they were not published as mandatory." },
-  { key: "returned", label: "Returned", isLost: true, text: "No binding matched; they were returned to the publisher (mandatory)." },
+  { key: "told", label: "Refused, publisher told", isLost: false, text: "The queue was full and refused them. Their publishers were told: by confirms, a transaction or the answer over HTTP." },
+  { key: "returned", label: "Returned", isLost: false, text: "No binding matched; they were returned to the publisher (mandatory)." },
   { key: "kept", label: "Dead-lettered", isLost: false, text: "They were routed to a queue through the dead-letter exchange." },
   { key: "purged", label: "Purged", isLost: false, text: "The queue was purged." },
   { key: "deleted", label: "Gone with the queue", isLost: false, text: "They were in a queue that was deleted or expired." },
@@ -37,8 +38,9 @@ export const REASONS = [
  * @param {Object} amounts amounts of a row, a window or the totals, as in the API
  * @returns {Object<string, number>} amounts by the keys of REASONS; the lost ones add up to `amounts.lost`
  */
-export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_letters_lost: gone, unroutable }) {
-  const unrouted = unroutable.dropped + unroutable.returned;
+export function byReason({ lost, dropped, refused: all, refused_told: told, dead_lettered: handed, dead_letters_lost: gone, unroutable }) {
+  const unrouted = unroutable.dropped;
+  const refused = all - told;
   // Refused messages may also be dead-lettered (reject-publish-dlx), which is counted under maxlen.
   const died = { ...dropped, maxlen: dropped.maxlen + refused };
   const kept = Math.max(0, sum(died) + unrouted - lost);
@@ -56,6 +58,7 @@ export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_l
     ...plain,
     maxlen,
     refused: plain.maxlen - maxlen,
+    told,
     letters: Math.max(0, lost - unrouted - sum(plain)),
     unroutable: unroutable.dropped,
     returned: unroutable.returned,

@@ -21,7 +21,7 @@ const DEAD_LETTER_REASONS = ["maxlen", "expired", "rejected", "delivery_limit"];
 const FIRST_RANGE = 3600;
 
 /** Fields of a queue that the section needs. */
-export const LOSS_FIELDS = ["dropped", "dead_lettered", "dead_letters_lost", "refused", "loss_stats.lost"];
+export const LOSS_FIELDS = ["loss_stats"];
 
 /** Section about lost messages; `element` is created once. */
 export class LossSection {
@@ -63,36 +63,35 @@ export class LossSection {
   }
 }
 
-/** Return the number of messages that were removed without acknowledgement or refused. */
-export function lossCount({ dropped = {}, refused = 0 }) {
-  return Object.values(dropped).reduce((sum, each) => sum + each, refused);
+/** Return the number of messages that were removed without acknowledgement or refused, also before a restart. */
+export function lossCount({ loss_stats: stats = {} }) {
+  return REASONS.reduce((sum, [, , field]) => sum + (stats[field] ?? 0), 0);
 }
 
 function noLosses() {
   return h(
     "p",
     { class: "muted" },
-    "Since the broker's start no message was dropped, refused, expired, rejected or purged in this queue. ",
+    "No message was dropped, refused, expired, rejected or purged in this queue, as far as losses are counted. ",
     "Unroutable messages do not reach a queue: see the ",
     h("a", { href: address("losses") }, "losses of exchanges"),
     ".",
   );
 }
 
-function summary({ loss_stats: stats }) {
-  const lost = stats?.lost ?? 0;
-  if (lost === 0) return h("p", null, "No message is permanently lost: all were dead-lettered to a queue or purged.");
+function summary({ loss_stats: { lost, refuse_told: told } }) {
+  const aware = told > 0 ? ` ${countedNoun(told, "message")} ${told === 1 ? "was" : "were"} refused, and the publishers told.` : "";
+  if (lost === 0) return h("p", null, `No message is permanently lost: all were dead-lettered to a queue, purged, or refused with word to the publisher.${aware}`);
   const words = h("strong", { class: "bad" }, `${countedNoun(lost, "message")} permanently lost`);
-  return h("p", null, words, ": they did not reach a dead-letter queue.");
+  return h("p", null, words, `: they did not reach a dead-letter queue.${aware}`);
 }
 
 function reasons(queue, inForce) {
-  const { dropped = {}, dead_lettered: lettered = {}, dead_letters_lost: lost = {}, refused = 0, vhost } = queue;
-  const happened = { ...dropped, refused };
-  const rows = REASONS.filter(([reason]) => happened[reason] > 0).map(([reason, words]) => {
-    const letters = DEAD_LETTER_REASONS.includes(reason) ? [number(lettered[reason]), number(lost[reason])] : [null, null];
-    const sentences = h("span", { class: "prose" }, why(reason, inForce), deadLetterTo(reason, inForce, vhost));
-    return { key: reason, cells: [words, number(happened[reason]), ...letters, sentences] };
+  const { loss_stats: stats, vhost } = queue;
+  const rows = REASONS.filter(([, , field]) => stats[field] > 0).map(([reason, words, field]) => {
+    const letters = DEAD_LETTER_REASONS.includes(reason) ? [number(stats[`dead_letter_${reason}`]), number(stats[`dead_letter_lost_${reason}`])] : [null, null];
+    const sentences = h("span", { class: "prose" }, why(reason, inForce, stats), deadLetterTo(reason, inForce, vhost));
+    return { key: reason, cells: [words, number(stats[field]), ...letters, sentences] };
   });
   const headings = [
     "What happened",
@@ -104,19 +103,24 @@ function reasons(queue, inForce) {
   return plainTable("Losses by reason", headings, rows);
 }
 
-function why(reason, inForce) {
+function why(reason, inForce, stats) {
   const keys = ["max-length", "max-length-bytes"].filter((key) => key in inForce);
   const limit = keys.length > 0 ? keys.map((key) => `${key} ${exactNumber(inForce[key])}`).join(", ") : "no longer in force";
   const overflow = inForce.overflow ?? "drop-head again";
   const sentences = {
     maxlen: `The limit is ${limit}; overflow drop-head drops the oldest messages.`,
-    refused: `The limit is ${limit}; overflow is ${overflow}. Publishers with confirms were notified.`,
+    refused: `The limit is ${limit}; overflow is ${overflow}. ${toldOf(stats)}`,
     expired: expiry(inForce["message-ttl"]),
     rejected: "A consumer rejected them without requeueing.",
     delivery_limit: `They were requeued more often than is allowed: ${allowed(inForce)}.`,
     purged: "The queue was purged.",
   };
   return sentences[reason];
+}
+
+function toldOf({ refuse: refused, refuse_told: told }) {
+  if (told === refused) return "The publishers were told, by confirms, a transaction or the answer over HTTP.";
+  return told === 0 ? "The publishers do not know it: they use no confirms." : `The publishers of ${exactNumber(told)} were told; others use no confirms.`;
 }
 
 function allowed(inForce) {

@@ -58,7 +58,7 @@ const COLUMNS = [
   {
     key: "lost",
     label: "Lost",
-    title: "Messages dropped or refused since the broker's start that did not reach a dead-letter queue",
+    title: "Messages dropped, or refused without word to the publisher, that did not reach a dead-letter queue, since losses are counted",
     numeric: true,
     hidden: true,
     sort: "loss_stats.lost",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.core.messages.tracing import Origin
+from leveret.broker.core.messages.origin import Origin
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.publishing import publish
 from leveret.protocol import properties

@@ -7,7 +7,7 @@ import pytest
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.loss_events import DROP_REASONS, rows_of_events
 from leveret.policies.dead_letter import REASONS
-from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, LOSSES, Event, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, LOSSES, TOLD, Event, EventKind
 
 
 def row(*events: tuple[int, int, int]) -> dict[str, int]:
@@ -31,6 +31,14 @@ def test_drops(kind: EventKind, reason: str) -> None:
 def test_refusals() -> None:
     assert row((EventKind.REFUSED, 3, 0)) == {"lost": 3, "refuse": 3}
     assert row((EventKind.REFUSED, 3, DEAD_LETTERED)) == {"refuse": 3, "dead_letter_maxlen": 3}
+    assert row((EventKind.REFUSED, 3, TOLD)) == {"refuse": 3, "refuse_told": 3}
+    lost_letter = EventKind.DEAD_LETTER_LOST, 2, TOLD | 1 << LETTER_REASON_SHIFT
+    assert row((EventKind.REFUSED, 3, DEAD_LETTERED | TOLD), lost_letter) == {
+        "refuse": 3,
+        "refuse_told": 2,
+        "dead_letter_maxlen": 3,
+        "dead_letter_lost_maxlen": 2,
+    }
 
 
 @pytest.mark.parametrize(("number", "reason"), list(enumerate(REASONS, 1)))
