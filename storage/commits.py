@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -71,6 +71,15 @@ class Departures:
     def forget(self, store: SegmentStore) -> None:
         """Remove a deleted store."""
         self._waiting.pop(store, None)
+
+    def leaving(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the originals as ranges: number of the queue, priority, first number, and the one after the last."""
+        stores = dict(self._waiting)
+        for departure in self._under_way:
+            stores |= dict.fromkeys(departure.runs)
+        for store in stores:
+            for first, end in store.leaving.numbers():
+                yield store.place.qid, store.place.priority, first, end
 
     def begin(self) -> None:
         """Commit the copies, all of which have been written, and settle the originals after the sync."""

@@ -311,10 +311,7 @@ class StorageEngine:
                 del self._recently_used[store]
         is_written = not self.flush() and not self._commits.has_unwritten_events
         if is_written and self._files.appended - self._checkpointer.written != self._ticked:
-            # Later messages get later times than this tick.
-            self._events.tick()
-            self._clock.advance_past()
-            self._flush_events()
+            self._tick()
             self._ticked = self._files.appended - self._checkpointer.written
         if not self.disk.alarm:
             # Compaction needs space before it frees some.
@@ -322,8 +319,18 @@ class StorageEngine:
         self.commit(events=True)
         self._remove_expired(is_short=False)
         if self._checkpointer.due and not self._commits.has_unwritten_events:
+            if is_written and self._commits.departures:
+                # Readers of the checkpoint look there for what has copies.
+                self._tick()
             self.checkpoint()
         return readable
+
+    def _tick(self) -> None:
+        """Write a tick; everything else must have been written."""
+        self._events.tick(self._commits.departures.leaving())
+        # Later messages get later times than this tick.
+        self._clock.advance_past()
+        self._flush_events()
 
     def checkpoint(self, clean: bool = False) -> None:
         """Write a checkpoint with the next commit group, so that recovery reads only later events.

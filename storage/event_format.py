@@ -16,6 +16,10 @@ Before the event of a run whose messages did not all wait for the same time is a
 queue, priority, time and flags: seq is the sum of the waits in microseconds, wait the shortest one, count and body
 bytes are 0. Without it, all have waited as long as the event says.
 
+Before a tick are records of kind LEAVING for messages whose copies in other queues have been written, but whose removal
+has not, because the copies are not synced: seq is the first one, wait their number, count 0. Who reads the messages of
+this tick leaves them out. Recovery does not: they are gone when an event says so.
+
 A reader skips kinds of events and flags that it does not know. Kinds above TICK say more about the event that follows.
 """
 
@@ -74,6 +78,8 @@ class EventKind(IntEnum):
     TICK = 30
     #: How long the messages of the following event have waited.
     WAITS = 31
+    #: Messages that have copies at the time of the following tick, and are to be removed.
+    LEAVING = 32
 
 
 #: Looked up once: to get a member of an enum takes as long as a few lines on the path of a message.

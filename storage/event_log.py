@@ -5,7 +5,7 @@ Recovery replays it; analytics read it as a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -162,10 +162,19 @@ class EventLog:
             seq, time, qid, length, wait_ms, kind, priority, flags, body_bytes, least_ms, waits
         )
 
-    def tick(self) -> None:
-        """Add a tick: everything that happened before it is in the files. It must be written last."""
+    def tick(self, leaving: Iterable[tuple[int, int, int, int]] = ()) -> None:
+        """Add a tick: everything that happened before it is in the files. It must be written last.
+
+        Args:
+            leaving: Messages that have copies and are not removed yet, as ranges: number of the queue, priority, the
+                first number, and the one after the last.
+        """
         self.close_runs()
-        self._ended.append(EventRun(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0, 0, 0))
+        now = self._clock()
+        for qid, priority, first, end in leaving:
+            count = min(end - first, _U32_MAX)
+            self._ended.append(EventRun(first, now, qid, 0, count, EventKind.LEAVING, priority, 0, 0, count, 0))
+        self._ended.append(EventRun(0, now, 0, 0, 0, EventKind.TICK, 0, 0, 0, 0, 0))
 
     def close_runs(self) -> None:
         """Close all runs, so that later events get new records."""

@@ -10,7 +10,7 @@ from typing import Final
 from zlib import crc32
 
 from leveret.storage.disk.files import Files
-from leveret.storage.event_format import EVENT_BYTES, LAST_REMOVAL, EventKind
+from leveret.storage.event_format import EVENT_BYTES, LAST_REMOVAL, EventKind, unpack_event
 from leveret.storage.event_log import EventPosition, event_files, file_name
 from leveret.storage.recovery.checkpoint import Checkpoint
 from leveret.storage.segments.dead_set import DeadSet
@@ -18,6 +18,9 @@ from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.snapshots.cut import Cut, read_from
 
 _EVENT: Final = struct.Struct("<QqIIIBBHII")
+_KIND_AT: Final = 28
+#: Bytes before a cut that usually have all that it says.
+_TAIL_BYTES: Final = 400 * EVENT_BYTES
 #: Higher than any sequence number.
 ENDLESS: Final = 1 << 63
 
@@ -31,12 +34,14 @@ class StoreDead:
         revived: Messages among these that died after the cut.
         next_seq: Numbers from here on are unknown and count as live.
         delivered: Messages that had been delivered before.
+        leaving: Messages whose copies are in other queues at the cut.
     """
 
     dead: DeadSet = field(default_factory=DeadSet)
     revived: SeqRanges = field(default_factory=SeqRanges)
     next_seq: int = 1
     delivered: SeqRanges = field(default_factory=SeqRanges)
+    leaving: SeqRanges = field(default_factory=SeqRanges)
 
     def live_bounds(self, first: int, end: int) -> array[int]:
         """Return the live numbers as ascending bounds of ranges: first, end, first, end, and so on.
@@ -53,6 +58,8 @@ class StoreDead:
                 live.add(max(start, first), min(stop, end))
         if end > self.next_seq:
             live.add(max(first, self.next_seq), end)
+        for start, stop in self.leaving.between(first, end):
+            live.remove(start, stop)
         return bounds_of(live)
 
 
@@ -135,6 +142,38 @@ def read_on(found: DeadAtCut, files: Files, directory: str, store_id: bytes, pos
             _replay(found, octets[:stop], crc32(store_id), revive=cut.position < position)
         if file >= cut.position.file:
             _note_deleted(found, octets, max(0, cut.position.offset - first) if file == cut.position.file else 0)
+    for store in found.stores.values():
+        store.leaving.clear()
+    for seq, count, qid, priority in leaving_at(files, directory, store_id, cut):
+        found.store(qid, priority).leaving.add(seq, seq + count)
+
+
+def leaving_at(files: Files, directory: str, store_id: bytes, cut: Cut) -> list[tuple[int, int, int, int]]:
+    """Return the messages whose copies are in other queues at a cut: first number, count, queue and priority.
+
+    Args:
+        files: The file system interface.
+        directory: Path of the event log.
+        store_id: ID of the data directory.
+        cut: The cut.
+    """
+    path, salt, end = f"{directory}/{file_name(cut.position.file)}", crc32(store_id), cut.position.offset
+    size = _TAIL_BYTES
+    while True:
+        start = max(EVENT_BYTES, end - size)
+        octets = (read_from(files, path, start) or b"")[: max(0, end - start)]
+        found: list[tuple[int, int, int, int]] = []
+        at = len(octets) - EVENT_BYTES
+        if at < 0 or octets[at + _KIND_AT] != EventKind.TICK:
+            # The cut is that of a checkpoint without a tick.
+            return found
+        while (at := at - EVENT_BYTES) >= 0 and octets[at + _KIND_AT] == EventKind.LEAVING:
+            event = unpack_event(octets, at, salt)
+            if event is not None:
+                found.append((event.seq, event.wait_ms, event.qid, event.priority))
+        if at >= 0 or start == EVENT_BYTES:
+            return found
+        size *= 16
 
 
 def bounds_of(ranges: SeqRanges) -> array[int]:
@@ -179,7 +218,7 @@ def _events(found: DeadAtCut, octets: bytes, salt: int) -> Iterator[tuple[int, i
 
 def _note_deleted(found: DeadAtCut, octets: bytes, first: int) -> None:
     """Record the queues deleted from an offset on, which is after the cut; their files may be gone."""
-    kinds = octets[first + 28 :: EVENT_BYTES]
+    kinds = octets[first + _KIND_AT :: EVENT_BYTES]
     at = -1
     while (at := kinds.find(EventKind.QUEUE_DELETED, at + 1)) >= 0:
         offset = first + at * EVENT_BYTES
