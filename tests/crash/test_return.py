@@ -43,7 +43,8 @@ def _contents(process: LeveretProcess, queue: str) -> list[bytes]:
 
 @pytest.mark.parametrize("returned_before", [1, 1000, 4000])
 def test_all_are_there_again(tmp_path: Path, returned_before: int) -> None:
-    with LeveretProcess(tmp_path) as process:
+    # So that what is published here is a dead letter.
+    with LeveretProcess(tmp_path, settings={"trust_publisher_x_death": "true"}) as process:
         _fill(process)
         api = Management(process.http_url)
         job = api.request("POST", "queues", "/", "dead", "return-messages", body={"rate": 4000})

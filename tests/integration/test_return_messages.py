@@ -219,6 +219,23 @@ def test_headers_may_change(channel: Channel, api: Management) -> None:
     assert "x-death" in names
 
 
+def test_a_publisher_forges_no_way_back(channel: Channel, api: Management) -> None:
+    """The job of an operator would send the message to a queue that its publisher may not write to."""
+    dead_letters(channel, 1)
+    run(api, filter="queue=a")
+    got = channel.get("a")
+    assert got is not None
+    channel.ack(got.delivery_tag)
+    headers = [
+        (name, kind, "b" if name == "x-first-death-queue" else value) for name, kind, value in got.properties["headers"]
+    ]
+    channel.publish("", "dlq", b"forged", {"headers": headers})
+    channel.sync()
+    job = run(api)
+    assert (job["returned"], job["left"]) == (1, [{"problem": "it is not a dead letter", "target": "", "count": 1}])
+    assert bodies(channel, "b") == ["b0"]
+
+
 def test_what_dies_again_meanwhile_stays(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
     """A consumer rejects everything at once: each message goes round once, not forever."""
     dead_letters(channel, 40)
@@ -301,6 +318,7 @@ def test_permissions(leveret: LeveretProcess, channel: Channel, api: Management)
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"filter": "colour=red"}, "filter takes "),
         ({"remove_headers": "x"}, "remove_headers must be a list of names"),
+        ({"set_headers": {"x-first-death-queue": "a"}}, "set_headers cannot have x-first-death-queue, which only"),
         ({"set_headers": []}, "set_headers must be an object"),
         ({"remove_death": 1}, "remove_death must be true or false"),
     ],

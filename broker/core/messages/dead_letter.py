@@ -68,13 +68,16 @@ class DeadLetters:
         turn: Provides time slices.
         timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own, as in 3.10.8.
+
+    Attributes:
+        trust_publishers: See Args.
     """
 
     def __init__(self, topology: Topology, turn: Turn, timers: Timers, trust_publishers: bool) -> None:
         self._topology = topology
         self._turn = turn
         self._timers = timers
-        self._trust_publishers = trust_publishers
+        self.trust_publishers = trust_publishers
         #: The remaining steps of each batch, by the queue that dropped the messages.
         self._work: OrderedDict[DeadLetterOutbox, deque[Iterator[None]]] = OrderedDict()
         self._working = False
@@ -198,7 +201,7 @@ class DeadLetters:
         if settings.dead_letter_routing_key is not None:
             keys, blind_keys = [settings.dead_letter_routing_key], ()
             headers = tuple(entry for entry in headers if entry[0] != "CC")
-        recorded = record_death(headers, death, envelope.dead or self._trust_publishers)
+        recorded = record_death(headers, death, envelope.dead or self.trust_publishers)
         headers = normalize(tuple((key, FieldValue(*value)) for key, value in recorded))
         all_keys = [*keys, *blind_keys]
         found = yield from route_in_steps(self._topology, exchange, all_keys, headers, envelope.header)

@@ -92,6 +92,9 @@ def read_options(document: Mapping[str, Any]) -> JobOptions:
     added = given.get("set_headers", {})
     if not isinstance(added, Mapping):
         raise ValueError("set_headers must be an object")
+    trusted = [name for name in added if name in DEATH_HEADERS]
+    if trusted:
+        raise ValueError(f"set_headers cannot have {trusted[0]}, which only the broker sets")
     return JobOptions(
         read_filter(given.get("filter")),
         cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),

@@ -94,7 +94,10 @@ class Planner:
             return self._make_move(envelope, self._options.to)
         published = Properties(envelope.header)
         headers = published.headers()
-        origin = death_origin(headers, self._options.death)
+        vhost = self._principal.vhost
+        # Headers of a publisher could name a queue that the publisher may not write to.
+        is_trusted = envelope.dead or vhost.dead_letters.trust_publishers
+        origin = death_origin(headers, self._options.death) if is_trusted else None
         if origin is None:
             return Plan(None, "", (), NO_ORIGIN, envelope)
         if self._options.via == "queue":
@@ -114,7 +117,6 @@ class Planner:
             envelope.expiration_ms,
             dead,
         )
-        vhost = self._principal.vhost
         try:
             exchange = open_exchange(self._principal, exchange_name, keys[0])
         except AmqpFault as fault:
