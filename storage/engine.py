@@ -40,6 +40,8 @@ _LOG: Final = logging.getLogger("leveret.storage")
 _DIRTY_BYTES: Final = 4 << 20
 #: Bytes that a write may add to a segment of a stream that is not full.
 _STREAM_WRITE_BYTES: Final = 64 << 10
+#: Work of one call of refresh_readers(), in bytes: some milliseconds.
+_REFRESH_WORK: Final = 32 << 10
 _SECOND: Final = 1_000_000
 _END_OF_TIME: Final = 1 << 62
 
@@ -136,6 +138,8 @@ class StorageEngine:
             self._files, self._directory, self._events, self._options.event_retention, self._clock
         )
         self._ticked = 0
+        #: Reads the files of named readers in steps; None when all have been read.
+        self._refreshing: Iterator[int] | None = None
         where, what = self._directory, self._options
         self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
         self._commits = Commits(self._files, where, self._events, self._redo, what.sync, what.when_defined)
@@ -201,6 +205,7 @@ class StorageEngine:
                 noted.pop(store, None)
             store.log.drop_dead()
         del self.queues[queue.qid]
+        self.readers.remove(queue.qid)
         self._commits.forget(queue.qid, stores)
         # If there is no space, events are kept in memory, and the queue is deleted nevertheless.
         self._flush_events()
@@ -303,7 +308,7 @@ class StorageEngine:
         """
         readable: set[int] = set()
         self._descriptors.close_idle()
-        _refresh_readers(self)
+        self.refresh_readers()
         for store in [*self._recently_used]:
             if bring_back(store):
                 readable.add(store.place.qid)
@@ -331,6 +336,37 @@ class StorageEngine:
         # Later messages get later times than this tick.
         self._clock.advance_past()
         self._flush_events()
+
+    def refresh_readers(self) -> bool:
+        """Go on reading what named readers have read, and who reads which queue; housekeeping() begins.
+
+        Returns:
+            Whether something is left to read.
+        """
+        readers, work = self.readers, 0
+        if self._refreshing is None:
+            self._refreshing = readers.refresh(self.queues)
+        for step in self._refreshing:
+            work += step
+            if work >= _REFRESH_WORK:
+                return True
+        self._refreshing = None
+        if readers.take_changes():
+            for queue in self.queues.values():
+                for store in queue.stores.values():
+                    store.paging.unwritten.keeps_dead = readers.reads(queue.qid)
+            self._checkpointer.reader_retention = readers.retention
+        action = readers.next_action()
+        if action is not None:
+            group = CommitGroup()
+            group.file_actions.append(action)
+            self._commits.submit(group)
+        return False
+
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether refresh_readers() has something left to read."""
+        return self._refreshing is not None
 
     def checkpoint(self, clean: bool = False) -> None:
         """Write a checkpoint with the next commit group, so that recovery reads only later events.
@@ -434,7 +470,8 @@ class StorageEngine:
                 store.log.drop_dead()
                 self._commits.add(store)
                 self._stores_with_dead[store] = None
-        _refresh_readers(self)
+        while self.refresh_readers():
+            pass
         self._flush_events()
         # The callbacks write to the manifests which segments are sealed; the next group syncs that.
         commit_recovered(self._commits.collect(True, keep=True), files, self._redo, threaded)
@@ -536,21 +573,6 @@ def _consider(compactor: Compactor, store: SegmentStore) -> None:
         compactor.consider(store)
     elif log.freed:
         compactor.candidates[store] = None
-
-
-def _refresh_readers(engine: StorageEngine) -> None:
-    """Note what named readers have read, and who reads which queue."""
-    readers = engine.readers
-    if readers.refresh(engine.queues):
-        for queue in engine.queues.values():
-            for store in queue.stores.values():
-                store.paging.unwritten.keeps_dead = readers.reads(queue.qid)
-        engine._checkpointer.reader_retention = readers.retention
-    action = readers.next_action()
-    if action is not None:
-        group = CommitGroup()
-        group.file_actions.append(action)
-        engine._commits.submit(group)
 
 
 def abandon(engine: StorageEngine) -> None:

@@ -45,7 +45,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 from zlib import crc32
 
 from leveret.storage.message import Envelope
@@ -452,6 +452,22 @@ def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 def pack_checked(fields: Mapping[str, object]) -> bytes:
     """Return the contents of a file: a JSON object with a checksum of its other fields in the field `crc`."""
     return json.dumps({**fields, "crc": crc_of(fields)}).encode() + b"\n"
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value from JSON is a string that can be written as UTF-8: JSON can have lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_count(value: object, end: int) -> TypeGuard[int]:
+    """Return whether a value from JSON is a whole number from 0 on and below an end."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
 def crc_of(fields: Mapping[str, object]) -> int:

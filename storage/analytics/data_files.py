@@ -5,6 +5,7 @@ What only file systems elsewhere need is imported late, since it takes long to l
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
@@ -52,6 +53,17 @@ class RemoteFiles(LocalFiles):
                 return found
         except FileNotFoundError:
             return None
+
+    def read_foreign(self, path: str, limit: int) -> bytes | None:
+        """Return the contents of a file that other programs write; None if it does not exist."""
+        try:
+            with self._system.open_input_stream(path) as stream:
+                octets: bytes = stream.read(limit + 1)
+        except FileNotFoundError:
+            return None
+        if len(octets) > limit:
+            raise OSError(errno.EFBIG, f"it is longer than {limit} bytes", path)
+        return octets
 
     def read_part(self, path: str, start: int, size: int) -> bytes:
         """Return a range of a file; shorter if the file ends earlier."""

@@ -11,11 +11,13 @@ import json
 from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files, replace_file
-from leveret.storage.format import crc_of, pack_checked
+from leveret.storage.format import crc_of, is_text, pack_checked
 from leveret.storage.url_secrets import without_secrets
 
 NAME: Final = "archived-to.json"
 _FORMAT: Final = 1
+#: Longest file that is read, in bytes.
+_LIMIT: Final = 64 << 10
 
 
 class ArchiveNote(NamedTuple):
@@ -40,8 +42,10 @@ def unpack_note(octets: bytes) -> ArchiveNote | None:
     try:
         fields = json.loads(octets)
         if fields.pop("crc") == crc_of(fields) and fields["format"] <= _FORMAT:
-            return ArchiveNote(str(fields["url"]), str(fields["broker"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+            url, broker = fields["url"], fields["broker"]
+            if is_text(url) and is_text(broker):
+                return ArchiveNote(url, broker)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # As a wrong checksum.
         pass
     return None
@@ -58,14 +62,18 @@ def write_note(files: Files, path: str, note: ArchiveNote) -> None:
         OSError: It could not be written; an older file is unchanged.
     """
     octets = pack_note(note)
-    if files.read_all(f"{path}/{NAME}") != octets:
+    if _read(files, path) != octets:
         replace_file(files, path, NAME, octets)
 
 
 def read_note(files: Files, path: str) -> ArchiveNote | None:
     """Return what the file in a data directory says; None if there is none that can be read."""
+    octets = _read(files, path)
+    return None if octets is None else unpack_note(octets)
+
+
+def _read(files: Files, path: str) -> bytes | None:
     try:
-        octets = files.read_all(f"{path}/{NAME}")
+        return files.read_foreign(f"{path}/{NAME}", _LIMIT)
     except OSError:
         return None
-    return None if octets is None else unpack_note(octets)

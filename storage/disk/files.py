@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -117,6 +119,14 @@ class Files(Protocol):
     def read_all(self, path: str) -> bytes | None:
         """Return the contents of a file; None if it does not exist."""
 
+    def read_foreign(self, path: str, limit: int) -> bytes | None:
+        """Return the contents of a file that other programs write; None if it does not exist.
+
+        Args:
+            path: Path of the file. One that is no regular file (a link, say, or a pipe) cannot be read.
+            limit: Bytes above which it cannot be read.
+        """
+
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; an existing target file is replaced."""
 
@@ -159,8 +169,8 @@ class DiskFiles:
         self.counts = FileCounts()
 
     def open(self, path: str, create: bool = False) -> int:
-        """Open a file for reading and appending; return its handle."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        """Open a file for reading and appending; return its handle. No file is created by way of a symbolic link."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_NOFOLLOW if create else 0)
         return os.open(path, flags, 0o640)
 
     def close(self, handle: int) -> None:
@@ -215,11 +225,11 @@ class DiskFiles:
 
     def read_all(self, path: str) -> bytes | None:
         """Return the contents of a file; None if it does not exist."""
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
+        return _read(path, 0, None)
+
+    def read_foreign(self, path: str, limit: int) -> bytes | None:
+        """Return the contents of a file that other programs write; None if it does not exist."""
+        return _read(path, os.O_NOFOLLOW, limit)
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; an existing target file is replaced."""
@@ -264,6 +274,29 @@ class DiskFiles:
             )
             raise DirectoryInUseError(message) from error
         return handle
+
+
+def _read(path: str, flags: int, limit: int | None) -> bytes | None:
+    """Return the contents of a regular file; None if it does not exist."""
+    try:
+        # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise OSError(errno.ELOOP, "it is a symbolic link", path) from error
+        raise
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
+        if limit is not None and status.st_size > limit:
+            raise OSError(errno.EFBIG, f"it is longer than {limit} bytes", path)
+        with open(handle, "rb", closefd=False) as file:
+            return file.read() if limit is None else file.read(limit)
+    finally:
+        os.close(handle)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files
@@ -32,7 +33,7 @@ class Trash:
     Attributes:
         held_bytes: Size of the files that are kept for named readers alone.
         held_files: How many there are.
-        held_by: Size of those that each named reader has not read, by its name.
+        held: What they have, and their sizes, when hold() was last called.
         unread_files: How many files were unlinked that a named reader had not read, since the start.
     """
 
@@ -44,7 +45,7 @@ class Trash:
         "_keep_bytes",
         "_keep_us",
         "_kept",
-        "held_by",
+        "held",
         "held_bytes",
         "held_files",
         "unread_files",
@@ -60,7 +61,7 @@ class Trash:
         self._held: deque[_Kept] = deque()
         self._holds = NO_HOLDS
         self.held_bytes = self.held_files = self.unread_files = 0
-        self.held_by: dict[str, int] = {}
+        self.held: Sequence[tuple[Content, int]] = ()
 
     def put(self, directory: str, name: str, now: int, content: Content | None = None) -> None:
         """Move a file into its store's trash.
@@ -111,7 +112,7 @@ class Trash:
                 self._hold(oldest)
             else:
                 self._unlink(oldest.path)
-        self._limit()
+        self._limit(self._holds.max_bytes)
 
     def hold(self, holds: Holds) -> None:
         """Set what named readers need, and unlink what they do not need any more.
@@ -127,26 +128,21 @@ class Trash:
                 self._hold(each)
             else:
                 self._unlink(each.path)
-        self._limit()
-        held_by: dict[str, int] = {}
-        for each in self._held:
-            for reader in holds.readers_of(each.content) if each.content is not None else ():
-                held_by[reader] = held_by.get(reader, 0) + each.size
-        self.held_by = held_by
+        self._limit(holds.max_bytes)
+        self.held = [(each.content, each.size) for each in self._held if each.content is not None]
 
     def give_up(self) -> None:
-        """Unlink all that is kept for named readers alone, until hold() is called again."""
-        self._holds = self._holds._replace(max_bytes=0)
-        self._limit()
+        """Unlink all that is kept for named readers alone now."""
+        self._limit(0)
 
     def _hold(self, file: _Kept) -> None:
         self._held.append(file)
         self.held_bytes += file.size
         self.held_files += 1
 
-    def _limit(self) -> None:
-        """Unlink the oldest files of named readers that are too many."""
-        while self._held and self.held_bytes > self._holds.max_bytes:
+    def _limit(self, max_bytes: int) -> None:
+        """Unlink the oldest files of named readers above a size."""
+        while self._held and self.held_bytes > max_bytes:
             oldest = self._held.popleft()
             self.held_bytes -= oldest.size
             self.held_files -= 1

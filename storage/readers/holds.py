@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
+
+#: More than the size of any file.
+_NO_SIZE: Final = 1 << 64
 
 
 class Content(NamedTuple):
@@ -34,33 +39,55 @@ class Hold(NamedTuple):
     next: Mapping[str, int]
 
 
-class Holds(NamedTuple):
-    """What all readers need. It is never changed, so threads can share it.
+class Holds:
+    """What all readers need. What it says never changes. `needs()` is called by one thread only.
 
-    Attributes:
+    Args:
         holds: Of each reader.
         max_bytes: Maximum size of the files that are kept for readers alone.
         keeps_all: Whether everything may be needed, because it is not known yet which queues the readers read.
     """
 
-    holds: tuple[Hold, ...] = ()
-    max_bytes: int = 0
-    keeps_all: bool = False
+    __slots__ = ("_holds", "_keeps_all", "_least", "max_bytes")
+
+    def __init__(self, holds: Sequence[Hold] = (), max_bytes: int = 0, keeps_all: bool = False) -> None:
+        self._holds = holds
+        self._keeps_all = keeps_all
+        #: The first number that some reader has not read, by store; None if nobody reads it. Found when it is needed.
+        self._least: dict[tuple[int, int], int | None] = {}
+        self.max_bytes = max_bytes
 
     def needs(self, content: Content | None) -> bool:
         """Return whether a reader has not read a file; None if it has no messages that readers are promised."""
-        if content is None:
-            return False
-        return self.keeps_all or bool(self.readers_of(content))
+        if content is None or self._keeps_all:
+            return content is not None
+        store = content[:2]
+        if store not in self._least:
+            key = f"{content.qid}/{content.priority}"
+            numbers = [each.next.get(key, 0) for each in self._holds if content.qid in each.queues]
+            self._least[store] = min(numbers, default=None)
+        least = self._least[store]
+        return least is not None and content.last_seq >= least
 
-    def readers_of(self, content: Content) -> list[str]:
-        """Return the names of the readers that have not read a file."""
-        key = f"{content.qid}/{content.priority}"
-        return [
-            each.reader
-            for each in self.holds
-            if content.qid in each.queues and content.last_seq >= each.next.get(key, 0)
-        ]
+    def unread_bytes(self, files: Iterable[tuple[Content, int]]) -> dict[str, int]:
+        """Return how many bytes each reader has not read, by its name.
+
+        Args:
+            files: What files have, and their sizes.
+        """
+        unread: dict[str, int] = {}
+        by_store: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for content, size in files:
+            by_store.setdefault(content[:2], []).append((-content.last_seq, size))
+        for (qid, priority), found in by_store.items():
+            found.sort()
+            sizes = [0, *accumulate(size for _, size in found)]
+            key = f"{qid}/{priority}"
+            for hold in self._holds:
+                if qid in hold.queues:
+                    count = bisect_right(found, (-hold.next.get(key, 0), _NO_SIZE))
+                    unread[hold.reader] = unread.get(hold.reader, 0) + sizes[count]
+        return unread
 
 
 NO_HOLDS: Final = Holds()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -81,18 +81,29 @@ class NamedReaders:
 
     def begin(self) -> None:
         """Keep all that is in the trash, if there are readers: recovery does not know yet who needs it."""
-        self._readers.refresh(self._clock.now())
+        self._readers.begin(self._clock.now())
         self._told = self._readers.holds
         self._trash.hold(self._told)
 
-    def refresh(self, queues: Mapping[int, Named]) -> bool:
-        """Read what the readers have written; return whether they read other queues than before.
+    def refresh(self, queues: Mapping[int, Named]) -> Iterator[int]:
+        """Read what the readers have written.
 
         Args:
             queues: All queues by number.
+        Yields:
+            The work of each step, in bytes.
         """
         self._tell_unread()
         return self._readers.refresh(self._clock.now(), partial(_names, queues))
+
+    def take_changes(self) -> bool:
+        """Return whether they read other queues than at the last call."""
+        changed, self._readers.reads_others = self._readers.reads_others, False
+        return changed
+
+    def remove(self, qid: int) -> None:
+        """Note a queue that was just deleted."""
+        self._readers.remove_queue(qid)
 
     def add(self, qid: int, attributes: Mapping[str, object]) -> None:
         """Note a queue that was just made."""
@@ -107,7 +118,7 @@ class NamedReaders:
     @property
     def states(self) -> list[ReaderState]:
         """All readers."""
-        held = self._trash.held_by
+        held = self._readers.holds.unread_bytes(self._trash.held)
         return [ReaderState(reader, held.get(name, 0)) for name, reader in self._readers.known.items()]
 
     def drop(self, name: str) -> bool:
@@ -131,7 +142,7 @@ class NamedReaders:
         """Return what the thread that owns the trash has to call; None if there are no readers, and it knows that."""
         holds, told = self._readers.holds, self._told
         self._told = holds
-        return partial(self._trash.hold, holds) if holds != NO_HOLDS or told != NO_HOLDS else None
+        return partial(self._trash.hold, holds) if holds is not NO_HOLDS or told is not NO_HOLDS else None
 
     @property
     def counts(self) -> ReaderCounts:

@@ -8,21 +8,31 @@ priority 0 of the queue with the number 2. A store that is not named has not bee
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 from leveret.storage.disk.files import Files, replace_file
-from leveret.storage.format import crc_of, pack_checked
+from leveret.storage.format import crc_of, is_count, is_text, pack_checked
 
 #: Name of the directory in the data directory.
 READERS: Final = "readers"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DRAFT: Final = ".tmp"
 _FORMAT: Final = 1
+#: Longest file that is read, in bytes: it has the numbers of some 40,000 queues.
+LIMIT: Final = 1 << 20
+#: Longest pattern, in characters.
+_PATTERN_MAX: Final = 1024
+#: Stores with a space between them.
+_STORES: Final = re.compile(r"(?:[0-9]{1,10}/[0-9]{1,3}(?: |$))*")
+_NUMBER_END: Final = 1 << 64
+#: The end of the year 9999, in microseconds since 1970.
+_TIME_END: Final = 253_402_300_800_000_000
 
 
 class ReaderFileError(Exception):
@@ -74,8 +84,16 @@ def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
     Raises:
         OSError: It could not be written; an older file is unchanged.
     """
+    octets = pack_reader(reader)
+    if len(octets) > LIMIT:
+        raise OSError(errno.EFBIG, f"it would be longer than {LIMIT} bytes; let several readers read fewer queues each")
     files.make_directory(f"{path}/{READERS}")
-    replace_file(files, f"{path}/{READERS}", reader.name, pack_reader(reader))
+    try:
+        # It may be a link to another file.
+        files.unlink(f"{path}/{READERS}/{reader.name}{_DRAFT}")
+    except FileNotFoundError:
+        pass
+    replace_file(files, f"{path}/{READERS}", reader.name, octets)
 
 
 def pack_reader(reader: ReaderFile) -> bytes:
@@ -104,12 +122,17 @@ def read_reader(files: Files, path: str, name: str) -> ReaderFile | None:
     Raises:
         ReaderFileError: It is damaged, a newer version has written it, or it cannot be read.
     """
+    octets = read_octets(files, path, name)
+    return None if octets is None else unpack_reader(octets, f"{path}/{READERS}/{name}")
+
+
+def read_octets(files: Files, path: str, name: str) -> bytes | None:
+    """Return the contents of a reader's file; None if there is none. See read_reader()."""
     where = f"{path}/{READERS}/{name}"
     try:
-        octets = files.read_all(where)
+        return files.read_foreign(where, LIMIT)
     except OSError as error:
         raise ReaderFileError(f"{where} cannot be read: {error.strerror or error}") from error
-    return None if octets is None else unpack_reader(octets, where)
 
 
 def unpack_reader(octets: bytes, where: str) -> ReaderFile:
@@ -117,7 +140,7 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
 
     Args:
         octets: The file.
-        where: Its path, for the error.
+        where: Its path: the reader's name is the last part, whatever the contents say.
     Raises:
         ReaderFileError: It is damaged, or a newer version has written it.
     """
@@ -126,14 +149,30 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
         if fields.pop("crc") == crc_of(fields):
             if fields["format"] > _FORMAT:
                 raise ReaderFileError(f"{where} was written by a newer version of Leveret")
-            following = {str(key): int(number) for key, number in fields["next"].items()}
-            name, vhost, queue = fields["name"], fields["vhost"], fields["queue"]
-            return ReaderFile(name, vhost, queue, int(fields["created"]), int(fields["seen"]), following)
+            name, vhost, queue, following = fields["name"], fields["vhost"], fields["queue"], fields["next"]
+            created, seen = fields["created"], fields["seen"]
+            if (
+                name == where.rpartition("/")[2]
+                and all(each is None or (is_text(each) and len(each) <= _PATTERN_MAX) for each in (vhost, queue))
+                and is_count(created, _TIME_END)
+                and is_count(seen, _TIME_END)
+                and _is_next(following)
+            ):
+                return ReaderFile(name, vhost, queue, created, seen, following)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise ReaderFileError(f"{where} is damaged: delete it, and the reader is made again where its query is")
 
 
-def list_readers(files: Files, path: str) -> list[str]:
-    """Return the names of the readers of a data directory."""
-    return [name for name in files.list_directory(f"{path}/{READERS}") if is_reader_name(name)]
+def _is_next(following: Any) -> bool:
+    """Return whether a value from JSON has the next numbers of stores. There may be very many."""
+    numbers = following.values()
+    is_count_each = {*map(type, numbers)} <= {int} and min(numbers, default=0) >= 0
+    return (
+        is_count_each and max(numbers, default=0) < _NUMBER_END and _STORES.fullmatch(" ".join(following)) is not None
+    )
+
+
+def list_files(files: Files, path: str) -> list[str]:
+    """Return the names of the files of readers in a data directory; some may be names that no reader can have."""
+    return [name for name in files.list_directory(f"{path}/{READERS}") if not name.endswith(_DRAFT)]

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from leveret.storage.disk.files import Files, UnreadableFileError, must_read
 from leveret.storage.readers.holds import NO_HOLDS, Hold, Holds
-from leveret.storage.readers.reader_file import READERS, ReaderFile, ReaderFileError, list_readers, unpack_reader
+from leveret.storage.readers.reader_file import (
+    READERS,
+    ReaderFile,
+    ReaderFileError,
+    is_reader_name,
+    list_files,
+    read_octets,
+    unpack_reader,
+)
 
 _LOG: Final = logging.getLogger("leveret.storage")
+#: What opening a file, and comparing a queue's name, takes: as long as to read this many bytes.
+_FILE_WORK: Final = 2048
+_QUEUE_WORK: Final = 50
 
 
 class Readers:
@@ -24,9 +35,9 @@ class Readers:
         max_bytes: Maximum size of the files that are kept for readers alone.
 
     Attributes:
-        known: The readers by name. One whose file has been damaged since stays as it was.
-        holds: What they need.
+        known: The readers by name, which is that of the file. One whose file has been damaged since stays as it was.
         dropped: How many readers have been dropped because of their age.
+        reads_others: Whether they read other queues than when this was last set to False.
     """
 
     def __init__(self, files: Files, path: str, max_age: int, max_bytes: int) -> None:
@@ -36,63 +47,91 @@ class Readers:
         self._max_bytes = max_bytes
         #: The file of each reader when it was last read.
         self._read: dict[str, bytes] = {}
+        #: Why files were refused that have been logged, by name.
+        self._refused: dict[str, str] = {}
         #: Numbers of the queues that each reader reads.
         self._queues: dict[str, set[int]] = {}
+        #: How many readers read a queue.
+        self._read_by: dict[int, int] = {}
+        #: What each reader needs, as far as it has not changed.
+        self._needs: dict[str, Hold] = {}
+        self._holds = NO_HOLDS
+        self._has_changed = False
         self.known: dict[str, ReaderFile] = {}
-        self.holds = NO_HOLDS
         self.dropped = 0
+        self.reads_others = False
         #: Whether the log says that they cannot be read.
         self._is_unreadable = False
 
-    def refresh(self, now: int, queues: Callable[[], Mapping[int, tuple[str, str]]] | None = None) -> bool:
+    @property
+    def holds(self) -> Holds:
+        """What the readers need."""
+        if self._has_changed and self._queues.keys() == self.known.keys():
+            self._has_changed = False
+            for name in [each for each in self.known if each not in self._needs]:
+                self._needs[name] = Hold(name, frozenset(self._queues[name]), self.known[name].next)
+            self._holds = Holds(tuple(self._needs.values()), self._max_bytes) if self._needs else NO_HOLDS
+        return self._holds
+
+    def begin(self, now: int) -> None:
+        """Read the readers before it is known which queues there are: until refresh() everything may be needed.
+
+        Args:
+            now: Microseconds since 1970.
+        Raises:
+            UnreadableFileError: They cannot be read.
+        """
+        for name in self._names(is_start=True) or ():
+            self._note(name, now)
+        self._holds = Holds((), self._max_bytes, keeps_all=True) if self.known else NO_HOLDS
+        self._has_changed = False
+
+    def refresh(self, now: int, queues: Callable[[], Mapping[int, tuple[str, str]]]) -> Iterator[int]:
         """Read what the readers have written since the last call.
 
         Args:
             now: Microseconds since 1970.
-            queues: Returns virtual host and name of each queue by number; None if they are not known yet.
-        Returns:
-            Whether the readers have changed, or what they read.
+            queues: Returns virtual host and name of each queue by number.
+        Yields:
+            The work of a step, in bytes of a reader's file or what takes as long. `holds` is valid at the end.
         """
-        before = self.known
-        found: dict[str, ReaderFile] = {}
-        names = self._names(is_start=queues is None)
+        names = self._names(is_start=False)
         if names is None:
-            return False
+            return
         for name in names:
-            reader = self._reader(name)
-            if reader is not None and reader.seen + self._max_age <= now:
-                self._drop(reader)
-            elif reader is not None:
-                found[name] = reader
-        self.known = found
-        self._read = {name: octets for name, octets in self._read.items() if name in found}
-        if queues is None:
-            self.holds = Holds((), self._max_bytes, keeps_all=True) if found else NO_HOLDS
-            return bool(found)
-        patterns = _patterns(found)
-        if found == before and self._queues.keys() == found.keys():
-            return False
-        is_new = patterns != _patterns(before) or self._queues.keys() != found.keys()
-        if is_new:
-            named = queues().items()
-            self._queues = {
-                name: {qid for qid, (vhost, queue) in named if reader.wants(vhost, queue)}
-                for name, reader in found.items()
-            }
-        self._make_holds()
-        return is_new
+            self._note(name, now)
+            work = _FILE_WORK + len(self._read.get(name, b""))
+            if name in self.known and name not in self._queues:
+                named = queues()
+                self._assign(name, named)
+                work += _QUEUE_WORK * len(named)
+            yield work
+        there = set(names)
+        for name in [each for each in self.known if each not in there]:
+            self._forget(name)
+        self._refused = {name: why for name, why in self._refused.items() if name in there}
 
     def add_queue(self, qid: int, vhost: str, queue: str) -> None:
         """Note a queue that was just made."""
         for name, numbers in self._queues.items():
             if self.known[name].wants(vhost, queue):
                 numbers.add(qid)
-        if self.reads(qid):
-            self._make_holds()
+                self._read_by[qid] = self._read_by.get(qid, 0) + 1
+                self._needs.pop(name, None)
+                self._has_changed = True
+
+    def remove_queue(self, qid: int) -> None:
+        """Note that a queue was deleted."""
+        if self._read_by.pop(qid, 0):
+            for name, numbers in self._queues.items():
+                if qid in numbers:
+                    numbers.remove(qid)
+                    self._needs.pop(name, None)
+            self._has_changed = True
 
     def reads(self, qid: int) -> bool:
         """Return whether somebody reads a queue."""
-        return any(qid in numbers for numbers in self._queues.values())
+        return qid in self._read_by
 
     def drop(self, name: str) -> bool:
         """Delete the file of a reader; return whether there was one.
@@ -100,10 +139,10 @@ class Readers:
         Raises:
             OSError: It could not be deleted.
         """
-        if name not in list_readers(self._files, self._path):
+        if not is_reader_name(name) or name not in list_files(self._files, self._path):
             return False
         self._files.unlink(f"{self._path}/{READERS}/{name}")
-        self.known = {each: reader for each, reader in self.known.items() if each != name}
+        self._forget(name)
         return True
 
     def _names(self, is_start: bool) -> list[str] | None:
@@ -114,7 +153,7 @@ class Readers:
         """
         where = f"{self._path}/{READERS}"
         try:
-            names = must_read(where, partial(list_readers, self._files, self._path))
+            names = must_read(where, partial(list_files, self._files, self._path))
         except UnreadableFileError as error:
             if is_start:
                 raise
@@ -125,38 +164,75 @@ class Readers:
         self._is_unreadable = False
         return names
 
-    def _make_holds(self) -> None:
-        holds = [Hold(name, frozenset(self._queues[name]), reader.next) for name, reader in self.known.items()]
-        self.holds = Holds(tuple(holds), self._max_bytes) if holds else NO_HOLDS
+    def _note(self, name: str, now: int) -> None:
+        """Note what a file says now, or drop its reader."""
+        known, reader = self.known.get(name), self._reader(name)
+        if reader is None:
+            self._forget(name)
+        elif reader.seen + self._max_age <= now:
+            self._drop(reader)
+        elif reader != known:
+            self.known[name] = reader
+            if name in self._needs:
+                self._needs[name] = self._needs[name]._replace(next=reader.next)
+            self._has_changed = True
+            if known is not None and (known.vhost, known.queue) != (reader.vhost, reader.queue):
+                self._unassign(name)
+
+    def _assign(self, name: str, named: Mapping[int, tuple[str, str]]) -> None:
+        """Find the queues that a reader reads."""
+        wants = self.known[name].wants
+        found = self._queues[name] = {qid for qid, (vhost, queue) in named.items() if wants(vhost, queue)}
+        for qid in found:
+            self._read_by[qid] = self._read_by.get(qid, 0) + 1
+        self._has_changed = self.reads_others = True
+
+    def _unassign(self, name: str) -> None:
+        """Forget the queues that a reader reads."""
+        for qid in self._queues.pop(name, ()):
+            self._read_by[qid] -= 1
+            if not self._read_by[qid]:
+                del self._read_by[qid]
+        self._needs.pop(name, None)
+        self._has_changed = self.reads_others = True
 
     def _reader(self, name: str) -> ReaderFile | None:
-        """Return a reader; as it was before if its file is damaged now, and None if it always was."""
-        where = f"{self._path}/{READERS}/{name}"
-        try:
-            octets = self._files.read_all(where)
-        except OSError as error:
-            octets = f"{error.strerror or error}".encode()
-        if octets is None:
-            return None
+        """Return a reader; as it was before if its file is refused now, and None if it always was."""
         known = self.known.get(name)
-        if self._read.get(name) == octets:
-            return known
-        self._read[name] = octets
+        if not is_reader_name(name):
+            where = f"{self._path}/{READERS}"
+            self._refuse(name, f"{where} has a file of this name, which no reader can have; nothing is kept for it")
+            return None
         try:
-            return unpack_reader(octets, where)
+            octets = read_octets(self._files, self._path, name)
+            if octets is None:
+                return None
+            if self._read.get(name) == octets:
+                return known
+            self._read[name] = octets
+            reader = unpack_reader(octets, f"{self._path}/{READERS}/{name}")
         except ReaderFileError as error:
             what = "what it had not read stays" if known is not None else "nothing is kept for it"
-            _LOG.error("reader %s: %s; until then %s", name, error, what)
+            self._refuse(name, f"{error}; until then {what}")
             return known
+        self._refused.pop(name, None)
+        return reader
+
+    def _forget(self, name: str) -> None:
+        """Forget a reader whose file is gone."""
+        self._read.pop(name, None)
+        if self.known.pop(name, None) is not None:
+            self._unassign(name)
 
     def _drop(self, reader: ReaderFile) -> None:
         """Delete the file of a reader that has not been seen for too long."""
+        self._forget(reader.name)
         try:
             self._files.unlink(f"{self._path}/{READERS}/{reader.name}")
         except FileNotFoundError:
             return
         except OSError as error:
-            _LOG.error("reader %s cannot be dropped: %s", reader.name, error)
+            self._refuse(reader.name, f"it cannot be dropped: {error.strerror or error}")
             return
         self.dropped += 1
         _LOG.error(
@@ -164,6 +240,8 @@ class Readers:
             *(reader.name, self._max_age // 1_000_000),
         )
 
-
-def _patterns(readers: Mapping[str, ReaderFile]) -> dict[str, tuple[str | None, str | None]]:
-    return {name: (reader.vhost, reader.queue) for name, reader in readers.items()}
+    def _refuse(self, name: str, why: str) -> None:
+        """Log why a file is refused, if the log does not say it."""
+        if self._refused.get(name) != why:
+            self._refused[name] = why
+            _LOG.error("reader %s: %s", name if is_reader_name(name) else ascii(name), why)

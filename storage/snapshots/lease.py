@@ -10,9 +10,13 @@ import json
 import os
 import shutil
 import socket
+import stat
 import time
+from math import inf
 from typing import Final
 from uuid import uuid4
+
+from leveret.storage.disk.files import DiskFiles
 
 #: Name of the directory for snapshots in the data directory.
 SNAPSHOTS: Final = "snap"
@@ -21,6 +25,8 @@ LEASE_FILE: Final = "LEASE"
 LINKS: Final = "q"
 #: Seconds without a heartbeat after which a snapshot may be removed.
 TIMEOUT: Final = 600.0
+#: Longest lease that is read, in bytes.
+_LIMIT: Final = 64 << 10
 #: Minimum seconds between two heartbeats.
 _HEARTBEAT_SECONDS: Final = 5.0
 
@@ -82,7 +88,7 @@ def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> S
 
 
 def remove_dead_snapshots(data_directory: str, now: float | None = None, include_active: bool = False) -> int:
-    """Remove the snapshots whose leases have timed out. Never raises.
+    """Remove the snapshots whose leases have timed out. Never raises; what is no directory in their place stays.
 
     Called by the broker's housekeeping, in a thread that may block, and by readers.
 
@@ -96,11 +102,12 @@ def remove_dead_snapshots(data_directory: str, now: float | None = None, include
     now = time.time() if now is None else now
     removed = 0
     try:
-        names = os.listdir(f"{data_directory}/{SNAPSHOTS}")
+        with os.scandir(f"{data_directory}/{SNAPSHOTS}") as entries:
+            # Removing the tree of a pipe would wait until somebody writes to it.
+            paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)]
     except OSError:
         return 0
-    for name in names:
-        path = f"{data_directory}/{SNAPSHOTS}/{name}"
+    for path in paths:
         if include_active or _is_dead(path, now):
             shutil.rmtree(path, ignore_errors=True)
             removed += not os.path.exists(path)
@@ -110,8 +117,9 @@ def remove_dead_snapshots(data_directory: str, now: float | None = None, include
 def _is_dead(path: str, now: float) -> bool:
     lease = f"{path}/{LEASE_FILE}"
     try:
-        renewed_at = os.stat(lease).st_mtime
-        timeout = _timeout_of(lease)
+        status = os.lstat(lease)
+        is_lease = stat.S_ISREG(status.st_mode) and status.st_size <= _LIMIT
+        renewed_at, timeout = status.st_mtime, _timeout_of(lease) if is_lease else TIMEOUT
     except FileNotFoundError:
         # It is being created or removed.
         try:
@@ -124,8 +132,14 @@ def _is_dead(path: str, now: float) -> bool:
 
 
 def _timeout_of(lease: str) -> float:
+    """Return the timeout that a lease says; the default if it is damaged.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    octets = DiskFiles().read_foreign(lease, _LIMIT)
     try:
-        with open(lease, encoding="utf-8") as file:
-            return max(0.0, float(json.load(file)["timeout"]))
-    except (ValueError, KeyError, TypeError):
+        timeout = json.loads(octets or b"")["timeout"]
+        return float(timeout) if 0 <= timeout < inf else TIMEOUT
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return TIMEOUT

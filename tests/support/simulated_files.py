@@ -183,6 +183,12 @@ class SimulatedFiles:
         inode = self._names.get(path)
         return None if inode is None else bytes(inode.octets)
 
+    def read_foreign(self, path: str, limit: int) -> bytes | None:
+        octets = self.read_all(path)
+        if octets is not None and len(octets) > limit:
+            raise OSError(errno.EFBIG, f"it is longer than {limit} bytes", path)
+        return octets
+
     def rename(self, source: str, target: str) -> None:
         if source in self._directories:
             _rename_directory(self, source, target)

@@ -94,6 +94,8 @@ class DiskMessageStores(MessageStores):
         self._embed_bodies_below = embed_bodies_below
         #: Messages left to preload, by queue.
         self._preloading: dict[DiskBacking, int] = {}
+        #: Whether the files of named readers are being read.
+        self._refreshing = False
         #: Numbers of recovered queues that have not been opened.
         self._unclaimed = set(engine.queues)
         #: Numbers of queues and exchanges that could not be restored, by kind, virtual host and name.
@@ -232,6 +234,10 @@ class DiskMessageStores(MessageStores):
             self.engine.commit(partial(call_each, settling, "after messages left their queues"), events=True)
         if self._preloading:
             self._preload()
+        if self._refreshing:
+            self._refreshing = self.engine.refresh_readers()
+            if self._refreshing:
+                self._end_turn()
 
     def _begin_preload(self, backing: DiskBacking) -> None:
         if self._preload_messages and self._embed_bodies_below:
@@ -270,6 +276,9 @@ class DiskMessageStores(MessageStores):
         readable = self.engine.housekeeping()
         if readable:
             self.on_readable(readable)
+        self._refreshing = self.engine.is_refreshing
+        if self._refreshing:
+            self._end_turn()
 
     def _check_space(self) -> None:
         self._space_timer = self._call_later(self.engine.watch_disk(), self._check_space)

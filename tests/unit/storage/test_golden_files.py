@@ -114,7 +114,7 @@ def test_the_note_of_an_archive_can_be_read() -> None:
 
 
 def test_a_reader_can_be_read() -> None:
-    reader = unpack_reader((GOLDEN / "reader").read_bytes(), "reader")
+    reader = unpack_reader((GOLDEN / "reader").read_bytes(), "readers/lake")
     assert reader == ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ def test_passwords_are_not_noted(url: str, noted: str | None) -> None:
         pack_note(ArchiveNote("/mnt/archive", "one")).replace(b"mnt", b"mmt"),
         pack_checked({"format": 2, "url": "/mnt/archive", "broker": "one"}),
         pack_checked({"format": 1}),
+        pack_checked({"format": 1, "url": 5, "broker": "one"}),
+        pack_checked({"format": 1, "url": "/mnt/archive", "broker": "\ud800"}),
+        b"[" * 50_000,
+        pack_note(ArchiveNote("/mnt/" + "a" * 100_000, "one")),
     ],
 )
 def test_what_cannot_be_read_counts_as_none(tmp_path: Path, octets: bytes) -> None:
@@ -57,6 +62,7 @@ def test_what_cannot_be_read_counts_as_none(tmp_path: Path, octets: bytes) -> No
     assert read_note(DiskFiles(), str(tmp_path)) is None
 
 
-def test_what_is_no_file_counts_as_none(tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir()
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_file_counts_as_none(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / NAME)
     assert read_note(DiskFiles(), str(tmp_path)) is None

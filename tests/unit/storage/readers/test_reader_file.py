@@ -10,7 +10,7 @@ from leveret.storage.readers.reader_file import (
     ReaderFile,
     ReaderFileError,
     is_reader_name,
-    list_readers,
+    list_files,
     pack_reader,
     read_reader,
     unpack_reader,
@@ -23,12 +23,11 @@ READER = ReaderFile("lake-1", None, "orders.*", 1_700_000_000_000_000, 1_700_000
 def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     files = DiskFiles()
     assert read_reader(files, str(tmp_path), "lake-1") is None
-    assert list_readers(files, str(tmp_path)) == []
+    assert list_files(files, str(tmp_path)) == []
     write_reader(files, str(tmp_path), READER)
     assert read_reader(files, str(tmp_path), "lake-1") == READER
     (tmp_path / READERS / "lake-1.tmp").write_bytes(b"")
-    (tmp_path / READERS / ".hidden").write_bytes(b"")
-    assert list_readers(files, str(tmp_path)) == ["lake-1"]
+    assert list_files(files, str(tmp_path)) == ["lake-1"]
 
 
 def test_which_queues_a_reader_reads() -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import fsspec
@@ -249,6 +250,36 @@ def test_leases_without_heartbeat_are_given_up(tmp_path: Path) -> None:
     assert remove_dead_snapshots(str(tmp_path)) == 1
     assert remove_dead_snapshots(str(tmp_path), include_active=True) == 2
     assert remove_dead_snapshots(str(tmp_path / "nowhere")) == 0
+
+
+@pytest.mark.parametrize(
+    "contents", [b"", b"[" * 100_000, b'{"timeout": 1e999}', b'{"timeout": 1' + b"0" * 400 + b"}", b"x" * 1_000_000]
+)
+def test_a_lease_that_says_nonsense_has_the_usual_timeout(tmp_path: Path, contents: bytes) -> None:
+    lease = take_lease(str(tmp_path), "test", 9000)
+    where = Path(lease.path) / LEASE_FILE
+    where.write_bytes(contents)
+    now = where.stat().st_mtime
+    assert remove_dead_snapshots(str(tmp_path), now + 599) == 0
+    assert remove_dead_snapshots(str(tmp_path), now + 601) == 1
+
+
+def test_pipes_and_links_in_place_of_snapshots_and_leases(tmp_path: Path) -> None:
+    os.utime(take_lease(str(tmp_path), "test").path)
+    kept = tmp_path / "q"
+    kept.mkdir()
+    place = tmp_path / SNAPSHOTS
+    os.mkfifo(place / "pipe")
+    (place / "file").write_bytes(b"")
+    (place / "link").symlink_to(kept)
+    for name, make in (("a", os.mkfifo), ("b", os.mkdir), ("c", lambda path: os.symlink(kept, path))):
+        (place / name).mkdir()
+        make(place / name / LEASE_FILE)
+    later = time.time() + 601
+    assert remove_dead_snapshots(str(tmp_path), later) == 4
+    assert remove_dead_snapshots(str(tmp_path), later, include_active=True) == 0
+    assert sorted(os.listdir(place)) == ["file", "link", "pipe"]
+    assert kept.is_dir()
 
 
 def test_a_heartbeat_keeps_a_lease(tmp_path: Path) -> None:
