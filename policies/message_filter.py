@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from leveret.policies.body_conditions import equal
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from leveret.policies.json_path import parse_path
 
@@ -340,6 +339,11 @@ _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "properties": _read_properties,
     "body": _read_body,
 }
+
+
+def equal(value: Any, wanted: Any) -> bool:
+    """Return whether JSON values are equal; true is not equal to 1."""
+    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:

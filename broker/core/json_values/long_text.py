@@ -10,7 +10,7 @@ from typing import Any, Final
 from leveret.broker.core.json_values.text import SURROGATES, decode_json, decoder, parse_json, replace_surrogates
 
 #: Texts up to this many bytes are parsed at once.
-_SHORT: Final = 65_536
+_SHORT: Final = 16_384
 #: Characters of a long text that are parsed at once.
 _WINDOW: Final = 4096
 #: Limit of nested objects and lists.
@@ -31,7 +31,24 @@ def parse_json_in_steps(octets: bytes) -> Generator[None, None, Any]:
     """
     if len(octets) <= _SHORT:
         return parse_json(octets)
-    return (yield from _Reader(decode_json(octets)).steps())
+    return (yield from read_in_steps(decode_json(octets), decoder))
+
+
+def read_in_steps(text: str, using: json.JSONDecoder) -> Generator[None, None, Any]:
+    """Parse a long text in short steps; the generator returns the value.
+
+    Args:
+        text: The text.
+        using: Parses the parts of it.
+    Raises:
+        NestedTooDeep: It has too many levels.
+        ValueError: It is not JSON.
+    """
+    return (yield from _Reader(text, using).steps())
+
+
+class NestedTooDeep(ValueError):
+    """A text has too many levels of objects and lists."""
 
 
 class _Reader:
@@ -39,10 +56,12 @@ class _Reader:
 
     Args:
         text: The text.
+        using: Parses the parts of it.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, using: json.JSONDecoder) -> None:
         self._text = text
+        self._decoder = using
         self._position = 0
         # Incomplete objects and lists, the outermost first, and the key whose value comes next in each.
         self._open: list[Any] = []
@@ -85,7 +104,7 @@ class _Reader:
         window = self._text[self._position : self._position + _WINDOW]
         last = window.rfind(",")
         try:
-            members = decoder.decode(f"{start}{window[: max(last, 0)]}{end}")
+            members = self._decoder.decode(f"{start}{window[: max(last, 0)]}{end}")
         except (ValueError, RecursionError):
             members = None
         if not members:
@@ -105,7 +124,7 @@ class _Reader:
         """Parse the next value; return _BEGUN for an object or list that is longer than the window."""
         window = self._text[self._position : self._position + _WINDOW]
         try:
-            value, end = decoder.raw_decode(window)
+            value, end = self._decoder.raw_decode(window)
         except (ValueError, RecursionError):
             return self._read_long_value()
         if end == len(window) and self._position + end < len(self._text):
@@ -121,7 +140,7 @@ class _Reader:
         first = self._text[self._position : self._position + 1]
         if first in ("{", "["):
             if len(self._open) >= _DEPTH_MAX:
-                raise ValueError("nested too deep")
+                raise NestedTooDeep("nested too deep")
             self._position += 1
             self._skip_space()
             container: Any = {} if first == "{" else []
@@ -137,7 +156,7 @@ class _Reader:
 
     def _read_single(self) -> Any:
         """Parse a string of any length, a number or a literal."""
-        value, self._position = decoder.raw_decode(self._text, self._position)
+        value, self._position = self._decoder.raw_decode(self._text, self._position)
         self._skip_space()
         return replace_surrogates(value) if isinstance(value, str) else value
 

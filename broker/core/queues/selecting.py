@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.body_conditions import BodyConditions, UnreadableBody
 from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.policies.body_conditions import BodyConditions, UnreadableBody
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope, Message

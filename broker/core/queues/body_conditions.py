@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
+from leveret.broker.core.json_values.long_text import NestedTooDeep, read_in_steps
 from leveret.policies.json_path import NOTHING, parse_path, values_at
-from leveret.policies.json_steps import decoded
+from leveret.policies.message_filter import equal
 
 #: A longer body is not decoded. In bytes.
 BODY_MAX: Final = 1 << 20
@@ -16,22 +16,18 @@ BODY_MAX: Final = 1 << 20
 COMPARED_MAX: Final = 1 << 20
 #: Up to this length in bytes a body is decoded at once.
 _AT_ONCE: Final = 8192
+_DECODER: Final = json.JSONDecoder()
 #: Values that are compared in one step.
 _STEP: Final = 256
 
 # Why a body cannot be checked.
 TOO_LONG: Final = f"the filter reads no body of more than {BODY_MAX} bytes"
 TOO_MUCH: Final = f"the filter compares no more than {COMPARED_MAX} values of a body"
-TOO_DEEP: Final = "its body is nested too deeply to compare"
+TOO_DEEP: Final = "its body is nested too deeply"
 
 
 class UnreadableBody(Exception):
     """A body may have the wanted values, but cannot be checked; the text says why."""
-
-
-def equal(value: Any, wanted: Any) -> bool:
-    """Return whether JSON values are equal; true is not equal to 1."""
-    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 class BodyConditions:
@@ -56,6 +52,8 @@ class BodyConditions:
             raise UnreadableBody(TOO_LONG)
         try:
             document = yield from _decode(body)
+        except (NestedTooDeep, RecursionError):
+            raise UnreadableBody(TOO_DEEP) from None
         except ValueError:
             return False
         compared = 0
@@ -77,9 +75,9 @@ class BodyConditions:
 
 def _decode(body: bytes) -> Generator[None, None, Any]:
     if len(body) <= _AT_ONCE:
-        with suppress(RecursionError):
-            return json.loads(body)
-    return (yield from decoded(body))
+        return json.loads(body)
+    text = body.decode(json.detect_encoding(body), "surrogatepass")
+    return (yield from read_in_steps(text, _DECODER))
 
 
 def _equal(value: Any, wanted: Any) -> bool:
