@@ -157,6 +157,7 @@ class App:
         """
         self.load()
         await self._listen()
+        self.node.is_serving = True
         if self._archiver is not None:
             self._archiver.start()
 
@@ -263,6 +264,7 @@ class App:
 
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
+        self.node.is_serving = False
         self._sampler.stop()
         self._loss_log.stop()
         self._memory_checks.stop()
@@ -335,22 +337,23 @@ class App:
         self._stores.abandon()
 
     def reload(self, settings: Settings) -> None:
-        """Apply the options that can change without a restart: log level, memory and disk limits, certificates.
+        """Apply the options that can change without a restart: memory and disk limits, certificates.
 
         Args:
             settings: The new configuration.
+        Raises:
+            StartError: The certificates cannot be used; nothing has changed.
         """
-        self._warn_about_restart(settings)
-        logging.getLogger().setLevel(settings.log_level.upper())
-        limit = self.node.memory_limit = _memory_limit(settings)
-        self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
-        self._stores.engine.disk.limit = disk_free_limit(settings)
-        self.node.disk_free_limit = self._stores.engine.disk.limit
         if self._tls is not None:
             try:
                 self._tls.reload(settings.ssl_options)
             except TlsError as error:
-                log.error("the certificates are not reloaded: %s", error)
+                raise StartError(str(error)) from error
+        self._warn_about_restart(settings)
+        limit = self.node.memory_limit = _memory_limit(settings)
+        self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
+        self._stores.engine.disk.limit = disk_free_limit(settings)
+        self.node.disk_free_limit = self._stores.engine.disk.limit
 
     def _warn_about_restart(self, settings: Settings) -> None:
         before, after = option_values(self.settings), option_values(settings)

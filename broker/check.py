@@ -86,6 +86,7 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _listener_problems(listeners)
     if any(each.encrypted for each in listeners):
         yield from find_problems(settings.ssl_options)
+    yield from _log_problems(settings.log.file)
     yield from _directory_problems(settings.data_dir)
     yield from _definitions_problems(settings)
 
@@ -125,6 +126,16 @@ def _expired_certificates(settings: Settings) -> Iterator[tuple[str, str]]:
             continue
         if ends and min(ends) < now:
             yield option, f"{option}: {path} has expired on {min(ends):%Y-%m-%d}"
+
+
+def _log_problems(file: Path | None) -> Iterator[tuple[str, str]]:
+    if file is None:
+        return
+    parent = file.absolute().parent
+    if file.is_dir() or not parent.is_dir():
+        yield "log.file", f"log.file: {file} cannot be a file"
+    elif not os.access(file if file.exists() else parent, os.W_OK):
+        yield "log.file", f"log.file: {file} cannot be written to"
 
 
 def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:

@@ -1,14 +1,20 @@
-"""Log on stderr: one line per event, in RabbitMQ's format."""
+"""The log on stderr and in a file: one line per event, in RabbitMQ's format or as JSON."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import datetime
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import Any, Final
 
 from leveret.broker.printable import escape_line, escape_multiline
+
+_LINE: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
 
 
 class _Formatter(logging.Formatter):
@@ -29,16 +35,48 @@ class _Formatter(logging.Formatter):
         return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
 
 
-def configure(level: str) -> None:
-    """Set up logging to stderr.
+class _JsonFormatter(_Formatter):
+    """Formats an event as a JSON object in a line, with the names of RabbitMQ's JSON log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "domain": record.name,
+            "msg": escape_multiline(record.getMessage()),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document)
+
+
+def open_handlers(formatter: str, file: Path | None, console: bool) -> list[logging.Handler]:
+    """Return the handlers of a log that is not in use yet.
+
+    Args:
+        formatter: plaintext or json.
+        file: File to append to; another one of that name takes its place when it is renamed. None for none.
+        console: Whether to log to stderr.
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    handlers: list[logging.Handler] = [] if file is None else [WatchedFileHandler(file, encoding="utf-8")]
+    if console:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for handler in handlers:
+        handler.setFormatter(_JsonFormatter() if formatter == "json" else _Formatter(_LINE))
+    return handlers
+
+
+def configure(level: str, handlers: Iterable[logging.Handler]) -> None:
+    """Log with these handlers, and close those that were used before.
 
     Args:
         level: Least severe level to log: debug, info, warning or error.
+        handlers: From open_handlers().
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s"))
     for number in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logging.addLevelName(number, logging.getLevelName(number).lower())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # A failed write to stderr must not print a traceback.
+    logging.basicConfig(level=level.upper(), handlers=handlers, force=True)
+    # A failed write must not print a traceback.
     logging.raiseExceptions = False

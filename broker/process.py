@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from leveret import compilation
+from leveret.broker import logs
 from leveret.broker.app import App, StartError
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import Settings
@@ -68,14 +69,33 @@ def _print_ready_line(line: str) -> None:
 
 
 def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
+    """Read the configuration again, and put it in force; if any of it cannot be used, none of it is."""
+    handlers: list[logging.Handler] = []
     try:
         settings = read_settings()
-    except ConfigError as error:
+        handlers = open_log(settings)
+        app.reload(settings)
+    except (ConfigError, StartError) as error:
+        for each in handlers:
+            each.close()
         log.error("the configuration is not reloaded: %s", error)
     else:
-        app.reload(settings)
+        logs.configure(settings.log_level, handlers)
         # A warning, so that it is logged at the usual levels: the user has asked for the reload.
         log.warning("configuration reloaded")
+
+
+def open_log(settings: Settings) -> list[logging.Handler]:
+    """Return the handlers of the log that a configuration asks for; see logs.configure().
+
+    Raises:
+        StartError: The file cannot be written to.
+    """
+    options = settings.log
+    try:
+        return logs.open_handlers(options.formatter, options.file, options.console)
+    except OSError as error:
+        raise StartError(f"log.file: cannot write to {options.file}: {error.strerror}") from error
 
 
 class _Stopping:

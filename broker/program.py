@@ -14,7 +14,7 @@ from leveret.broker.check import check_config, refusal_text
 from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, read_or_exit
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.rendering import reference_page
-from leveret.broker.process import serve
+from leveret.broker.process import open_log, serve
 
 
 def run(argv: list[str]) -> None:
@@ -30,8 +30,8 @@ def run(argv: list[str]) -> None:
         sys.exit(_run_command(argv))
     loaded = read_or_exit(argv, os.environ)
     settings = loaded.settings()
-    logs.configure(settings.log_level)
     try:
+        logs.configure(settings.log_level, open_log(settings))
         uvloop.run(serve(settings, lambda: parse(argv, os.environ)))
     except DefinitionsError as error:
         _refuse_to_start(refusal_text(loaded, error))

@@ -23,6 +23,25 @@ _COUNT_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Where the log goes, and its form; its level is `log_level`."""
+
+    file: Path | None = option(
+        kinds.optional(kinds.path(), "none", "false"),
+        None,
+        "File to append the log to; it is opened again when it has been renamed, as logrotate does.",
+        reloadable=True,
+    )
+    console: bool = option(kinds.boolean(), True, "Write the log to stderr.", reloadable=True)
+    formatter: str = option(
+        kinds.choice("plaintext", "json"),
+        "plaintext",
+        "Form of the log: lines of text, or a JSON object in each line.",
+        reloadable=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultPermissions:
     """Permissions of the default user in the default vhost, as regular expressions for names."""
 
@@ -357,6 +376,7 @@ class Settings:
         flag="--log-level",
         metavar="L",
     )
+    log: Log = group(Log)
     cluster_name: str | None = option(
         kinds.optional(kinds.text()), None, "Cluster name that clients see; by default the node's name."
     )

@@ -31,6 +31,7 @@ class Node:
 
     Attributes:
         started_at: Time of the start, in milliseconds since 1970.
+        is_serving: Whether all listeners are open, and it is not being stopped.
     """
 
     clock: Clock
@@ -42,6 +43,7 @@ class Node:
     disk_free_limit: int = _DISK_FREE_LIMIT
     statistics: NodeStatistics = field(default_factory=NodeStatistics)
     started_at: int = field(init=False)
+    is_serving: bool = field(init=False, default=False)
     # The system clock may be changed while the broker runs.
     _started: int = field(init=False)
 

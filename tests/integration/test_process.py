@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_ready_line(tmp_path: Path) -> None:
                 socket.create_connection((host, int(port)), 5).close()
         program.signal(signal.SIGTERM)
         assert program.wait() == (0, "")
+
+
+def test_probes_need_no_login(tmp_path: Path) -> None:
+    with running(tmp_path, "--set", "management.path_prefix=/broker") as program:
+        for name in ("live", "ready"):
+            url = f"http://{program.addresses['management']}/broker/health/{name}"
+            with urllib.request.urlopen(url, timeout=120) as answer:
+                assert (answer.status, answer.read()) == (200, b"yes\n")
+        program.signal(signal.SIGTERM)
+        assert program.wait()[0] == 0
 
 
 def test_version() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import ssl
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.integration.waiting import wait_until
 from tests.support.management import Management
 
 HOST = "127.0.0.1"
+KEYS = ["time", "level", "domain", "msg"]
 
 
 class Reloading:
@@ -151,5 +153,34 @@ def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with running(tmp_path, "--config", str(file), "--amqps-port", "0") as program:
         other = authority.issue(HOST)
         changed = f"ssl_options: {{certfile: {issued.certificate}, keyfile: {other.key}}}\n"
-        Reloading(program, file).reload(changed, "the certificates are not reloaded: ")
+        log = Reloading(program, file).reload(f"log_level: error\n{changed}", "the configuration is not reloaded: ")
+        assert "configuration reloaded" not in log
+        program.signal(signal.SIGHUP)
+        wait_until(lambda: program.log().count("is not reloaded") == 2, "the log level is the former one")
+        assert "configuration reloaded" not in program.log()
         assert f"{other.key} is not the key of the certificate in {issued.certificate}" in program.log()
+
+
+def test_the_log_as_json_in_a_file(tmp_path: Path) -> None:
+    """Also after it was renamed; one that cannot be opened is refused, and so is the rest of that configuration."""
+    file, log = tmp_path / "leveret.yaml", tmp_path / "leveret.log"
+    content = f"log: {{file: {log}, console: false, formatter: json}}\n"
+    file.write_text(content)
+
+    def said(text: str, path: Path = log) -> bool:
+        lines = path.read_text().splitlines() if path.exists() else []
+        return any(text in entry["msg"] for entry in map(json.loads, lines) if list(entry) == KEYS)
+
+    with running(tmp_path, "--config", str(file)) as program:
+        wait_until(lambda: said("pure Python") or said("compiled"), "the log is in the file")
+        log.rename(tmp_path / "leveret.log.1")
+        program.signal(signal.SIGHUP)
+        wait_until(lambda: said("configuration reloaded"), "another file has taken its place")
+        file.write_text(f"log_level: error\nlog.file: {tmp_path}\n")
+        program.signal(signal.SIGHUP)
+        wait_until(lambda: said(f"is not reloaded: log.file: cannot write to {tmp_path}: Is a directory"), "refused")
+        file.write_text("log.formatter: json\n")
+        program.signal(signal.SIGHUP)
+        wait_until(lambda: "configuration reloaded" in program.log(), "the log is on stderr")
+        assert program.log().count("\n") == 1
+    assert not said("stopped")

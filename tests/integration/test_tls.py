@@ -170,7 +170,7 @@ def test_a_new_certificate_is_taken_up_and_nobody_notices(tmp_path: Path, author
             after = serial_number(program, authority)
             used.key.write_text("no key")
             program.signal(signal.SIGHUP)
-            wait_until(lambda: "the certificates are not reloaded" in program.log(), "the log says what is wrong")
+            wait_until(lambda: "is not reloaded: ssl_options" in program.log(), "the log says what is wrong")
             assert serial_number(program, authority) == after
             connection.channel().queue_declare("q", exclusive=True)
 

@@ -16,7 +16,7 @@ from leveret.broker.management.http.controllers.consumer_names import ConsumerNa
 from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
 from leveret.broker.management.http.controllers.exchanges import Exchanges
-from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks
+from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
 from leveret.broker.management.http.controllers.jobs import JobResources
 from leveret.broker.management.http.controllers.limits import Limits
 from leveret.broker.management.http.controllers.losses import Losses
@@ -44,6 +44,7 @@ from leveret.broker.management.http.statistics import SETTINGS
 
 #: All controllers. If two paths match a request, the first one is used.
 CONTROLLERS: Final[tuple[type[Controller], ...]] = (
+    Probes,
     HealthChecks,
     Sessions,
     BrowserSession,

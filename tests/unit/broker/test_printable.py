@@ -35,7 +35,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     stream, root = io.StringIO(), logging.getLogger()
     before = root.handlers[:], root.level
     monkeypatch.setattr("sys.stderr", stream)
-    logs.configure("info")
+    logs.configure("info", logs.open_handlers("plaintext", None, console=True))
     yield stream
     root.handlers[:] = before[0]
     root.setLevel(before[1])

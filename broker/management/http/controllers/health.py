@@ -36,6 +36,30 @@ _QUEUE: Final = "aliveness-test"
 _BODY: Final = b"test_message"
 
 
+class Probes(Controller):
+    """The resources ``/health/live`` and ``/health/ready``, which need no login and say nothing but yes or no."""
+
+    def __init__(self, context: RequestContext) -> None:
+        super().__init__(context)
+        self._node = context.node
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [web.get("/health/live", self.live), web.get("/health/ready", self.ready)]
+
+    async def live(self, request: web.Request) -> web.Response:
+        """Respond with 200: whoever answers is alive."""
+        return _yes_or_no(True)
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """Respond with 200 if clients are served; with 503 while the broker starts or stops."""
+        return _yes_or_no(self._node.is_serving)
+
+
+def _yes_or_no(answer: bool) -> web.Response:
+    return web.Response(status=200 if answer else 503, text="yes\n" if answer else "no\n")
+
+
 class HealthChecks(Controller):
     """The resources below ``/api/health/checks``, for all users."""
 

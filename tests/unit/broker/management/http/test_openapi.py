@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from aiohttp.test_utils import make_mocked_request
 
 import leveret.broker.management.http.applications as applications
 from leveret.broker.auth.accounts import Accounts
@@ -18,6 +20,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
+from leveret.broker.management.http.controllers.health import Probes
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.manual_loop import ManualLoop
@@ -54,11 +57,15 @@ def templated(path: str) -> str:
     return _PART.sub(part, path)
 
 
-def routed() -> set[tuple[str, str]]:
+def make_context() -> RequestContext:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
     made = Broker(Turn(loop.call_soon), ManualTimers(loop))
     access, jobs = Access(accounts, made), Jobs(made, accounts)
-    context = RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs)
+    return RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs)
+
+
+def routed() -> set[tuple[str, str]]:
+    context = make_context()
     return {
         (templated(route.path), route.method.lower())
         for controller in applications.CONTROLLERS
@@ -73,6 +80,19 @@ OPERATIONS: Final = list(operations(DOCUMENT))
 def test_every_route_is_described_and_nothing_else() -> None:
     found = {(path, method) for path, method, _ in OPERATIONS}
     assert found == routed()
+
+
+def test_a_probe_is_told_yes_or_no() -> None:
+    context = make_context()
+    probes, request = Probes(context), make_mocked_request("GET", "/health/ready")
+
+    async def answers() -> list[tuple[int, str | None]]:
+        replies = await probes.live(request), await probes.ready(request)
+        return [(each.status, each.text) for each in replies]
+
+    assert asyncio.run(answers()) == [(200, "yes\n"), (503, "no\n")]
+    context.node.is_serving = True
+    assert asyncio.run(answers()) == [(200, "yes\n"), (200, "yes\n")]
 
 
 def test_templated() -> None:
