@@ -13,7 +13,7 @@ from tests.bench.in_flight import BenchError
 from tests.bench.peer_process import free_ports, start, stop, wait_until_ready
 from tests.integration.certificates import Authority
 
-#: Path of LavinMQ's program. Before 2.9 it does not sync before it confirms: compare durable scenarios with that in mind.
+#: Path of LavinMQ's program. Releases before 2.9 confirm before they sync, which durable scenarios show.
 LAVINMQ_VARIABLE: Final = "LAVINMQ"
 
 
