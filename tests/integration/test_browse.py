@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 from collections.abc import Iterator
 from typing import Any
@@ -226,3 +227,39 @@ def test_it_says_what_the_filter_cannot_check(api: Api, channel: Channel) -> Non
     assert [each["payload"] for each in page["messages"]] == ["[1]"]
     assert page["unreadable"] == "1 not checked: the filter reads no body of more than 1048576 bytes"
     channel.queue_delete("long")
+
+
+def test_dead_letters_are_counted_by_origin_and_nothing_changes(channel: Channel, api: Api) -> None:
+    def origins() -> dict[str, Any]:
+        found: dict[str, Any] = api.management.request("GET", "queues", "/", "dead", "dead-letters")
+        return found
+
+    channel.queue_declare("dead", durable=True)
+    assert origins() == {"scanned": 0, "complete": True, "dead_letters": 0, "origins": []}
+    to_dead = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "dead")]
+    channel.queue_declare("full", arguments=[*to_dead, ("x-max-length", "I", 1)])
+    # Where messages were dead-lettered first counts, not the queue that they went through.
+    channel.queue_declare("over", arguments=[*to_dead[:1], (*to_dead[1][:2], "full"), ("x-message-ttl", "I", 0)])
+    channel.exchange_declare("in", "fanout")
+    channel.queue_bind("full", "in", "")
+    for number in range(4):
+        channel.publish("in", "", b"%d" % number, {"delivery_mode": 2})
+    channel.publish("", "over", b"x", {"delivery_mode": 2})
+    # As of a publisher that would like to be one.
+    channel.publish("", "dead", b"no dead letter", {"headers": [("x-first-death-queue", "S", "full")]})
+    channel.sync()
+    deadline = time.monotonic() + 60
+    while api.counters("dead")[0] < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert channel.get("dead") is not None
+    before = api.counters("dead")
+    channel.publish("in", "", b"4", {"delivery_mode": 2})
+    channel.sync()
+    found = origins()
+    assert (found["scanned"], found["complete"], found["dead_letters"]) == (6, True, 5)
+    rows = [(each["queue"], each["reason"], each["exchange"], each["messages"]) for each in found["origins"]]
+    assert rows == [("full", "maxlen", "in", 4), ("over", "expired", "", 1)]
+    assert all(0 < each["oldest"] <= each["newest"] for each in found["origins"])
+    assert api.counters("dead")[1:] == before[1:]
+    for name in ("dead", "full", "over"):
+        channel.queue_delete(name)

@@ -46,7 +46,13 @@ class Ui:
 
     def choose(self, what: str, value: str) -> None:
         """Choose ``vhost``, ``refresh`` (seconds), ``theme`` or ``range`` (seconds)."""
-        self.page.locator(f"#choose-{what}").select_option(value)
+        control, menu = self.page.locator(f"#choose-{what}"), self.page.get_by_role("button", name="Menu", exact=True)
+        is_behind = menu.is_visible() and not control.is_visible()
+        if is_behind:
+            menu.click()
+        control.select_option(value)
+        if is_behind:
+            menu.click()
 
     def tab(self, name: str) -> Locator:
         """A link of the navigation."""
@@ -63,5 +69,5 @@ class Ui:
     def refresh(self) -> None:
         """Bring the page up to date, and wait until an answer has come."""
         with self.page.expect_response(lambda response: "/api/" in response.url):
-            # A click would take the focus along.
-            self.page.get_by_role("button", name="Refresh now").dispatch_event("click")
+            # A click would take the focus along. On narrow screens the button is in a menu.
+            self.page.get_by_label("Refresh now").dispatch_event("click")

@@ -45,6 +45,8 @@ class Scene:
         self.names = {"connections": connection, "channels": f"{connection} (1)"}
         for kind in ("exchanges", "queues", "policies", "operator-policies", "users", "vhosts"):
             self.names[kind] = name
+        # It leaves all of them: none is a dead letter.
+        self.names["jobs"] = self.api.request("POST", "queues", name, name, "return-messages", body={})["id"]
 
     def __enter__(self) -> Scene:
         return self

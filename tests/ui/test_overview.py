@@ -43,6 +43,42 @@ def test_numbers_and_charts_are_those_of_the_broker(new_ui: NewUi, own_broker: L
     expect(tiles.filter(has_text="Connections")).to_contain_text("0")
 
 
+def test_what_is_wrong_comes_first(new_ui: NewUi, own_broker: LeveretProcess) -> None:
+    api = Management(own_broker.http_url)
+    ui = new_ui(url=own_broker.http_url, viewport={"width": 390, "height": 844})
+    problems = ui.main.get_by_role("region", name="Problems")
+    expect(problems).to_have_text("No queue is full, and no message was lost in the last 24 hours.")
+    for number in range(4):
+        api.request("PUT", "queues", "/", f"full-{number}", body={"arguments": {"x-max-length": 2}})
+    api.request("PUT", "queues", "/", "nearly", body={"arguments": {"x-max-length": 100}})
+    # Removing what is old is what limits of a stream are for.
+    limits = {"x-queue-type": "stream", "x-max-length-bytes": 1}
+    api.request("PUT", "queues", "/", "stream", body={"durable": True, "arguments": limits})
+    counts = {"full-0": 2, "full-1": 2, "full-2": 12, "full-3": 5, "nearly": 85, "stream": 3}
+    with pika.BlockingConnection(pika.URLParameters(own_broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for name, count in counts.items():
+            for _ in range(count):
+                channel.basic_publish("", name, b"x")
+    job = api.request("POST", "queues", "/", "full-2", "move-messages", body={"to": "nearly", "job": True, "rate": 1})
+    api.request("DELETE", "queues", "/", "full-2")
+    ui.choose("refresh", "1")
+    full = problems.locator(".problem").filter(has_text="3 queues are full")
+    expect(full.get_by_role("listitem")).to_have_count(3)
+    expect(full.get_by_role("img").first).to_have_attribute("aria-label", "Messages: 2 of 2, 100%")
+    lost = problems.locator(".problem").filter(has_text="13 messages lost in the last 24 hours")
+    expect(lost.get_by_role("listitem").first).to_have_text(re.compile(r"^full-2 \(queue, deleted\)10"))
+    for part in (full, lost):
+        expect(part.locator("h2")).to_be_in_viewport(ratio=1)
+    expect(problems.locator(".problem").filter(has_text="1 queue above 80%")).to_contain_text("nearly")
+    stuck = problems.locator(".problem").filter(has_text="1 job failed or waiting")
+    expect(stuck.get_by_role("link", name=f"Job {job['id']}")).to_have_attribute("href", f"#/jobs/%2F/{job['id']}")
+    full.get_by_role("link", name="All queues by fill").click()
+    expect(ui.main.get_by_role("columnheader", name="Fill")).to_have_attribute("aria-sort", "descending")
+    expect(ui.main.locator("tbody td.name").last).to_have_text("stream")
+
+
 def test_named_readers_are_shown_and_dropped(new_ui: NewUi, own_broker: LeveretProcess) -> None:
     # Seen in the year 2100, so that it is not dropped for its age.
     seen = 4_102_444_800_000_000

@@ -182,6 +182,28 @@ def test_where_a_message_died(new_ui: NewUi, channel: BlockingChannel) -> None:
     expect(deaths.nth(1).get_by_role("link")).to_have_attribute("href", "#/queues/queue%20messages/first")
 
 
+def test_origins_and_reasons_of_dead_letters_are_shown_at_once(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("letters", durable=True)
+    to_letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "letters"}
+    fill(channel, "full", 5, **to_letters, max_length=2)
+    fill(channel, "short", 2, **to_letters, message_ttl=0)
+    channel.basic_publish("", "letters", b"no dead letter")
+    ui = new_ui(address=f"#/queues/{quote(VHOST, safe='')}/letters", viewport={"width": 390, "height": 844})
+    ui.choose("refresh", "1")
+    rows = ui.main.get_by_role("region", name="dead letters by origin").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("fullmaxlen – the queue was full3")
+    expect(rows.nth(1)).to_contain_text("shortexpired2")
+    expect(rows.nth(0).get_by_role("link").first).to_have_attribute("href", "#/queues/queue%20messages/full")
+    expect(rows.nth(1)).to_be_in_viewport(ratio=0.9)
+    section = ui.main.locator("section.section").filter(has_text="5 dead letters; 1 other message.")
+    section.get_by_role("button", name="Return dead letters").click()
+    expect(ui.main.get_by_role("button", name="Return …")).to_be_visible()
+    ui.go(f"#/queues/{quote(VHOST, safe='')}/full")
+    expect(ui.main.locator(".tiles")).to_contain_text("2Ready")
+    expect(ui.main.get_by_role("heading", name="Dead letters")).to_have_count(0)
+
+
 def test_nonsense_where_deaths_should_be(new_ui: NewUi, channel: BlockingChannel) -> None:
     channel.queue_declare("odd")
     nonsense: list[Any] = [MARKUP, [1, MARKUP], [{"queue": 7, "count": [MARKUP], "time": MARKUP}], [], {"a": None}]

@@ -75,6 +75,50 @@ def test_the_fullest_queue_is_one_click_away(new_ui: NewUi, declare: Callable[..
     expect(bar(ui.row("c"))).to_have_attribute("aria-label", "Bytes: 10 B of 10 B, 100%")
 
 
+#: The names of a page that are broken inside a word, at another place than after a separator.
+BROKEN: Final = """() => [...document.querySelectorAll(".name-text")].filter((name) => {
+    const words = [...name.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
+    return words.some((word) => {
+        const range = document.createRange();
+        range.selectNodeContents(word);
+        return new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size > 1;
+    });
+}).map((name) => name.textContent)"""
+
+
+def test_a_phone_shows_first_what_matters(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    name = "payments.settlement_retries.after-the-timeout:of/the-provider"
+    declare(name, 5, max_length=5)
+    ui = open_list(new_ui, viewport={"width": 390, "height": 844})
+    row = ui.row(name)
+    expect(bar(row)).to_be_in_viewport(ratio=1)
+    for column, text in (("Ready", "5"), ("State", "running")):
+        heading = ui.main.get_by_role("columnheader", name=column, exact=True)
+        expect(heading).to_be_in_viewport(ratio=0.99)
+        expect(row.get_by_text(text, exact=True).first).to_be_in_viewport(ratio=1)
+    assert ui.page.evaluate(BROKEN) == []
+    row.get_by_role("link", name=name).click()
+    expect(ui.main.get_by_role("heading", level=1)).to_contain_text(name)
+    assert ui.page.locator("header.top").evaluate("head => head.clientHeight") < 60
+    menu = ui.page.get_by_role("button", name="Menu")
+    expect(ui.page.get_by_role("button", name="Log out")).to_be_hidden()
+    menu.click()
+    expect(ui.page.get_by_role("button", name="Log out")).to_be_in_viewport(ratio=1)
+    ui.page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    expect(ui.page.get_by_role("button", name="Log out")).to_be_hidden()
+
+
+def test_consumers_losses_and_ages_are_shown_unless_they_are_hidden(
+    new_ui: NewUi, declare: Callable[..., None]
+) -> None:
+    declare("lossy", 3, max_length=1)
+    ui = open_list(new_ui)
+    for column in ("Consumers", "Oldest", "Lost"):
+        expect(ui.main.get_by_role("columnheader", name=column, exact=True)).to_be_visible()
+    expect(ui.row("lossy").locator(".bad")).to_have_text("2")
+
+
 def test_arguments_are_a_column_to_choose(new_ui: NewUi, declare: Callable[..., None]) -> None:
     declare("a", max_length=5)
     ui = open_list(new_ui)

@@ -22,7 +22,7 @@ GIVEN: Final = {
     "monitoring": {"management", "monitoring"},
     "administrator": {"management", "policymaker", "monitoring", "administrator"},
 }
-TABS: Final = ["Overview", "Connections", "Channels", "Exchanges", "Queues", "Policies", "Losses", "Admin"]
+TABS: Final = ["Overview", "Connections", "Channels", "Exchanges", "Queues", "Policies", "Losses", "Jobs", "Admin"]
 BELOW_ADMIN: Final = {
     "Users": "administrator",
     "Virtual hosts": "administrator",

@@ -13,6 +13,7 @@ from leveret.broker.management.http.controllers.channels import Channels
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features
 from leveret.broker.management.http.controllers.connections import ConnectionActions, Connections
 from leveret.broker.management.http.controllers.consumer_names import ConsumerNames
+from leveret.broker.management.http.controllers.dead_letters import DeadLetters
 from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
 from leveret.broker.management.http.controllers.exchanges import Exchanges
@@ -73,6 +74,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Queues,
     QueueMessages,
     QueueBrowse,
+    DeadLetters,
     ConsumerNames,
     Readers,
     JobResources,

@@ -6,8 +6,8 @@
 import { ApiError } from "../parts/api.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { bytes, countedNoun, dateTime, exactNumber, span } from "../parts/format.js";
-import { emptyState, plainTable } from "../parts/layout.js";
+import { bytes, countedNoun, exactNumber, moment, nameText, span } from "../parts/format.js";
+import { actions, emptyState, plainTable } from "../parts/layout.js";
 import { messageView } from "./queue_message.js";
 
 /** Number of messages that are listed. */
@@ -63,7 +63,7 @@ export class DelayedMessages {
       patch(this.list, emptyState(`No message waits in this ${this.kind}.`, this.words.empty));
       return;
     }
-    const delay = this.kind === "exchange" ? ["Delay"] : [];
+    const delay = this.kind === "exchange" ? [{ label: "Delay", wide: true }] : [];
     const columns = ["Due", ...delay, "Routing key", { label: "Size", numeric: true }, "Action"];
     const rows = messages.map((message) => ({ key: String(message.id), cells: this.cells(message) }));
     const words = total > messages.length ? `The next ${exactNumber(messages.length)} of ${countedNoun(total, "message")}:` : `${countedNoun(total, "message")}:`;
@@ -73,11 +73,11 @@ export class DelayedMessages {
   cells(message) {
     const button = (label, action) => h("button", { type: "button", class: "quiet", on: { click: () => action.call(this, message) } }, label);
     return [
-      message.due > LATEST ? exactNumber(message.due) : dateTime(message.due),
+      message.due > LATEST ? exactNumber(message.due) : moment(message.due),
       ...(this.kind === "exchange" ? [span(message.delay / 1000)] : []),
-      message.routing_key === "" ? h("span", { class: "muted" }, "empty") : message.routing_key,
+      message.routing_key === "" ? h("span", { class: "muted" }, "empty") : nameText(message.routing_key),
       bytes(message.payload_bytes),
-      [button("Show", this.show), button("Deliver now …", this.deliver), button("Cancel …", this.cancel)],
+      actions(button("Show", this.show), button("Deliver now …", this.deliver), button("Cancel …", this.cancel)),
     ];
   }
 

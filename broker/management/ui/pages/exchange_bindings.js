@@ -3,6 +3,7 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
+import { nameText } from "../parts/format.js";
 import { Form } from "../parts/form.js";
 import { emptyState, valueTable } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
@@ -67,7 +68,7 @@ function bindingTable(context, name, side, { end, empty }) {
 
 function target({ vhost, destination, destination_type: kind }) {
   if (kind === "exchange") return [exchangeLink(vhost, destination), h("div", { class: "muted" }, "exchange")];
-  return h("a", { href: address("queues", vhost, destination) }, destination);
+  return h("a", { href: address("queues", vhost, destination) }, nameText(destination));
 }
 
 function unbindButton(context, binding) {

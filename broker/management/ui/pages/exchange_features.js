@@ -3,7 +3,7 @@
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { h } from "../parts/element.js";
-import { plain } from "../parts/format.js";
+import { nameText, plain } from "../parts/format.js";
 
 const ALTERNATE = "alternate-exchange";
 /** Explanations of the exchange types. */
@@ -44,12 +44,12 @@ export function exchangeType(type) {
 
 /** Make a link to an exchange. The default one, whose name is empty, is shown as (AMQP default). */
 export function exchangeLink(vhost, name) {
-  return h("a", { href: exchangeAddress(vhost, name) }, name || "(AMQP default)");
+  return h("a", { href: exchangeAddress(vhost, name) }, nameText(name || "(AMQP default)"));
 }
 
 /** Make a link to the policy of an exchange; null without one. @param {Object} exchange exchange object of the API */
 export function policyLink({ vhost, policy }) {
-  return policy ? h("a", { href: address("policies", vhost, policy) }, policy) : null;
+  return policy ? h("a", { href: address("policies", vhost, policy) }, nameText(policy)) : null;
 }
 
 /** Make a link to the alternate exchange in the arguments; null without one. */

@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { exactNumber } from "../parts/format.js";
+import { exactNumber, nameText } from "../parts/format.js";
 import { Form } from "../parts/form.js";
 import { plainTable } from "../parts/layout.js";
 
@@ -78,7 +78,7 @@ export function limitTable(context, kind, found, isOfOne = false) {
 function row(context, kind, name, limit, value, isOfOne) {
   const shown = value < 0 ? "no limit" : exactNumber(value);
   const isLinked = context.user.may("administrator");
-  const link = isOfOne ? [] : [isLinked ? h("a", { href: address(kind.page, name) }, name) : name];
+  const link = isOfOne ? [] : [isLinked ? h("a", { href: address(kind.page, name) }, nameText(name)) : nameText(name)];
   return { key: JSON.stringify([name, limit]), cells: [...link, h("span", { class: "number" }, limit), shown, ...(isLinked ? [clearButton(context, kind, name, limit)] : [])] };
 }
 

@@ -4,7 +4,7 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
-import { countedNoun, dateTime, number, span } from "../parts/format.js";
+import { countedNoun, dateTime, nameText, number, span } from "../parts/format.js";
 import { emptyState, heading, section } from "../parts/layout.js";
 import { preference, setPreference } from "../parts/preferences.js";
 import { Table } from "../parts/table.js";
@@ -49,9 +49,9 @@ function amount(value) {
 function subject({ kind, state, vhost, name, deleted_at: deletedAt }) {
   if (name === null) return [h("span", null, `other ${kind}s, together `), badge(`deleted ${kind}s`, "Sum of exclusive ones, those deleted more than a day ago, and those beyond the number that is kept individually", "warning")];
   const words = name || "(AMQP default)";
-  if (state === "deleted") return [h("span", null, `${words} `), badge(`deleted ${kind}`, `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
-  if (kind === "queue") return h("a", { href: address("queues", vhost, name) }, words);
-  return [h("a", { href: exchangeAddress(vhost, name) }, words), " ", badge("exchange", "Exchange: messages that it could not route")];
+  if (state === "deleted") return [nameText(words), " ", badge(`deleted ${kind}`, `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
+  if (kind === "queue") return h("a", { href: address("queues", vhost, name) }, nameText(words));
+  return [h("a", { href: exchangeAddress(vhost, name) }, nameText(words)), " ", badge("exchange", "Exchange: messages that it could not route")];
 }
 
 /** Return the length of a window in seconds; null without a window. */

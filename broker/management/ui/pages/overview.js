@@ -9,6 +9,7 @@ import { RangeChoice } from "../parts/range.js";
 import { levels, rates } from "../parts/series.js";
 import { definitionsSection } from "./overview_definitions.js";
 import { NodeSection } from "./overview_node.js";
+import { loadProblems, problemsSection } from "./overview_problems.js";
 import { readersSection } from "./overview_readers.js";
 
 const LENGTHS = [
@@ -50,8 +51,9 @@ export default {
     const definitions = user.may("administrator") ? definitionsSection(context) : null;
 
     return async () => {
-      const [overview, nodes, readers] = await Promise.all([
+      const [overview, problems, nodes, readers] = await Promise.all([
         api.get(["overview"], range.query),
+        loadProblems(api),
         node ? api.get(["nodes"], range.query) : [],
         node ? api.get(["readers"]) : [],
       ]);
@@ -61,6 +63,7 @@ export default {
         root,
         heading(["Overview ", h("small", null, `${overview.cluster_name} · ${overview.product_name} ${overview.product_version}`)], range.element),
         node ? node.alarms : null,
+        problemsSection(problems),
         totals(overview),
         h("div", { class: "charts" }, charts.lengths.element, charts.rates.element),
         node ? section("Node", node.element) : null,

@@ -3,6 +3,7 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
+import { nameText } from "../parts/format.js";
 import { Form } from "../parts/form.js";
 import { plainTable } from "../parts/layout.js";
 
@@ -100,7 +101,7 @@ export class PermissionsPart {
 
   link(row) {
     const name = row[this.side.other];
-    return h("a", { href: address(this.side.path, name) }, name);
+    return h("a", { href: address(this.side.path, name) }, nameText(name));
   }
 
   clearButton(resource, row, path) {

@@ -2,7 +2,7 @@
 
 import { address } from "../parts/address.js";
 import { h, patch } from "../parts/element.js";
-import { number } from "../parts/format.js";
+import { nameText, number } from "../parts/format.js";
 import { emptyState, folded, heading } from "../parts/layout.js";
 import { localPage } from "../parts/local_page.js";
 import { Table } from "../parts/table.js";
@@ -56,7 +56,7 @@ function makeTable(context, kind, keys) {
 function columns(kind, keys) {
   return [
     { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
-    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, name || "(no name)") },
+    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, nameText(name || "(no name)")) },
     { key: "pattern", label: "Pattern", sort: "pattern", cell: patternOf },
     { key: "apply-to", label: "Applies to", sort: "apply-to", cell: (policy) => appliesTo(kind, policy) },
     { key: "definition", label: "Definition", cell: ({ definition }) => definitionList(definition, keys()) },

@@ -4,7 +4,7 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { badge, percentBar } from "../parts/badge.js";
 import { choice } from "../parts/choice.js";
 import { h } from "../parts/element.js";
-import { bytes, number } from "../parts/format.js";
+import { bytes, nameText, number } from "../parts/format.js";
 import { emptyState, section } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 
@@ -66,7 +66,7 @@ export class PolicyCoverage {
 
   shared(link) {
     return [
-      { key: "name", label: "Name", sort: "name", fixed: true, cell: (row) => h("a", { href: link(row) }, row.name || "(AMQP default)") },
+      { key: "name", label: "Name", sort: "name", fixed: true, cell: (row) => h("a", { href: link(row) }, nameText(row.name || "(AMQP default)")) },
       { key: "type", label: "Type", sort: "type", cell: ({ type }) => type },
       { key: "in_force", label: "In force", sort: "in_force", fields: ["in_force", "rival"], cell: ({ in_force: inForce }) => (inForce ? badge("yes", "this one is in force", "good") : badge("no", "this one is not in force", "warning")) },
       { key: "rival", label: "In force instead", sort: "rival", cell: (row) => this.rival(row) },
@@ -75,7 +75,7 @@ export class PolicyCoverage {
   }
 
   rival({ vhost, in_force: inForce, rival }) {
-    if (rival !== null) return h("a", { href: address(this.kind.path, vhost, rival) }, rival);
+    if (rival !== null) return h("a", { href: address(this.kind.path, vhost, rival) }, nameText(rival));
     return inForce ? null : h("span", { class: "muted" }, "none");
   }
 }

@@ -16,6 +16,7 @@ import { DETAIL_FIELDS, fillAndStorage, queueProperties, queueTiles } from "./qu
 import { GetForm } from "./queue_get.js";
 import { LOSS_FIELDS, LossSection, lossCount } from "./queue_losses.js";
 import { MoveForm } from "./queue_move.js";
+import { DeadLetterOrigins } from "./queue_origins.js";
 import { limitAdvice } from "./queue_policy_links.js";
 import { deleteForm, purgeForm } from "./queue_removal.js";
 import { ReplayForm } from "./queue_replay.js";
@@ -56,6 +57,7 @@ function makeParts(context) {
     range: new RangeChoice(() => context.refresh()),
     charts: new QueueCharts(),
     losses: new LossSection(context),
+    origins: new DeadLetterOrigins(context),
     bindings: bindingsTable(context),
     removal,
     forms: {
@@ -95,6 +97,7 @@ async function load(context, parts) {
   // Once messages have waited, the list stays.
   if (queue.messages_delayed > 0) parts.delayed ??= new DelayedMessages(context, "queue", params.name);
   await parts.delayed?.refresh();
+  await parts.origins.refresh(queue);
   if (queue.type === "stream") parts.names ??= new ConsumerNames(context);
   await parts.names?.refresh();
   return { queue, explanation, history };
@@ -112,6 +115,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     heading([`Queue ${queue.name} `, h("small", null, `in virtual host ${queue.vhost}`)], parts.range.element),
     contents(root, offered, mayUse),
     queueTiles(queue),
+    parts.origins.section(offered.includes("return") ? goTo(root, ACTIONS.return) : null),
     parts.charts.element,
     h(
       "div",
@@ -156,10 +160,12 @@ const ACTIONS = {
 /** Make the buttons that scroll to the parts of the page and open closed sections. */
 function contents(root, offered, mayUse) {
   const names = [...PLACES, ...offered.map((name) => ACTIONS[name]), ...(mayUse ? ["Delete"] : [])];
-  const buttons = names.map((name) =>
-    h("button", { type: "button", class: "quiet", key: name, on: { click: () => scrollToSection(root, name) } }, name),
-  );
+  const buttons = names.map((name) => goTo(root, name));
   return h("nav", { class: "contents", "aria-label": "On this page" }, buttons);
+}
+
+function goTo(root, name) {
+  return h("button", { type: "button", class: "quiet", key: name, on: { click: () => scrollToSection(root, name) } }, name);
 }
 
 function scrollToSection(root, name) {

@@ -3,6 +3,7 @@
 import { exchangeAddress } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
+import { nameText } from "../parts/format.js";
 import { Form } from "../parts/form.js";
 import { emptyState, valueTable } from "../parts/layout.js";
 import { localPage } from "../parts/local_page.js";
@@ -34,7 +35,7 @@ export function bindingsTable(context) {
 }
 
 function sourceLink(vhost, name) {
-  return h("a", { href: exchangeAddress(vhost, name) }, name || "(AMQP default)");
+  return h("a", { href: exchangeAddress(vhost, name) }, nameText(name || "(AMQP default)"));
 }
 
 /** Return the text that the filter applies to. */

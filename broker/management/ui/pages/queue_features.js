@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { h } from "../parts/element.js";
-import { plain } from "../parts/format.js";
+import { nameText, plain } from "../parts/format.js";
 
 /** Badges for effective settings: argument, badge text, explanation. */
 const MARKS = [
@@ -61,5 +61,5 @@ function source(argument, args, inForce) {
  * @returns {HTMLElement|null} null without one
  */
 export function policyLink(vhost, name, isOperator = false) {
-  return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name), class: "room" }, name) : null;
+  return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name), class: "room" }, nameText(name)) : null;
 }

@@ -1,9 +1,10 @@
 /** Shows the progress of a job of the broker, which goes on if the page is left. */
 
+import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { countedNoun, exactNumber } from "../parts/format.js";
-import { plainTable } from "../parts/layout.js";
+import { jobTables } from "./job_kinds.js";
 
 const POLL_MS = 500;
 
@@ -16,8 +17,7 @@ export function checkPositive(value) {
 export class JobProgress {
   /**
    * @param {Object} context context of the page
-   * @param {Object} words `kind` and `resource` of the job; `done`, what becomes of its messages; `title` and `verb` of the
-   *   question before it begins; `origins`, caption and headings of the table of where messages come from or go
+   * @param {import("./job_kinds.js").JobKind} words
    */
   constructor(context, words) {
     this.context = context;
@@ -48,7 +48,7 @@ export class JobProgress {
     const { title, verb, done } = this.words;
     const options = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "" && value !== null));
     const counted = await this.context.api.post(this.path, { ...options, dry_run: true });
-    patch(this.report, this.tables(counted));
+    patch(this.report, jobTables(counted, this.words));
     if (counted.returned === 0) return `There is nothing to ${verb.toLowerCase()}.`;
     const isWanted = await confirmAction({
       title,
@@ -72,7 +72,7 @@ export class JobProgress {
         this.job = await api.get(["jobs", params.vhost, this.job.id]);
       }
       this.show(total);
-      patch(this.report, this.tables(this.job));
+      patch(this.report, jobTables(this.job, this.words));
       return `The job is ${this.job.state}: ${countedNoun(this.job.returned, "message")} ${this.words.done}.`;
     } finally {
       this.cancel.hidden = true;
@@ -87,21 +87,10 @@ export class JobProgress {
   }
 
   show(total) {
-    const { id, returned, error } = this.job;
+    const { id, vhost, returned, error } = this.job;
     this.progress.hidden = false;
     if (total !== null) [this.bar.max, this.bar.value] = [total, returned];
-    this.status.textContent = `Job ${id}: ${exactNumber(returned)} ${this.words.done}${error ? `; ${error}` : ""}`;
-  }
-
-  /** Make the tables of where messages come from or go, and of those that are left. */
-  tables({ by_origin: origins, left }) {
-    const number = { label: "Messages", numeric: true };
-    const [caption, ...headings] = this.words.origins;
-    const rows = origins.map((each, index) => ({ key: String(index), cells: [each.target, each.reason, exactNumber(each.count)] }));
-    const lefts = left.map((each, index) => ({ key: String(index), cells: [each.problem, each.target, exactNumber(each.count)] }));
-    return [
-      rows.length > 0 ? plainTable(caption, [...headings, number], rows) : null,
-      lefts.length > 0 ? plainTable("Left where they are", ["Left because", "Would go to", number], lefts) : null,
-    ];
+    const words = `: ${exactNumber(returned)} ${this.words.done}${error ? `; ${error}` : ""}`;
+    patch(this.status, h("a", { href: address("jobs", vhost, id) }, `Job ${id}`), words);
   }
 }

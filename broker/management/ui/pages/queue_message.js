@@ -2,7 +2,7 @@
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { h } from "../parts/element.js";
-import { bytes, dateTime, exactNumber, plain } from "../parts/format.js";
+import { bytes, dateTime, exactNumber, nameText, plain } from "../parts/format.js";
 import { plainTable, properties, valueTable } from "../parts/layout.js";
 import { hexDump, prettyJson } from "../parts/payload.js";
 
@@ -71,7 +71,7 @@ function deathCells(death, vhost) {
   const { queue, reason, count, time, exchange, "routing-keys": keys, "original-expiration": expiration } = death;
   const before = expiration === undefined ? null : h("span", { class: "muted" }, ` (expiration was ${text(expiration)} ms)`);
   return [
-    typeof queue === "string" && queue !== "" ? h("a", { href: address("queues", vhost, queue) }, queue) : text(queue),
+    typeof queue === "string" && queue !== "" ? h("a", { href: address("queues", vhost, queue) }, nameText(queue)) : text(queue),
     [text(reason), before],
     typeof count === "number" ? exactNumber(count) : text(count),
     typeof time === "number" ? dateTime(time * 1000) : text(time),

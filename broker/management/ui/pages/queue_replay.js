@@ -2,16 +2,9 @@
 
 import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
+import { JOB_KINDS } from "./job_kinds.js";
 import { JobProgress, checkPositive } from "./queue_job.js";
 
-const WORDS = {
-  kind: "replay",
-  resource: "replay",
-  done: "replayed",
-  title: "Replay messages",
-  verb: "Replay",
-  origins: ["Messages by routing key", "Goes to", "With"],
-};
 const TARGETS = [
   { value: "into_exchange", label: "an exchange: every bound queue gets them, but not the stream" },
   { value: "into_queue", label: "a queue" },
@@ -26,7 +19,7 @@ const FILTER_HINT =
 export class ReplayForm {
   /** @param {Object} context context of the page */
   constructor(context) {
-    this.job = new JobProgress(context, WORDS);
+    this.job = new JobProgress(context, JOB_KINDS.replay);
     this.form = new Form({
       fields: [
         { name: "target", label: "Messages go into", kind: "select", options: TARGETS, value: "into_exchange" },

@@ -2,16 +2,9 @@
 
 import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
+import { JOB_KINDS } from "./job_kinds.js";
 import { JobProgress, checkPositive } from "./queue_job.js";
 
-const WORDS = {
-  kind: "return",
-  resource: "return-messages",
-  done: "returned",
-  title: "Return dead letters",
-  verb: "Return",
-  origins: ["Dead letters by origin", "Comes from", "Why"],
-};
 const VIA = [
   { value: "queue", label: "the queue where it was dead-lettered" },
   { value: "exchange", label: "its exchange: every bound queue gets it again" },
@@ -28,7 +21,7 @@ const HINT =
 export class ReturnForm {
   /** @param {Object} context context of the page */
   constructor(context) {
-    this.job = new JobProgress(context, WORDS);
+    this.job = new JobProgress(context, JOB_KINDS.return);
     this.form = new Form({
       fields: [
         { name: "via", label: "Each message goes to", kind: "select", options: VIA, value: "queue" },

@@ -89,7 +89,7 @@ function cells(row, { vhost, policy, operator_policy: operatorPolicy }) {
     return [name, muted(row.in_force ?? "none"), muted(source ?? "not set"), ...said, muted(reason)];
   }
   const by = sources[source]?.() ?? source;
-  return [h("span", { title }, key), h("strong", null, value(row.in_force)), by, ...said, reason];
+  return [h("span", { title }, key), h("strong", null, value(row.in_force)), by, ...said, h("span", { class: "sentence" }, reason)];
 }
 
 function muted(text) {

@@ -50,6 +50,8 @@ export const PAGES = [
   { path: "policies", tab: "Policies", load: () => import("./policies.js") },
   { path: "policies/:vhost/:name", tab: "Policies", load: () => import("./policy.js") },
   { path: "losses", tab: "Losses", load: () => import("./losses.js") },
+  { path: "jobs", tab: "Jobs", load: () => import("./jobs.js") },
+  { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./job.js") },
   { path: "users", tab: "Admin", load: () => import("./users.js") },
   { path: "users/:name", tab: "Admin", load: () => import("./user.js") },
   { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
@@ -68,6 +70,7 @@ export const TABS = [
   { name: "Queues", path: "queues", tag: "management" },
   { name: "Policies", path: "policies", tag: "management" },
   { name: "Losses", path: "losses", tag: "management" },
+  { name: "Jobs", path: "jobs", tag: "management" },
   {
     name: "Admin",
     tag: "management",

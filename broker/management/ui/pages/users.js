@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { h, patch } from "../parts/element.js";
-import { exactNumber } from "../parts/format.js";
+import { exactNumber, nameText } from "../parts/format.js";
 import { emptyState, folded, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 import { userForm } from "./user_form.js";
@@ -37,7 +37,7 @@ export default {
 
 function columns(beside) {
   return [
-    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("users", name) }, name) },
+    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("users", name) }, nameText(name)) },
     { key: "tags", label: "Tags", sort: "tags", cell: ({ tags }) => tagList(tags) },
     { key: "vhosts", label: "Can open virtual hosts", fields: [], cell: ({ name }) => vhostList(beside.vhosts.get(name)) },
     { key: "limits", label: "Limits", cell: ({ limits }) => limitList(limits) },
@@ -66,7 +66,7 @@ export function passwordBadge(hash) {
 
 function vhostList(permissions) {
   if (permissions === undefined) return badge("none", "Cannot open any virtual host: set permissions on the user's page", "warning");
-  return permissions.map(({ vhost }) => h("div", { key: vhost }, h("a", { href: address("vhosts", vhost) }, vhost)));
+  return permissions.map(({ vhost }) => h("div", { key: vhost }, h("a", { href: address("vhosts", vhost) }, nameText(vhost))));
 }
 
 function limitList(limits) {

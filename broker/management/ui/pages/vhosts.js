@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { h, patch } from "../parts/element.js";
-import { number, rate } from "../parts/format.js";
+import { nameText, number, rate } from "../parts/format.js";
 import { emptyState, folded, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 import { vhostForm } from "./vhost_form.js";
@@ -34,7 +34,7 @@ export default {
 
 function columns(isLinked) {
   return [
-    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => (isLinked ? h("a", { href: address("vhosts", name) }, name) : name) },
+    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => (isLinked ? h("a", { href: address("vhosts", name) }, nameText(name)) : nameText(name)) },
     { key: "description", label: "Description", sort: "description", cell: ({ description }) => description },
     { key: "tags", label: "Tags", sort: "tags", cell: ({ tags }) => tags.join(", ") },
     { key: "default_queue_type", label: "Default queue type", sort: "default_queue_type", hidden: true, cell: ({ default_queue_type: type }) => (type === "undefined" ? null : type) },

@@ -80,6 +80,22 @@ export function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** Return text with places after its separators where a line may end, as in "payments.settlement.retry". */
+export function withLineEnds(text) {
+  return text.split(/(?<=[._/:@,-])/).flatMap((part, index) => (index === 0 ? [part] : [h("wbr"), part]));
+}
+
+/** Make an element with a name, which is broken at its separators if the space is narrow. */
+export function nameText(name) {
+  return h("span", { class: "name-text" }, withLineEnds(name));
+}
+
+/** Make an element with date and time, on two lines if the space is narrow. @param {number} milliseconds since 1970 */
+export function moment(milliseconds) {
+  const [day, time = ""] = dateTime(milliseconds).split(" ");
+  return [h("span", { class: "number" }, day), " ", h("span", { class: "number" }, time)];
+}
+
 /** Make an element with a number; the exact value is shown on hover. */
 export function number(value) {
   return h("span", { class: "number", title: isNumber(value) ? exactNumber(value) : null }, shortNumber(value));

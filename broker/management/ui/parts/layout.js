@@ -1,7 +1,7 @@
 /** Building blocks of pages. */
 
 import { h } from "./element.js";
-import { plain } from "./format.js";
+import { plain, withLineEnds } from "./format.js";
 
 /**
  * Make the header of a page.
@@ -10,7 +10,8 @@ import { plain } from "./format.js";
  * @param {...*} beside nodes at the right, such as buttons
  */
 export function heading(title, ...beside) {
-  return h("header", { class: "page-head" }, h("h1", null, title), h("div", { class: "page-tools" }, beside));
+  const words = [title].flat().map((part) => (typeof part === "string" ? withLineEnds(part) : part));
+  return h("header", { class: "page-head" }, h("h1", null, words), h("div", { class: "page-tools" }, beside));
 }
 
 /**
@@ -83,16 +84,22 @@ export function tiles(rows) {
   );
 }
 
+/** Make a group of buttons for a cell of a table. */
+export function actions(...buttons) {
+  return h("span", { class: "actions" }, buttons);
+}
+
 /**
  * Make a table of a few rows. For long lists of the API see table.js.
  *
  * @param {string} caption for screen readers
- * @param {Array<string|{label: string, numeric?: boolean, title?: string}>} headings
+ * @param {Array<string|{label: string, numeric?: boolean, title?: string, wide?: boolean}>} headings `wide`: left out on
+ *   narrow screens
  * @param {Array<{key: string, cells: Array}>} rows cells as in h(); `key` identifies the row
  */
 export function plainTable(caption, headings, rows) {
   const columns = headings.map((heading) => (typeof heading === "string" ? { label: heading } : heading));
-  const kind = (index) => (columns[index].numeric ? "numeric" : null);
+  const kind = (index) => (columns[index].numeric ? "numeric" : columns[index].wide ? "wide-only" : null);
   return h(
     "div",
     { class: "table-scroll plain", key: `table ${caption}`, tabindex: "0", role: "region", "aria-label": caption },

@@ -51,10 +51,12 @@ export class Shell {
       h("a", { class: "skip", href: "#/", on: { click: skip } }, "Skip to the page"),
       h("a", { class: "brand", href: "#/" }, "Leveret"),
       h("span", { class: "spring" }),
-      h("span", { class: "control" }, h("label", { for: "choose-vhost" }, "Virtual host"), this.vhostChoice),
-      this.refresher.control(),
-      themeControl(),
-      h("span", { class: "control" }, h("span", { class: "user", title: this.user.tags.join(", ") }, this.user.name), h("button", { type: "button", class: "quiet", on: { click: () => this.logOut() } }, "Log out")),
+      h("span", { class: "control" }, h("label", { for: "choose-vhost", class: "choose-vhost" }, "Virtual host"), this.vhostChoice),
+      folding(
+        this.refresher.control(),
+        themeControl(),
+        h("span", { class: "control" }, h("span", { class: "user", title: this.user.tags.join(", ") }, this.user.name), h("button", { type: "button", class: "quiet", on: { click: () => this.logOut() } }, "Log out")),
+      ),
     );
   }
 
@@ -240,6 +242,24 @@ export class Shell {
     setPreference("vhost", name);
     this.refresher.now();
   }
+}
+
+/** Return controls that are behind a button on narrow screens. */
+function folding(...controls) {
+  const open = (isOpen) => {
+    content.classList.toggle("open", isOpen);
+    button.setAttribute("aria-expanded", String(isOpen));
+  };
+  const content = h("div", { class: "top-content", id: "top-content" }, controls);
+  const button = h("button", { type: "button", class: "quiet top-button", "aria-expanded": "false", "aria-controls": "top-content", on: { click: () => open(!content.classList.contains("open")) } }, "Menu");
+  const menu = h("div", { class: "top-menu" }, button, content);
+  menu.addEventListener("focusout", (event) => event.relatedTarget !== null && !menu.contains(event.relatedTarget) && open(false));
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !content.classList.contains("open")) return;
+    open(false);
+    button.focus();
+  });
+  return menu;
 }
 
 /** Return the result of a promise, or reject as soon as the signal is aborted. Module imports cannot be aborted. */

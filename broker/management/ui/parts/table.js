@@ -43,6 +43,8 @@ export class Table {
    * @param {string} [description.place] key of the stored filter, order and page, if several objects have such a table;
    *   default: id
    * @param {string} [description.sort] key of the initial sort column
+   * @param {boolean} [description.reverse] whether the initial order is descending
+   * @param {Object} [description.state] replaces parts of the stored filter, order and page, as an address asks for
    * @param {string[]} [description.needs] fields that rows need besides those of the columns
    * @param {string} [description.filterLabel] label of the filter; default "Filter by name"
    * @param {boolean} [description.filtered] whether the table has a filter; default true
@@ -50,9 +52,9 @@ export class Table {
   constructor(description) {
     const caption = description.caption ?? description.id;
     this.description = { caption, one: caption.replace(/s$/, ""), needs: [], filterLabel: "Filter by name", filtered: true, ...description };
-    const { id, sort = "", place = id } = this.description;
-    this.state = savedStates.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
-    savedStates.set(place, this.state);
+    const { id, sort = "", reverse = false, place = id } = this.description;
+    this.state = savedStates.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse };
+    savedStates.set(place, Object.assign(this.state, this.description.state));
     this.data = null;
     this.choice = new ColumnChoice(id, description.columns, () => this.refresh({ patient: true }));
     this.pager = new Pager(this.state, () => this.turn());
@@ -163,7 +165,7 @@ export class Table {
     const toggle = () => this.sortBy(column);
     const words = [column.label, isSorted ? h("span", { class: "arrow", "aria-hidden": "true" }, reverse ? "▼" : "▲") : null];
     const content = column.sort ? h("button", { type: "button", class: "sort", on: { click: toggle } }, words) : words;
-    return h("th", { scope: "col", key: column.key, class: column.numeric ? "numeric" : null, title: column.title ?? null, "aria-sort": order }, content);
+    return h("th", { scope: "col", key: column.key, class: cellClass(column), title: column.title ?? null, "aria-sort": order }, content);
   }
 
   /** Sort by a column; reverse the order if the table is already sorted by it. */
@@ -173,9 +175,21 @@ export class Table {
   }
 
   makeRow(item, columns) {
-    const cells = columns.map((column) => h("td", { key: column.key, class: column.numeric ? "numeric" : column.fixed ? "name" : null }, column.cell(item)));
+    // On narrow screens the virtual host is shown below the name.
+    const vhost = columns.some(({ key }) => key === "vhost") ? item.vhost : null;
+    const cells = columns.map((column) => h("td", { key: column.key, class: cellClass(column), "data-vhost": isName(column) ? vhost : null }, column.cell(item)));
     return h("tr", { key: this.description.rowKey(item) }, cells);
   }
+}
+
+/** Return whether a column has the names of the rows, and not a button that cannot be hidden either. */
+function isName({ fixed, sort }) {
+  return Boolean(fixed && sort);
+}
+
+function cellClass(column) {
+  if (column.key === "vhost") return "wide-only";
+  return column.numeric ? "numeric" : isName(column) ? "name" : null;
 }
 
 function toPage(items) {

@@ -1,0 +1,94 @@
+/** What is said about the kinds of jobs, how far one is, and what it has done. */
+
+import { badge } from "../parts/badge.js";
+import { h } from "../parts/element.js";
+import { exactNumber, isNumber } from "../parts/format.js";
+import { plainTable } from "../parts/layout.js";
+
+/**
+ * Words for a kind of job.
+ *
+ * @typedef {Object} JobKind
+ * @property {string} kind its name in the API
+ * @property {string} [resource] resource of a queue that begins it
+ * @property {string} done what becomes of its messages
+ * @property {string} title of the question before it begins, and of the job
+ * @property {string} [verb] label of the button that begins it
+ * @property {string[]} origins caption and headings of the table of where messages come from or go
+ */
+
+/** @type {Object<string, JobKind>} by kind */
+export const JOB_KINDS = {
+  return: {
+    kind: "return",
+    resource: "return-messages",
+    done: "returned",
+    title: "Return dead letters",
+    verb: "Return",
+    origins: ["Dead letters by origin", "Comes from", "Why"],
+  },
+  replay: {
+    kind: "replay",
+    resource: "replay",
+    done: "replayed",
+    title: "Replay messages",
+    verb: "Replay",
+    origins: ["Messages by routing key", "Goes to", "With"],
+  },
+  move: { kind: "move", done: "moved", title: "Move messages", origins: ["Messages by target", "Goes to", "Why"] },
+};
+
+const STATES = {
+  running: ["good", "goes on, also over restarts of the broker"],
+  completed: ["plain", "has looked at all messages"],
+  cancelled: ["plain", "was cancelled"],
+  failed: ["bad", "has ended before its time"],
+};
+
+/** Make the badge of a job's state. @param {Object} job job of the API @returns {HTMLElement} */
+export function jobState({ state, error }) {
+  const [kind, title] = STATES[state] ?? ["plain", state];
+  return state === "running" && error ? badge("waiting", error, "warning") : badge(state, error ?? title, kind);
+}
+
+/**
+ * Make the bar that shows how far a job is.
+ *
+ * @param {Object} job job of the API
+ * @param {number|null} ready ready messages of its queue; null if they are not known
+ * @returns {HTMLElement|null} null if it is not known how many messages there are
+ */
+export function jobBar(job, ready) {
+  const [done, total] = extent(job, ready);
+  if (!isNumber(total) || total <= 0) return null;
+  const words = `${exactNumber(done)} of ${exactNumber(total)}`;
+  return h("span", { class: "fill" }, h("progress", { value: done, max: total, "aria-label": `Progress: ${words}` }), h("span", { class: "fill-text" }, words));
+}
+
+/** Return how many messages a job has looked at, and how many there are. */
+function extent(job, ready) {
+  if (job.kind === "replay") return [job.next_offset - job.first_offset, job.end_offset - job.first_offset];
+  if (isNumber(job.options?.limit)) return [job.returned, job.options.limit];
+  if (!isNumber(ready)) return [0, null];
+  // What it has left is ready still. After a restart it looks at this again.
+  const done = Math.max(job.scanned, job.returned);
+  return [done, Math.max(done, job.returned + ready)];
+}
+
+/**
+ * Make the tables of where messages come from or go, and of those that are left.
+ *
+ * @param {Object} job job of the API, or what a dry run has counted
+ * @param {JobKind} words
+ * @returns {Array<HTMLElement|null>}
+ */
+export function jobTables({ by_origin: origins, left }, words) {
+  const number = { label: "Messages", numeric: true };
+  const [caption, ...headings] = words.origins;
+  const rows = origins.map((each, index) => ({ key: String(index), cells: [each.target, each.reason, exactNumber(each.count)] }));
+  const lefts = left.map((each, index) => ({ key: String(index), cells: [each.problem, each.target, exactNumber(each.count)] }));
+  return [
+    rows.length > 0 ? plainTable(caption, [...headings, number], rows) : null,
+    lefts.length > 0 ? plainTable("Left where they are", ["Left because", "Would go to", number], lefts) : null,
+  ];
+}

@@ -1,0 +1,73 @@
+/** Page with the list of jobs: those that run, and the last ones that have ended. */
+
+import { address } from "../parts/address.js";
+import { h, patch } from "../parts/element.js";
+import { ago, nameText, number } from "../parts/format.js";
+import { emptyState, heading } from "../parts/layout.js";
+import { Table } from "../parts/table.js";
+import { JOB_KINDS, jobBar, jobState } from "./job_kinds.js";
+import { jobButton } from "./job_removal.js";
+
+/** Running jobs whose progress is shown. */
+const MEASURED = 20;
+
+/** @returns {Promise<number|null>} number of ready messages of a job's queue; null if the user may not see it */
+export async function readyFor(api, { vhost, queue }) {
+  const { messages_ready: ready } = await api.get(["queues", vhost, queue], { columns: "messages_ready" }).catch(ignoreRefusal);
+  return ready ?? null;
+}
+
+function ignoreRefusal(error) {
+  if (error.name !== "ApiError" || error.isLoggedOut) throw error;
+  return {};
+}
+
+function columns(context, ready) {
+  return [
+    { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost, isRedundant: () => context.vhost !== "" || context.vhosts.length < 2 },
+    { key: "id", label: "Job", sort: "kind", fixed: true, fields: ["id", "kind"], cell: ({ vhost, id, kind }) => h("a", { href: address("jobs", vhost, id) }, JOB_KINDS[kind]?.title ?? kind) },
+    { key: "queue", label: "Queue", sort: "queue", cell: ({ vhost, queue }) => h("a", { href: address("queues", vhost, queue) }, nameText(queue)) },
+    { key: "state", label: "State", sort: "state", fields: ["state", "error"], cell: jobState },
+    { key: "progress", label: "Progress", fields: ["scanned", "options", "first_offset", "next_offset", "end_offset"], cell: (job) => (job.state === "running" ? jobBar(job, ready.get(job.id)) : null) },
+    { key: "returned", label: "Done", title: "Messages that were returned, moved or replayed", numeric: true, sort: "returned", cell: ({ returned }) => number(returned) },
+    { key: "left_count", label: "Left", title: "Messages that were left where they are", numeric: true, sort: "left_count", cell: ({ left_count: left }) => number(left) },
+    { key: "action", label: "Action", fields: ["user"], fixed: true, cell: (job) => jobButton(context, job) },
+    { key: "error", label: "Reason", sort: "error", cell: ({ error }) => error && h("span", { class: "sentence" }, error) },
+    { key: "user", label: "User", sort: "user", cell: ({ user }) => nameText(user) },
+    { key: "created", label: "Begun", sort: "created", cell: ({ created }) => ago(created) },
+    { key: "finished", label: "Ended", sort: "finished", cell: ({ finished }) => (finished ? ago(finished) : null) },
+  ];
+}
+
+function emptyList() {
+  return emptyState("No job is running, and none has ended.", "The page of a queue begins jobs: “Return dead letters”, or “Replay messages” of a stream. They go on over restarts of the broker.");
+}
+
+export default {
+  title: () => "Jobs",
+
+  async mount(context) {
+    if (context.vhosts.length === 0) await context.reloadVhosts();
+    const { api } = context;
+    const ready = new Map();
+    const table = new Table({
+      id: "jobs",
+      columns: columns(context, ready),
+      needs: ["id", "vhost", "queue", "kind", "state", "returned"],
+      filterLabel: "Filter by queue",
+      // Running jobs come first, then those that have failed.
+      sort: "state",
+      reverse: true,
+      rowKey: ({ id }) => id,
+      load: async (query) => {
+        const page = await api.get(context.vhost === "" ? ["jobs"] : ["jobs", context.vhost], query);
+        const running = page.items.filter(({ state }) => state === "running").slice(0, MEASURED);
+        await Promise.all(running.map(async (job) => ready.set(job.id, await readyFor(api, job))));
+        return page;
+      },
+      empty: emptyList,
+    });
+    patch(context.root, heading("Jobs"), table.element);
+    return () => table.refresh();
+  },
+};
