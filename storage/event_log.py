@@ -24,7 +24,7 @@ from leveret.storage.event_format import (
 _PREFIX: Final = "ev-"
 _SUFFIX: Final = ".log"
 _U32_MAX: Final = (1 << 32) - 1
-#: Events are not merged if their waits differ by more than this and by more than a tenth.
+#: Events are not merged if their longest waits differ by more than this and by more than a tenth.
 _WAIT_STEP_MS: Final = 100
 
 
@@ -132,18 +132,18 @@ class EventLog:
         store = qid << 8 | priority
         last = self._open_runs.get(store)
         if last is not None:
-            longest, shortest = max(last.wait_ms, wait_ms), min(last.least_ms, least_ms)
+            longest = max(last.wait_ms, wait_ms)
             if (
                 (last.seq + last.length == seq or last.seq == seq == 0)
                 and last.kind == kind
                 and last.flags == flags
-                and longest - shortest <= max(_WAIT_STEP_MS, longest // 10)
+                and longest - min(last.least_ms, wait_ms) <= max(_WAIT_STEP_MS, longest // 10)
                 and last.body_bytes + body_bytes <= _U32_MAX
                 and last.length + length <= _U32_MAX
             ):
                 last.length += length
                 last.wait_ms = longest
-                last.least_ms = shortest
+                last.least_ms = min(last.least_ms, least_ms)
                 last.waits += waits
                 last.body_bytes += body_bytes
                 return

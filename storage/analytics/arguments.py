@@ -146,8 +146,9 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="events that the broker does not keep any more, from the archive of its data directory: auto for those "
         "that --as-of and --hours ask for (default), all, those since a time, or off",
     )
-    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
-    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
+    more = "wildcards * and ? are allowed; repeat it for more than one"
+    parser.add_argument("--vhost", action="append", help=f"virtual host; {more}")
+    parser.add_argument("--queue", action="append", help=f"name of the queue; {more}")
 
 
 def _add_output(parser: argparse.ArgumentParser, job: str | None) -> None:

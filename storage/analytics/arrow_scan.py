@@ -15,6 +15,7 @@ from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.held_snapshots import held_reader
 from leveret.storage.analytics.named_options import (
     BodySchema,
+    Names,
     Time,
     chosen_columns,
     locations_in,
@@ -32,8 +33,8 @@ def scan(
     table: str = "messages",
     *,
     columns: Sequence[str] | None = None,
-    vhost: str | None = None,
-    queue: str | None = None,
+    vhost: Names | None = None,
+    queue: Names | None = None,
     as_of: Time | None = None,
     since: Time | None = None,
     until: Time | None = None,
@@ -61,8 +62,8 @@ def scan(
         table: `messages`, `delayed`, `events`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all. Only these are decoded: name them if you do not need the
             bodies.
-        vhost: Virtual host: its name, or a pattern with `*`, `?` and `[…]`; None for all.
-        queue: Name of the queue, or a pattern; None for all. A name must exist.
+        vhost: Virtual host: its name, a pattern with `*`, `?` and `[…]`, or a list of these; None for all.
+        queue: Name of the queue, a pattern, or a list of these; None for all. A name must exist.
         as_of: Show the last moment up to this time, as far as the files still have it.
         since: Only messages and events of this time or later.
         until: Only messages and events of this time or earlier.

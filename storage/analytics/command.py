@@ -26,6 +26,7 @@ from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import sql
 from leveret.storage.analytics.jobs.registry import CHECKS, JOBS
 from leveret.storage.analytics.jobs.report import page
+from leveret.storage.analytics.options import names_text
 from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.results.progress import SparkProgress
 from leveret.storage.analytics.results.result_output import FORMATS, rows_of, write_results
@@ -132,8 +133,8 @@ def _job_options(arguments: argparse.Namespace) -> JobOptions:
     return JobOptions(
         paths[0] if len(paths) == 1 else tuple(paths),
         arguments.as_of,
-        arguments.vhost,
-        arguments.queue,
+        None if arguments.vhost is None else names_text(arguments.vhost),
+        None if arguments.queue is None else names_text(arguments.queue),
         arguments.output,
         single_values(arguments),
         archive=arguments.archive,

@@ -39,8 +39,8 @@ class JobOptions:
         data_dir: Path or URI of the data directory, or of an archive; or several: an archive, and data directories
             that it may have been copied from.
         as_of: Time in the past to show, in ISO 8601 or seconds since 1970; None for the latest state.
-        vhost: Virtual host, with wildcards `*` and `?`; None for all.
-        queue: Name of the queue, with wildcards `*` and `?`; None for all.
+        vhost: Virtual host: its name, a pattern, or a list of these as names_text() makes it; None for all.
+        queue: Name of the queue, or such a pattern or list; None for all.
         output: Directory to write to; None for none.
         values: Options of a single job, such as `query` or `max_length`.
         snapshots: Results of Session.snapshot() by data directory, shared by all tables; empty for a separate snapshot

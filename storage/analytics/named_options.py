@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -13,25 +13,54 @@ from leveret.storage.analytics.bodies.body_options import VALUE_COLUMNS
 from leveret.storage.analytics.bodies.value_types import type_ddl
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.options import names_text
 
 #: A time: ISO 8601 or a datetime, in UTC unless it has a time zone; or seconds since 1970.
 Time: TypeAlias = str | int | float | datetime
+#: A name, a pattern, or a list of these.
+Names: TypeAlias = str | Sequence[str]
 #: The schema of bodies: for JSON in Spark's DDL or as an Arrow schema or type; for others a path, or the text.
 BodySchema: TypeAlias = "str | os.PathLike[str] | pa.Schema | pa.DataType"
+_NAMES: Final = ("vhost", "queue")
+_TEXTS: Final = ("mode", "snapshot", "bodies", "body_schema", "body_message")
+_NUMBERS: Final = ("first_seq", "last_seq", "limit", "body_sample")
 
 
-def named_options(path: str | os.PathLike[str], table: str, **given: Time | None) -> dict[str, str]:
+def named_options(path: str | os.PathLike[str], table: str, **given: Time | Names | None) -> dict[str, str]:
     """Return the options of the data source for arguments.
 
     Args:
         path: The data directory, or the URI of a copy.
         table: Name of the table.
         given: The other options by name, such as `first_seq`; None for those that are not set.
+    Raises:
+        OptionError: One is of a wrong type.
     """
-    named = {name.replace("_", ""): value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in given.items() if value is not None}
     return {"path": os.fspath(path), "table": table} | {
-        name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in named.items()
+        name.replace("_", ""): _text(name, value) for name, value in named.items()
     }
+
+
+def _text(name: str, value: object) -> str:
+    """Return an argument as the value of its option.
+
+    Raises:
+        OptionError: It is of a type that the option does not take.
+    """
+    if name in _NAMES:
+        if isinstance(value, str):
+            return value
+        names = list(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else []
+        if not names or not all(isinstance(each, str) for each in names):
+            raise OptionError(f"{name} is a name, a pattern, or a list of these, not {value!r}")
+        return names_text(names)
+    if name in _TEXTS and not isinstance(value, str):
+        raise OptionError(f"{name} is a text, not {value!r}")
+    if isinstance(value, bool | bytes) or (isinstance(value, Iterable) and not isinstance(value, str)):
+        what = "a whole number" if name in _NUMBERS else "a time, or what else the option takes"
+        raise OptionError(f"{name} is {what}, not {value!r}")
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def locations_in(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,11 +16,13 @@ from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
 from leveret.storage.analytics.times import parse_time
-from leveret.storage.readers.reader_file import is_reader_name, matches
+from leveret.storage.readers.reader_file import is_reader_name, matches, names_in
 from leveret.storage.snapshots.lease import TIMEOUT
 from leveret.storage.url_secrets import mask_url
 
 _WILD: Final = frozenset("*?[")
+#: What a list, a tuple or a set begins and ends with when it is printed.
+_BRACKETS: Final = ("[]", "()", "{}")
 _NAMES: Final = (
     "path",
     "table",
@@ -68,8 +72,8 @@ class Options:
     Attributes:
         path: Path or URI of the data directory.
         table: Name of the table.
-        vhost: Virtual host: its name, or a pattern with `*`, `?` and `[…]`; None for all.
-        queue: Name of the queue, or a pattern with `*`, `?` and `[…]`; None for all.
+        vhost: Virtual host: its name, a pattern with `*`, `?` and `[…]`, or a list of these as JSON; None for all.
+        queue: Name of the queue, or such a pattern or list; None for all.
         as_of: Time to show, in microseconds since 1970; None for the latest.
         fail_fast: Fail at a damaged record instead of skipping and counting it.
         segments_per_partition: Number of full segments that one task reads.
@@ -148,11 +152,22 @@ class Options:
         return self
 
     @property
+    def named_queues(self) -> list[str]:
+        """The queues that must exist: those that the option names, without patterns."""
+        return [] if self.queue is None else [each for each in names_in(self.queue) if is_plain(each)]
+
+    @property
     def described(self) -> str | None:
         """Description of the queue that must exist; None if the options name no single queue."""
-        if self.queue is None or not _WILD.isdisjoint(self.queue):
-            return None
-        return f"'{self.queue}'" + (f" in virtual host '{self.vhost}'" if self.vhost is not None else "")
+        names = () if self.queue is None else names_in(self.queue)
+        return self.description_of(names[0]) if len(names) == 1 and is_plain(names[0]) else None
+
+    def description_of(self, queue: str) -> str:
+        """Return a queue's name with the virtual host in which it is looked for."""
+        if self.vhost is None:
+            return f"'{queue}'"
+        hosts = " or ".join(f"'{each}'" for each in names_in(self.vhost))
+        return f"'{queue}' in virtual host {hosts}"
 
 
 def parse_options(raw: Mapping[str, str]) -> Options:
@@ -178,8 +193,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
     return Options(
         local_path(found["path"]),
         table,
-        found.get("vhost"),
-        found.get("queue"),
+        _names(found, "vhost"),
+        _names(found, "queue"),
         parse_time(found["asof"]) if "asof" in found else None,
         _choice(found, "mode", ("permissive", "failfast")) == "failfast",
         _number(found, "segmentsperpartition", 4, 1),
@@ -196,6 +211,37 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         parse_body_options(found),
         parse_archive(found.get("archive", "auto")),
     )
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is no pattern."""
+    return _WILD.isdisjoint(name)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return names and patterns as the value of the option `vhost` or `queue`.
+
+    Args:
+        names: At least one.
+    """
+    return names[0] if len(names) == 1 else json.dumps(list(names), ensure_ascii=False)
+
+
+def _names(found: Mapping[str, str], name: str) -> str | None:
+    """Return the names in an option: as they are, or as a list in JSON, if it is a list as Python or JSON prints it."""
+    text = found.get(name)
+    if text is None or text[:1] + text[-1:] not in _BRACKETS or len(names_in(text)) > 1:
+        return text
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # It is a name or a pattern.
+        return text
+    if isinstance(value, list | tuple | set) and value and all(isinstance(each, str) for each in value):
+        return names_text(sorted(value) if isinstance(value, set) else list(value))
+    if isinstance(value, list) and not value:
+        raise OptionError(f"option '{name}' has an empty list; name at least one, or leave it out for all")
+    return text
 
 
 def applies(name: str, table: str) -> bool:

@@ -14,6 +14,7 @@ from leveret.storage.analytics.bodies.query_format import format_of
 from leveret.storage.analytics.columns import TABLES, ddl_of
 from leveret.storage.analytics.named_options import (
     BodySchema,
+    Names,
     Time,
     chosen_columns,
     locations_in,
@@ -31,8 +32,8 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
-    vhost: str | None = None,
-    queue: str | None = None,
+    vhost: Names | None = None,
+    queue: Names | None = None,
     as_of: Time | None = None,
     since: Time | None = None,
     until: Time | None = None,
@@ -60,8 +61,8 @@ def read(
         table: `messages`, `delayed`, `events`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all.
         limit: Read at most this many rows, from the first queue on.
-        vhost: Virtual host: its name, or a pattern with `*`, `?` and `[…]`; None for all.
-        queue: Name of the queue, or a pattern; None for all. A name must exist.
+        vhost: Virtual host: its name, a pattern with `*`, `?` and `[…]`, or a list of these; None for all.
+        queue: Name of the queue, a pattern, or a list of these; None for all. A name must exist.
         as_of: Show the last moment up to this time, as far as the files still have it.
         since: Only messages and events of this time or later.
         until: Only messages and events of this time or earlier.

@@ -16,8 +16,9 @@ from leveret.storage.analytics.partitions import (
 from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take_query_snapshot
 from leveret.storage.analytics.selection import Selection
 from leveret.storage.analytics.stream_offsets import check_streams
+from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.lease import SnapshotLease
-from leveret.storage.snapshots.snapshot import NoSuchMomentError, Snapshot
+from leveret.storage.snapshots.snapshot import NoSuchMomentError, NoSuchQueueError, Snapshot
 
 
 class TablePlan(NamedTuple):
@@ -82,10 +83,35 @@ def _take(options: Options, selection: Selection, session: str) -> Snapshot:
         return options.wants(vhost, queue) and selection.wants(vhost, queue)
 
     described = options.described if not selection.names else None
-    if options.snapshot:
-        return load_shared_snapshot(options, wants, described, session)
     events = options.table == "events"
-    return take_query_snapshot(options, wants, described, not events, events, session)
+    if options.snapshot:
+        snapshot = load_shared_snapshot(options, wants, described, session)
+    else:
+        snapshot = take_query_snapshot(options, wants, described, not events, events, session)
+    try:
+        if not selection.names:
+            _check_named(options, snapshot)
+    except BaseException:
+        if not options.snapshot:
+            snapshot.close()
+        raise
+    return snapshot
+
+
+def _check_named(options: Options, snapshot: Snapshot) -> None:
+    """Check that all queues of a list exist.
+
+    Raises:
+        NoSuchQueueError: One does not.
+    """
+    named = options.named_queues
+    if options.described is None and named:
+        # Deleted queues have events.
+        names = snapshot.names.values() if options.table == "events" else snapshot.queues
+        known = {each.name for each in names if each.kind == "queue" and matches(each.vhost, options.vhost)}
+        for queue in named:
+            if queue not in known:
+                raise NoSuchQueueError(f"{options.path} has no queue {options.description_of(queue)}")
 
 
 def event_queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:

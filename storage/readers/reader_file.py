@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 from leveret.storage.disk.files import Files, replace_file
@@ -45,8 +46,9 @@ class ReaderFile:
 
     Attributes:
         name: Name of the reader.
-        vhost: Virtual host whose queues it reads, or a pattern with `*`, `?` and `[…]`; None for all.
-        queue: Name of the queue that it reads, or such a pattern; None for all.
+        vhost: Virtual host whose queues it reads, a pattern with `*`, `?` and `[…]`, or a list of these as JSON; None
+            for all.
+        queue: Name of the queue that it reads, or such a pattern or list; None for all.
         created: When it was made, in microseconds since 1970.
         seen: When its reader was last seen, in microseconds since 1970.
         next: Number of the first message that it has not read, by store.
@@ -65,8 +67,29 @@ class ReaderFile:
 
 
 def matches(name: str, wanted: str | None) -> bool:
-    """Return whether a name equals or matches a pattern; names themselves may contain wildcards."""
-    return wanted is None or name == wanted or fnmatchcase(name, wanted)
+    """Return whether a name equals or matches a pattern, or one of a list; names themselves may contain wildcards.
+
+    Args:
+        name: The name.
+        wanted: A name, a pattern with `*`, `?` and `[…]`, or a list of these as JSON; None for all.
+    """
+    if wanted is None or name == wanted:
+        return True
+    return any(name == each or fnmatchcase(name, each) for each in names_in(wanted))
+
+
+@lru_cache(256)
+def names_in(wanted: str) -> tuple[str, ...]:
+    """Return the names and patterns of a list as JSON; a text that is none is one of them itself."""
+    if wanted.startswith("[") and wanted.endswith("]"):
+        try:
+            found = json.loads(wanted)
+        except (ValueError, RecursionError):
+            # A pattern that begins with a set of characters.
+            return (wanted,)
+        if found and all(isinstance(each, str) for each in found):
+            return tuple(found)
+    return (wanted,)
 
 
 def is_reader_name(name: str) -> bool:

@@ -51,8 +51,8 @@ class ArchiverOptions:
         reader: Name of its reader in the data directory.
         broker: Name of the broker in the archive; empty for the one that the archive has for the data directory.
         default_broker: Name of a broker that is new in the archive, if `broker` is empty.
-        vhost: Virtual host: its name, or a pattern; None for all.
-        queue: Name of the queue, or a pattern; None for all.
+        vhost: Virtual host: its name, a pattern, or a list of these as names_text() makes it; None for all.
+        queue: Name of the queue, or such a pattern or list; None for all.
         fail_on_data_loss: Whether it is an error that messages were removed before they could be copied. Otherwise that
             is logged, and counted in the manifest.
         batch: Maximum number of messages, and of events, that a manifest adds.

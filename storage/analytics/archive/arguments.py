@@ -58,8 +58,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="name of the broker in the archive (default: the one it has there, or the first part of the host's name)",
     )
-    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
-    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
+    more = "wildcards * and ? are allowed; repeat it for more than one"
+    parser.add_argument("--vhost", action="append", help=f"virtual host; {more}")
+    parser.add_argument("--queue", action="append", help=f"name of the queue; {more}")
     parser.add_argument(
         "--keep",
         type=_span,

@@ -20,6 +20,7 @@ from leveret.storage.analytics.archive.arguments import PROGRAM, make_parser
 from leveret.storage.analytics.archive.errors import ArchiveError, ArchiveRefusedError
 from leveret.storage.analytics.data_files import absolute_location
 from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.options import names_text
 from leveret.storage.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.snapshot import SnapshotError
@@ -65,8 +66,8 @@ def _options(given: argparse.Namespace) -> ArchiverOptions:
         given.reader,
         given.broker,
         host or "broker",
-        given.vhost,
-        given.queue,
+        None if given.vhost is None else names_text(given.vhost),
+        None if given.queue is None else names_text(given.queue),
         given.fail_on_data_loss == "true",
         keep=given.keep,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,9 @@ from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.archive.archived_columns import archived_schema
 from leveret.storage.analytics.archive.errors import ArchiveError
 from leveret.storage.analytics.archive.layout import TIME_COLUMNS
+from leveret.storage.analytics.options import is_plain
 from leveret.storage.analytics.rows.record_rows import RowLimits
-from leveret.storage.readers.reader_file import matches
-
-_WILD: Final = frozenset("*?[")
+from leveret.storage.readers.reader_file import matches, names_in
 
 
 def read_file(
@@ -125,14 +124,14 @@ class _FileReader:
     def _can_have(self, group: Any) -> bool:
         """Return whether a row group can have rows of the queue, by its statistics."""
         exact = {
-            name: wanted
+            name: names_in(wanted)
             for name, wanted in (("vhost", self._part.vhost), ("queue", self._part.queue))
-            if wanted is not None and _WILD.isdisjoint(wanted)
+            if wanted is not None and all(map(is_plain, names_in(wanted)))
         }
         columns = (group.column(at) for at in range(group.num_columns))
         known = {each.path_in_schema: each.statistics for each in columns if each.path_in_schema in exact}
         return all(
-            found is None or not found.has_min_max or found.min <= exact[name] <= found.max
+            found is None or not found.has_min_max or any(found.min <= each <= found.max for each in exact[name])
             for name, found in known.items()
         )
 

@@ -20,6 +20,7 @@ from leveret.storage.analytics import held_snapshots, table_reading
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.data_files import LocalFiles
 from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.options import parse_options
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine_options import EngineOptions
 from leveret.storage.snapshots.lease import LEASE_FILE
@@ -56,7 +57,7 @@ def test_every_table_with_its_columns(builder: DirectoryBuilder) -> None:
         whole = found.read_all()
         whole.validate(full=True)
         rows[table] = whole.num_rows
-    assert (rows["messages"], rows["delayed"], rows["events"], rows["queues"]) == (90, 0, 2, 2)
+    assert (rows["messages"], rows["delayed"], rows["events"], rows["queues"]) == (90, 0, 1, 2)
     assert rows["segments"] > 2
     assert snapshots(builder) == []
 
@@ -75,6 +76,59 @@ def test_rows_are_chosen(builder: DirectoryBuilder) -> None:
     assert seqs(until=twentieth.isoformat()) == list(range(11, 21))
     queues = leveret.scan(builder.path, "queues", columns=["messages", "queue"]).read_all().to_pylist()
     assert queues == [{"messages": 50, "queue": "a"}, {"messages": 40, "queue": "b"}]
+
+
+def test_queues_are_named_by_lists(builder: DirectoryBuilder) -> None:
+    # As patterns, these texts match single characters of them.
+    for name in ("c", "orders", "mail"):
+        builder.publish(builder.store(builder.queue(name)), [b"x"])
+    builder.tick()
+
+    def queues(table: str = "messages", **options: Any) -> set[str]:
+        return set(leveret.scan(builder.path, table, columns=["queue"], **options).read_all()["queue"].to_pylist())
+
+    assert queues(queue=["orders", "mail"]) == queues(queue=("mail", "orders")) == {"orders", "mail"}
+    assert queues(queue={"a"}) == queues(queue=["a"]) == {"a"}
+    assert queues(queue=["[ab]", "m*"], vhost=["/", "none"]) == {"a", "mail"}
+    assert queues("segments", queue=["a", "c"]) == queues("queues", queue=["a", "c"]) == {"a", "c"}
+    assert queues("events", queue=["a", "b"]) == {"a"}
+    # As Spark's options arrive.
+    for text in ("['orders', 'mail']", '["orders", "mail"]', "('orders', 'mail')"):
+        assert parse_options({"path": builder.path, "queue": text}).wants("/", "mail")
+        assert not parse_options({"path": builder.path, "queue": text}).wants("/", "a")
+    assert parse_options({"path": builder.path, "queue": "[12]"}).wants("/", "1")
+    with pytest.raises(NoSuchQueueError, match=r"no queue 'gone' in virtual host '/'"):
+        queues(queue=["a", "gone"], vhost="/")
+    with pytest.raises(OptionError, match=r"empty list"):
+        parse_options({"path": builder.path, "queue": "[]"})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("queue", 5),
+        ("queue", b"a"),
+        ("queue", []),
+        ("queue", ["a", 5]),
+        ("queue", {"a": 1}),
+        ("vhost", True),
+        ("since", True),
+        ("until", ["2026-01-31"]),
+        ("limit", True),
+        ("first_seq", b"5"),
+        ("first_seq", 1.5),
+        ("mode", 1),
+        ("bodies", True),
+        ("body_message", b"x"),
+        ("body_schema", b"id int"),
+        ("columns", "seq"),
+        ("columns", b"seq"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused(builder: DirectoryBuilder, option: str, value: Any) -> None:
+    more = {"bodies": "json"} if option == "body_schema" else {}
+    with pytest.raises(OptionError, match=option.replace("_", "_?")):
+        leveret.scan(builder.path, **{option: value, **more})
 
 
 def test_the_first_rows_are_the_same_with_a_limit(builder: DirectoryBuilder, caplog: pytest.LogCaptureFixture) -> None:

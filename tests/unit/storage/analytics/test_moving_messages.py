@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,8 +29,8 @@ def rows(path: str, **options: Any) -> Counter[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("tail", [EVENT_BYTES, 400 * EVENT_BYTES])
 def test_a_message_and_its_copy_are_one_row(tmp_path: Path, tail: int) -> None:
-    is_held = True
-    options = EngineOptions(segment_bytes=4000, ballast_bytes=0, holds_moved=lambda: is_held)
+    held: list[Callable[[], None]] = []
+    options = EngineOptions(segment_bytes=4000, ballast_bytes=0, when_defined=held.append)
     builder = DirectoryBuilder(tmp_path, options)
     source, target = (builder.store(builder.queue(name)) for name in ("source", "target"))
     bodies = [b"%d" % number for number in range(20)]
@@ -72,7 +73,8 @@ def test_a_message_and_its_copy_are_one_row(tmp_path: Path, tail: int) -> None:
         builder.tick()
         assert rows(builder.path).total() == 32
         assert remembered() == 32
-        is_held = False
+        for callback in held:
+            callback()
         store = next(each for each in builder.engine.queues.values() if each.attributes["name"] == "source").stores[0]
         entries = store.take(100, 1 << 30)[0]
         store.settle(entries, EventKind.ACK)
@@ -82,7 +84,8 @@ def test_a_message_and_its_copy_are_one_row(tmp_path: Path, tail: int) -> None:
 
 
 def test_what_leaves_when_a_checkpoint_is_written_is_one_row(tmp_path: Path) -> None:
-    options = EngineOptions(segment_bytes=4000, ballast_bytes=0, holds_moved=lambda: True)
+    held: list[Callable[[], None]] = []
+    options = EngineOptions(segment_bytes=4000, ballast_bytes=0, when_defined=held.append)
     builder = DirectoryBuilder(tmp_path, options)
     source, target = (builder.store(builder.queue(name)) for name in ("source", "target"))
     builder.publish(source, [b"x"] * 10)
