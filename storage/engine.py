@@ -25,7 +25,7 @@ from leveret.storage.event_log import EventLog, EventPosition, read_events
 from leveret.storage.readers.named_readers import NamedReaders
 from leveret.storage.recovery.checkpointer import Checkpointer
 from leveret.storage.recovery.report import RecoveryReport
-from leveret.storage.recovery.restart import Restart, commit_recovered
+from leveret.storage.recovery.restart import SKIPPED, Restart, commit_recovered
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
@@ -126,6 +126,10 @@ class StorageEngine:
         self.readers = NamedReaders(self._files, path, self._trash, self._options, self._system_clock)
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
+        #: What is known of stores whose queue has lost its directory, by number and priority.
+        self._missing: dict[int, dict[int, StoreState]] = {}
+        #: First numbers of the stores of queues that were made again, by number and priority.
+        self._first_seqs: dict[tuple[int, int], int] = {}
         self._on_work = on_work or _ignore
         self._dirty: dict[SegmentStore, None] = {}
         #: Stores whose last flush failed. Retried by the next flush(), about once a second at the latest.
@@ -165,12 +169,7 @@ class StorageEngine:
         Raises:
             OSError: It could not be created.
         """
-        record = self._directory.make_queue(durable, attributes)
-        queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes, record.salt or 0)
-        self.readers.add(record.qid, record.attributes)
-        if durable:
-            self._commits.add_queue(record.qid)
-        return queue
+        return self._add_queue(self._directory.make_queue(durable, attributes))
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
         """Return the store of one priority of a queue; create it if missing.
@@ -183,10 +182,53 @@ class StorageEngine:
         """
         store = queue.stores.get(priority)
         if store is None:
+            first_seq = max(first_seq, self._first_seqs.pop((queue.qid, priority), 0))
             place = self._place(queue.qid, priority, queue.salt)
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
             store = self._open_store(queue, place, None, state)
         return store
+
+    def replace_missing(self, qid: int, name: str) -> StoredQueue | None:
+        """Make a durable queue again whose directory is gone, under its number, and report what is lost.
+
+        Args:
+            qid: Its number in the definitions.
+            name: What it is, for the report.
+        Returns:
+            The queue, without attributes. Its messages have higher numbers than those that are lost. None if another
+            queue has that number.
+        Raises:
+            OSError: It could not be created.
+        """
+        if qid in self.queues:
+            return None
+        states = self._missing.pop(qid, {})
+        queue = self._add_queue(self._directory.make_queue(True, {}, qid))
+        self._note_missing(qid, f"of {name} is missing; it is made again", states)
+        for priority, state in states.items():
+            skipped = 0 if state.told is not None else SKIPPED
+            self._first_seqs[qid, priority] = state.next_seq + skipped
+        return queue
+
+    def note_missing(self) -> None:
+        """Report lost directories of which the definitions say nothing, after replace_missing() for all others."""
+        missing, self._missing = self._missing, {}
+        for qid, states in missing.items():
+            if any(state.dead.count_live(1, state.next_seq) for state in states.values()):
+                what = "is missing; it had a queue that was not durable, or how far a stream's named consumers had read"
+                self._note_missing(qid, what, states)
+
+    def _note_missing(self, qid: int, what: str, states: Mapping[int, StoreState]) -> None:
+        lost = 0
+        for priority, state in states.items():
+            for start, stop in state.dead.live_runs(1, state.next_seq):
+                self._events.add(qid, priority, start, stop - start, EventKind.LOST, 0, 0, 0)
+                lost += stop - start
+        if not lost:
+            what += ", and what messages it had is not known"
+        uncertain = "as the last checkpoint and the events know them, and some may have been transient"
+        self.report.note(self._directory.queue_path(qid), what, lost, uncertain if lost else "")
+        _LOG.warning("recovery: %s", self.report.damage[-1])
 
     def delete_queue(self, queue: StoredQueue) -> None:
         """Delete a queue; its directory is removed by the next commit group."""
@@ -411,6 +453,14 @@ class StorageEngine:
         self.checkpoint(clean=True)
         self._redo.clear()
 
+    def _add_queue(self, record: QueueRecord) -> StoredQueue:
+        """Add a queue whose directory has just been made."""
+        queue = self.queues[record.qid] = StoredQueue(record.qid, record.durable, record.attributes, record.salt or 0)
+        self.readers.add(record.qid, record.attributes)
+        if record.durable:
+            self._commits.add_queue(record.qid)
+        return queue
+
     # --- internal -----------------------------------------------------------------------------------------------------
 
     def _stores(self) -> list[SegmentStore]:
@@ -461,6 +511,7 @@ class StorageEngine:
         self.readers.begin()
         restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
+        self._missing = restart.missing
         self._clock.advance_past(restart.latest)
         for record, stores in restored:
             queue = StoredQueue(record.qid, True, record.attributes, record.salt or 0)
@@ -607,6 +658,7 @@ def describe_queue(engine: StorageEngine, queue: StoredQueue, attributes: Mappin
         OSError: They could not be written.
     """
     queue.attributes = attributes
+    engine.readers.add(queue.qid, attributes)
     for store in queue.stores.values():
         if queue.persists_transient:
             persist_transient(store)

@@ -140,17 +140,18 @@ class DataDirectory:
         """Never assign numbers up to `used`, which deleted queues had."""
         self._next_qid = max(self._next_qid, used + 1)
 
-    def make_queue(self, durable: bool, attributes: Mapping[str, object]) -> QueueRecord:
+    def make_queue(self, durable: bool, attributes: Mapping[str, object], qid: int | None = None) -> QueueRecord:
         """Create the directory of a new queue. It survives a crash after collect_queue()'s group has been committed.
 
         Args:
             durable: Whether it outlives the process.
             attributes: Metadata that JSON can represent.
+            qid: Its number if its directory was lost; None for a new one.
         Raises:
             OSError: It could not be created.
         """
-        qid = self._next_qid
-        self._next_qid += 1
+        qid = self._next_qid if qid is None else qid
+        self.reserve_qids(qid)
         record = QueueRecord(qid, secrets.randbits(32), durable, dict(attributes))
         path = self.queue_path(qid)
         self._files.make_directory(path)

@@ -114,7 +114,7 @@ class Readers:
     def add_queue(self, qid: int, vhost: str, queue: str) -> None:
         """Note a queue that was just made."""
         for name, numbers in self._queues.items():
-            if self.known[name].wants(vhost, queue):
+            if qid not in numbers and self.known[name].wants(vhost, queue):
                 numbers.add(qid)
                 self._read_by[qid] = self._read_by.get(qid, 0) + 1
                 self._needs.pop(name, None)

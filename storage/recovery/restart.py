@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
 from leveret.storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
-from leveret.storage.directory.deleted_queues import name_of
+from leveret.storage.directory.deleted_queues import name_of, read_deleted
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import Files
 from leveret.storage.event_log import EventLog, EventPosition
@@ -24,7 +24,7 @@ from leveret.storage.stores.segment_store import StoreState
 
 #: Sequence numbers skipped after a crash, because unsynced messages may have used them. Streams skip none if no
 #: message is lost: what is not synced has not been delivered.
-_SKIPPED: Final = 1 << 20
+SKIPPED: Final = 1 << 20
 
 
 class RestoredStore(NamedTuple):
@@ -66,6 +66,7 @@ class Restart:
 
     Attributes:
         latest: The latest time found, in microseconds since 1970.
+        missing: What is known of stores without a directory of their queue, by number and priority.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Restart:
         self._report = report
         self._redo: RedoParts = {}
         self.latest = 0
+        self.missing: dict[int, dict[int, StoreState]] = {}
 
     def run(self) -> list[RestoredQueue]:
         """Recover all durable queues and their stores; discard all other queues."""
@@ -105,7 +107,9 @@ class Restart:
         self.latest = max(replayed.latest, checkpoint.created if checkpoint is not None else 0)
         clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damage
         found: list[RestoredQueue] = []
-        for record in directory.queues():
+        records = directory.queues()
+        self._find_missing(replayed, records)
+        for record in records:
             path = directory.queue_path(record.qid)
             if record.durable and record.qid not in replayed.deleted and not self._is_unborn(record):
                 found.append(self._queue(record, replayed, clean))
@@ -114,6 +118,16 @@ class Restart:
         directory.reserve_qids(replayed.last_qid)
         directory.empty_trash()
         return found
+
+    def _find_missing(self, replayed: Replayed, records: list[QueueRecord]) -> None:
+        """Find the stores whose queue has no directory, and was not deleted."""
+        there = {record.qid for record in records} | replayed.deleted
+        states = [(qid, priority, state) for (qid, priority), state in replayed.states.items() if qid not in there]
+        if states:
+            there.update(each.qid for each in read_deleted(self._files, self._directory.events))
+        for qid, priority, state in states:
+            if qid not in there:
+                self.missing.setdefault(qid, {})[priority] = state
 
     def _checkpoint(self) -> Checkpoint | None:
         """Return the newest readable checkpoint."""
@@ -159,7 +173,8 @@ class Restart:
         manifest = Manifest(self._files, place.directory)
         redo = records_of(self._redo.pop((record.qid, priority), ()), place.salt)
         lost_before = self._report.lost_messages
-        recover_store(place, manifest, state, self._events, self._report, redo)
+        is_whole = bool(record.attributes.get("persists_transient"))
+        recover_store(place, manifest, state, self._events, self._report, redo, is_whole)
         keeps_numbers = (
             self._keeps_numbers
             and "stream_segment_bytes" in record.attributes
@@ -170,8 +185,8 @@ class Restart:
         if not clean:
             state.redelivered_below = state.next_seq
             if not keeps_numbers:
-                state.dead.add(state.next_seq, _SKIPPED)
-                state.next_seq += _SKIPPED
+                state.dead.add(state.next_seq, SKIPPED)
+                state.next_seq += SKIPPED
         return RestoredStore(place, manifest, state)
 
     def _attempt(self, path: str, action: Callable[[], None]) -> None:

@@ -75,12 +75,22 @@ class SegmentRepair:
             if octets and unpack_segment_header(octets) is None:
                 self._damage.note(segment.name, "its head is damaged; its records are read nevertheless")
             self._damage.note_spans(segment, found.damaged, found.places, known)
+            if not segment.count and known is None:
+                self._note_cut(segment, octets, end)
             if segment.count or any(octets[found.end :]):
                 self._seal(segment, path, handle, octets, found.end)
         finally:
             self._files.close(handle)
         if not segment.count:
             self._files.unlink(path)
+
+    def _note_cut(self, segment: Segment, octets: bytes, end: int) -> None:
+        """Report a segment without a record that had some: its head is written with the first one."""
+        lost = self._damage.lose(segment.first_seq, min(end, self._state.next_seq))
+        is_head = unpack_segment_header(octets) is not None and not any(octets[SEGMENT_HEADER_BYTES:])
+        if lost or is_head:
+            what = "ends before its first record: it was cut, or its first write was cut short"
+            self._damage.note(segment.name, what, lost, self._damage.uncertainty(None))
 
     def mark_gaps_dead(self, segment: Segment) -> None:
         """Mark numbers without a record in a segment dead: they were transient or never written."""

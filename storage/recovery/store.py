@@ -33,6 +33,7 @@ def recover_store(
     events: EventLog,
     report: RecoveryReport,
     redo: Mapping[int, bytes],
+    is_whole: bool = False,
 ) -> None:
     """Recover a store.
 
@@ -44,10 +45,11 @@ def recover_store(
         events: Receives events of lost messages.
         report: Receives what was found and repaired.
         redo: Records of the redo log by sequence number, added to segments that lack them.
+        is_whole: Whether all messages are written, transient ones too, so that those in no file are lost.
     Raises:
         DataDirectoryError: The disk is full. Nothing is lost.
     """
-    _Recovery(place, manifest, state, StoreDamage(place, state, events, report), redo).run()
+    _Recovery(place, manifest, state, StoreDamage(place, state, events, report), redo, is_whole).run()
 
 
 class _Recovery:
@@ -60,6 +62,7 @@ class _Recovery:
         state: StoreState,
         damage: StoreDamage,
         redo: Mapping[int, bytes],
+        is_whole: bool,
     ) -> None:
         self._place = place
         self._files = place.files
@@ -67,6 +70,7 @@ class _Recovery:
         self._state = state
         self._damage = damage
         self._report = damage.report
+        self._is_whole = is_whole
         self._repair = SegmentRepair(place, state, damage, redo)
 
     def run(self) -> None:
@@ -77,6 +81,7 @@ class _Recovery:
         if contents.damaged:
             self._damage.note(MANIFEST, f"{contents.damaged} of its edits cannot be read; segments are read instead")
         names = set(self._files.list_directory(self._place.directory))
+        known = state.next_seq
         found = self._segments(contents)
         self._note_missing(contents, found)
         self._forget_unsealed(contents, found, names)
@@ -84,6 +89,11 @@ class _Recovery:
         if state.segments:
             state.next_seq = max(state.next_seq, state.segments[-1].last_seq + 1)
         state.next_seq = max(state.next_seq, state.dead.floor)
+        if self._is_whole and not state.segments and not names & {MANIFEST, f"{MANIFEST}.bad"}:
+            lost = self._damage.lose(state.dead.floor, known)
+            if lost:
+                uncertain = self._damage.uncertainty(None)
+                self._damage.note(MANIFEST, "is missing, and there are no segments beside it", lost, uncertain)
         self._mark_missing_dead()
         for segment in state.segments:
             self._damage.attempt(segment.name, partial(self._count, segment))

@@ -204,3 +204,41 @@ def test_damage_says_how_many_messages() -> None:
     assert str(DamageReport("f", "is cut", 0)) == "f: is cut"
     assert str(DamageReport("f", "is cut", 2)) == "f: is cut; 2 messages lost"
     assert str(DamageReport("f", "is cut", 2, "who knows")) == "f: is cut; up to 2 messages lost: who knows"
+
+
+@pytest.mark.parametrize("size", [0, SEGMENT_HEADER_BYTES])
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_segment_that_ends_before_its_first_record(size: int, has_checkpoint: bool) -> None:
+    files = SimulatedFiles()
+    engine = open_engine(files)
+    store = engine.store(engine.create_queue(True, {"name": "small"}))
+    store.append([Message(Envelope(b"\x00\x01q", bytes(14), True, 0), b"x") for _ in range(3)], 1)
+    engine.flush()
+    engine.commit()
+    if has_checkpoint:
+        engine.checkpoint()
+    contents = files.snapshot()
+    (path,) = [each for each in contents if each.endswith(".seg")]
+    report = recover(contents | {path: contents[path][:size]}).report
+    lines = [*report.lines()]
+    if not size and not has_checkpoint:
+        # As after the end of the process before its first write.
+        assert lines == []
+        return
+    (line,) = lines
+    assert line.startswith(f"{path}: ends before its first record")
+    assert report.lost_messages == (3 if has_checkpoint else 0)
+
+
+def test_all_files_of_a_store_but_one_are_gone() -> None:
+    files = SimulatedFiles()
+    engine = open_engine(files)
+    store = engine.store(engine.create_queue(True, {"name": "s", "persists_transient": True}))
+    store.append([Message(Envelope(b"\x00\x01q", bytes(14), False, 0), b"x") for _ in range(3)], 1)
+    engine.flush()
+    engine.checkpoint()
+    contents = files.snapshot()
+    left = {path: octets for path, octets in contents.items() if "/q/" not in path or path.endswith("QUEUE.json")}
+    report = recover(left).report
+    (line,) = report.lines()
+    assert "MANIFEST: is missing, and there are no segments beside it; up to 3 messages lost" in line

@@ -134,13 +134,24 @@ class DiskMessageStores(MessageStores):
             raise _cannot_make(request, error) from error
 
     def _claim(self, request: StoreRequest, qid: int | None) -> StoredQueue | None:
-        """Return the recovered messages of a queue or exchange; None if there are none."""
-        if qid not in self._unclaimed:
-            qid = self._find(request, qid or 0)
-        if qid is None:
-            return None
-        self._unclaimed.discard(qid)
-        return self.engine.queues[qid]
+        """Return the recovered messages of a queue or exchange; None if there are none.
+
+        Args:
+            request: Properties of the queue.
+            qid: Its number in the definitions.
+        """
+        found = qid if qid in self._unclaimed else self._find(request, qid or 0)
+        if found is None:
+            return None if qid is None else self._replace_missing(request, qid)
+        self._unclaimed.discard(found)
+        return self.engine.queues[found]
+
+    def _replace_missing(self, request: StoreRequest, qid: int) -> StoredQueue | None:
+        """Make a queue or exchange again on disk whose files are gone."""
+        try:
+            return self.engine.replace_missing(qid, _described(request))
+        except OSError as error:
+            raise _cannot_make(request, error) from error
 
     def _find(self, request: StoreRequest, older: int) -> int | None:
         """Find the messages of a queue by its name, because the saved definitions may be outdated.
@@ -186,6 +197,10 @@ class DiskMessageStores(MessageStores):
 
     def delete_unclaimed(self) -> None:
         """Delete the messages on disk of all queues that have not been opened."""
+        self.engine.note_missing()
+        report = self.engine.report
+        if report.queues or report.exchanges or report.values:
+            log.info("recovered %s", report.summary())
         if self._keeps_all_unclaimed:
             return
         for qid in sorted(self._unclaimed):
@@ -322,8 +337,6 @@ def open_stores(
         raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
         raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
-    if engine.report.queues or engine.report.exchanges or engine.report.values:
-        log.info("recovered %s", engine.report.summary())
     return DiskMessageStores(
         engine,
         turn.end_later,
@@ -381,9 +394,12 @@ def _exit_after_failed_sync(error: OSError) -> None:
 
 
 def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
-    what = f"{_NAMES.get(request.kind, request.kind)} '{request.name}' in vhost '{request.vhost_name}'"
-    text = f"cannot make {what}: {error.strerror}"
+    text = f"cannot make {_described(request)}: {error.strerror}"
     return ConnectionFault(ReplyCode.RESOURCE_ERROR, text)
+
+
+def _described(request: StoreRequest) -> str:
+    return f"{_NAMES.get(request.kind, request.kind)} '{request.name}' in vhost '{request.vhost_name}'"
 
 
 def _tell_written(waiting: list[SyncWaiter], failures: WriteFailures) -> list[Callable[[], None]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from leveret.broker.core.message_stores.backing import Backing, StoreRequest
-from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
 from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -59,11 +59,14 @@ class NumberedDiskBacking(NumberedBacking):
     ) -> None:
         self._engine = engine
         self._when_written = when_written
-        if found is None:
+        if found is None or not found.attributes:
             attributes: dict[str, object] = {"vhost": request.vhost_name, "exchange": request.name}
             if request.persists_transient:
                 attributes["persists_transient"] = True
-            found = engine.create_queue(request.durable, attributes)
+            if found is None:
+                found = engine.create_queue(request.durable, attributes)
+            else:
+                describe_queue(engine, found, attributes)
         self._stored = found
         store = engine.store(found)
         store.set_lazy(True)

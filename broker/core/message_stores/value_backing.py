@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from leveret.broker.core.message_stores.backing import Backing, StoreRequest
-from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
 from leveret.storage.stores.segment_store import SegmentStore
 
 
@@ -37,12 +37,15 @@ class ValueBacking(Backing):
         super().__init__(awaits_sync=True, persists_transient=True)
         self._engine = engine
         self._when_written = when_written
-        if found is None:
+        if found is None or not found.attributes:
             attributes: dict[str, object] = {"vhost": request.vhost_name, request.kind: request.name}
             attributes["persists_transient"] = True
             if request.owner is not None:
                 attributes["owner"] = request.owner
-            found = engine.create_queue(True, attributes)
+            if found is None:
+                found = engine.create_queue(True, attributes)
+            else:
+                describe_queue(engine, found, attributes)
         self._stored = found
         self.store = engine.store(found)
         self.store.set_lazy(True)
