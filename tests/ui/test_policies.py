@@ -154,7 +154,9 @@ def test_what_would_be_dropped_is_shown_before_it_is_saved(
     dialog = preview(form)
     expect(dialog).to_contain_text("It matches 3 queues, and would be in force on all of them.")
     expect(dialog).to_contain_text("11 messages (110 B) would leave their queues at once.")
-    expect(dialog).to_contain_text("Of these, 4 go to a dead-letter exchange; the others are lost.")
+    expect(dialog).to_contain_text(
+        "Of these, 4 go to a dead-letter exchange; the others are lost. In all, 11 messages are lost."
+    )
     rows = dialog.locator("tbody tr")
     expect(rows.locator("td:first-child")).to_have_text(["work.1", "work.3", "work.2"])
     expect(rows.first).to_contain_text("6 lost")
@@ -167,7 +169,7 @@ def test_what_would_be_dropped_is_shown_before_it_is_saved(
     assert api.request("GET", "policies", VHOST) == []
     expect(form.get_by_label("max-length", exact=True)).to_have_value("2")
     preview(form)
-    dialog.get_by_role("button", name="Save, and drop 7 messages").click()
+    dialog.get_by_role("button", name="Save, and lose 11 messages").click()
     expect(ui.page.get_by_text("Policy short is saved, and in force on 3 queues.")).to_be_visible()
     expect(ui.row("short")).to_contain_text("max-length:2")
     expect(form.get_by_role("textbox", name="Pattern")).to_have_value("")
@@ -196,10 +198,13 @@ def test_what_drops_nothing_is_saved_without_alarm(
     dialog = preview(form)
     expect(dialog).to_contain_text("On 1 queue another policy (strong) stays in force.")
     expect(dialog.locator("tbody tr").filter(has_text="work.2")).to_contain_text("not in force: strong is")
-    expect(dialog.locator(".notice:visible")).to_have_count(0)
+    expect(dialog.locator(".notice:visible")).to_have_text("There is no exchange late: dead letters for it are lost.")
     save = dialog.get_by_role("button", name="Save", exact=True)
     expect(save).to_be_focused()
     save.press("Enter")
+    expect(
+        ui.page.get_by_text("Policy roomy is saved, and in force on 1 of 2 queues: strong comes first.")
+    ).to_be_visible()
     expect(ui.row("roomy")).to_be_visible()
     policy = api.request("GET", "policies", VHOST, "roomy")
     assert (policy["apply-to"], policy["priority"]) == ("classic_queues", 1)
@@ -325,7 +330,7 @@ def test_operator_policies_offer_their_own_keys(new_ui: NewUi, api: Management, 
         expect(form.get_by_role("button", name=key, exact=True)).to_have_count(0)
     fill_in(form, "cap", ".*", max_length=2)
     dialog = preview(form)
-    dialog.get_by_role("button", name="Save, and drop 1 message").click()
+    dialog.get_by_role("button", name="Save, and lose 1 message").click()
     ui.main.get_by_role("link", name="cap").click()
     expect(ui.page).to_have_title("Operator policy cap – Leveret")
     expect(ui.row("work.1")).to_be_visible()

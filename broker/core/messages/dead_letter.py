@@ -34,8 +34,9 @@ _envelope: Final = attrgetter("envelope")
 
 #: Messages that one step publishes at most; they share an envelope.
 _STEP: Final = 256
-#: Logged cycles that are remembered, so that each is logged once.
+#: Logged reasons why dead letters do not arrive that are remembered, so that each is logged once.
 _WARNED_MAX: Final = 1000
+_CYCLE: Final = "dead letters from queue '%s' reach queue '%s' in vhost '%s' in a cycle; they are dropped there"
 _END: Final = object()
 
 
@@ -83,7 +84,7 @@ class DeadLetters:
         self._working = False
         self._is_scheduled = False
         #: Cycles that have been logged, oldest first.
-        self._warned: dict[tuple[str, str], None] = {}
+        self._warned: dict[tuple[str, str, str], None] = {}
         #: The last dead letter and its cache key: consecutive messages often share an envelope.
         self._cache_key: object = None
         self._cached_letter: _Letter | None = None
@@ -192,6 +193,11 @@ class DeadLetters:
         reason, settings = batch.reason, batch.settings
         exchange = self._topology.exchanges.get(settings.dead_letter_exchange or "")
         if exchange is None:
+            self._warn_once(
+                "dead letters of queue '%s' reach no queue: exchange '%s' does not exist in vhost '%s'",
+                batch.outbox.queue_name,
+                settings.dead_letter_exchange or "",
+            )
             return None
         published = Properties(envelope.header)
         headers = published.headers()
@@ -210,7 +216,7 @@ class DeadLetters:
             known = visited_queues(headers)
             for name in names_of(targets):
                 if name in known:
-                    self._warn(batch.outbox.queue_name, name)
+                    self._warn_once(_CYCLE, batch.outbox.queue_name, name)
             targets = leave_out(targets, known)
         changes: dict[int, bytes | None] = {properties.HEADERS: encode_headers(headers), properties.EXPIRATION: None}
         dead = Envelope(
@@ -223,19 +229,15 @@ class DeadLetters:
         )
         return _Letter(dead, targets, found.histories, found.varies)
 
-    def _warn(self, source: str, target: str) -> None:
-        """Log a cycle, unless it has been logged recently."""
-        cycle = source, target
-        if cycle in self._warned:
+    def _warn_once(self, text: str, source: str, target: str) -> None:
+        """Log where dead letters of a queue do not arrive, unless it has been logged recently."""
+        logged = text, source, target
+        if logged in self._warned:
             return
         if len(self._warned) >= _WARNED_MAX:
             del self._warned[next(iter(self._warned))]
-        self._warned[cycle] = None
-        log.warning(
-            "dead letters from queue '%s' reach queue '%s' in vhost '%s' in a cycle; they are dropped there",
-            *cycle,
-            self._topology.vhost_name,
-        )
+        self._warned[logged] = None
+        log.warning(text, source, target, self._topology.vhost_name)
 
 
 def _published_route(envelope: Envelope, headers: FieldTable) -> tuple[str, list[str]]:

@@ -29,7 +29,8 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
         queue: The queue.
         policies: The policies of its virtual host.
     Returns:
-        A JSON object: applied and skipped policies, every setting with its source, and the fill level.
+        A JSON object: applied and skipped policies, every setting with its source, the dead-letter exchange if it does
+        not exist, and the fill level.
     """
     policy, operator_policy = queue.policy, queue.operator_policy
     # Applies eviction, expiry and deliveries that are due.
@@ -54,6 +55,7 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
         ],
         "settings": [asdict(setting) for setting in settings],
         "in_force": {setting.key: setting.in_force for setting in settings if setting.in_force is not None},
+        "missing_exchange": policies.missing_letter_exchange(queue),
         "fill": describe_fill(queue),
     }
 

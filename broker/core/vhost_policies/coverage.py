@@ -13,6 +13,8 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.explanation import why_not_in_force
 from leveret.policies.policy import APPLY_TO, Policy
 
+#: Other policies that describe_gaps() names.
+_NAMES_MAX: Final = 3
 _QUEUES: Final = frozenset(("classic", "quorum"))
 
 
@@ -59,6 +61,29 @@ def matching_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[PolicyMat
         return
     for exchange in list(vhost.topology.exchanges.values()):
         yield _match(exchange, exchange.type_name, "exchange", policy, exchange.policy)
+
+
+def describe_gaps(policy: Policy, matches: Iterable[PolicyMatch]) -> str:
+    """Return on how many of the queues that a policy matches it is in force, and why not on the others.
+
+    Args:
+        policy: The policy.
+        matches: What matching_queues() yields for it; queues of other types than it applies to do not count.
+
+    Returns:
+        Such as ``in force on 0 of 3 queues: 'bounded' comes first``; "" if it is in force on all of them.
+    """
+    found = [match for match in matches if match.type_name in APPLY_TO[policy.apply_to]]
+    others = [match for match in found if not match.in_force]
+    if not others:
+        return ""
+    names = list(dict.fromkeys(f"'{match.rival}'" for match in others if match.rival is not None))
+    reasons = list(dict.fromkeys(match.reason for match in others if match.rival is None and match.reason))
+    if names:
+        more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+        reasons.insert(0, f"{', '.join(names[:_NAMES_MAX])}{more} {'comes' if len(names) == 1 else 'come'} first")
+    count = "1 queue" if len(found) == 1 else f"{len(found)} queues"
+    return f"in force on {len(found) - len(others)} of {count}: {'; '.join(reasons)}"
 
 
 def count_in_force(

@@ -116,6 +116,11 @@ class VirtualHostPolicies:
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             exchange.waiting.limit = None if policy is None else policy.definition.get("max-delayed")
 
+    def missing_letter_exchange(self, queue: Queue) -> str | None:
+        """Return the dead-letter exchange in the settings of a queue if it does not exist, so that letters are lost."""
+        name = queue.settings.dead_letter_exchange
+        return None if name is None or name in self._topology.exchanges else name
+
     def definition_of(self, exchange: Exchange) -> Mapping[str, Any]:
         """Return the definition of the policy of an exchange, which need not be in force yet; empty without one."""
         policy = self._policy_of(exchange)

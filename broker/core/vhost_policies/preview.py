@@ -11,7 +11,7 @@ from leveret.broker.core.queues.stream_queue import StreamQueue, retention_limit
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.policies.policy import Policy, find_policy
-from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
 from leveret.protocol.field_table import plain_values
 
 
@@ -43,6 +43,8 @@ class Preview:
         drop: Messages that would be dropped at once.
         matches: Whether the new version matches; otherwise the rival or no policy would be in force.
         dead_letters_to: Existing exchange that would get the dropped messages; None if there is none.
+        missing_exchange: The dead-letter exchange of the settings, if it does not exist; else None.
+        after: The settings that the queue would have.
     """
 
     queue: Queue
@@ -52,6 +54,8 @@ class Preview:
     drop: Drop
     matches: bool = True
     dead_letters_to: str | None = None
+    missing_exchange: str | None = None
+    after: QueueSettings = DEFAULT_SETTINGS
 
 
 def preview_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[Preview]:
@@ -80,9 +84,11 @@ def _preview(
     pair = (queue.policy, first) if operator else (first, queue.operator_policy)
     new = effective_settings(queue.queue_type, plain_values(queue.arguments), effective_definition(*pair))
     # Dropped messages are dead-lettered by the new settings.
-    exchange = new.dead_letter_exchange if new.dead_letter_exchange in vhost.topology.exchanges else None
+    exchange, missing = new.dead_letter_exchange, None
+    if exchange not in vhost.topology.exchanges:
+        exchange, missing = None, exchange
     changes = _changes(queue.settings, new)
-    return Preview(queue, rival_name, first is policy, changes, _drop(queue, new), matches, exchange)
+    return Preview(queue, rival_name, first is policy, changes, _drop(queue, new), matches, exchange, missing, new)
 
 
 def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any, Any]]:

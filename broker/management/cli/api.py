@@ -154,7 +154,16 @@ class Api:
             self._connection = kind(self.address.host, self.address.port, timeout=self.timeout)
         self._connection.request(method, target, body, headers)
         response = self._connection.getresponse()
+        self.notice = _unescaped(response.getheader("Leveret-Notice", ""))
         return response.status, response.read()
+
+
+def _unescaped(text: str) -> str:
+    """Return the text of a header with the escapes of JSON; "" if it is none."""
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return ""
 
 
 def _parameter(value: Any) -> str:

@@ -61,7 +61,21 @@ def pluralized(number: int, noun: str) -> str:
 def _summary(answer: dict[str, Any]) -> str:
     drop = answer["would_drop"]
     dropped = _amount(drop) if drop["messages"] else "nothing"
-    return (
+    lines = [
         f"{pluralized(answer['matching'], 'queue')} would match; in force on {answer['in_force']};"
-        f" would drop {dropped} immediately. Nothing has been changed."
-    )
+        f" would drop {dropped} immediately. Nothing has been changed.",
+        *(
+            f"There is no exchange '{name}' for dead letters: they would be lost."
+            for name in answer["missing_exchanges"]
+        ),
+        *(
+            f"Of the dead letters, {each['arriving']} would go to queue '{each['queue']}', which then drops or refuses"
+            f" {pluralized(each['leaving'], 'message')}, and {each['lost']} of these would be lost."
+            for each in answer["dead_letters"]
+            if each["leaving"]
+        ),
+    ]
+    if drop["lost"]:
+        about = "about " if drop["lost_estimated"] or drop["estimated"] else ""
+        lines.append(f"In all {about}{pluralized(drop['lost'], 'message')} would be lost for good.")
+    return "\n".join(lines)

@@ -207,7 +207,8 @@ def test_set_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> No
         "name\ttype\tin_force\tchanges\tmessages_ready\twould_drop\trival\n"
         "a1\tclassic\ttrue\tmax-length: none -> 3\t5\t2 messages (2 bytes)\t\n"
         "a2\tclassic\tfalse\t\t0\tnothing\trival\n"
-        "2 queues would match; in force on 1; would drop 2 messages (2 bytes) immediately. Nothing has been changed.\n",
+        "2 queues would match; in force on 1; would drop 2 messages (2 bytes) immediately. Nothing has been changed.\n"
+        "In all 2 messages would be lost for good.\n",
         "",
     )
     assert counts(ctl, vhost) == {"a1": 5, "a2": 0, "b": 0}
@@ -215,6 +216,37 @@ def test_set_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> No
     # It says what then comes true.
     ctl.output("set_policy", *arguments)
     assert counts(ctl, vhost) == {"a1": 3, "a2": 0, "b": 0}
+
+
+def test_dry_run_of_what_dead_letters_do(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
+    channel.queue_declare("casc.dead")
+    letters = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "casc.dead")]
+    channel.queue_declare("casc.a", arguments=letters)
+    publish(channel, "casc.a", 100)
+    arguments = ("set_policy", "-p", vhost, "capped", r"^casc\.")
+    shown = ctl.output(*arguments, '{"max-length":10}', "--dry-run", "-q")
+    assert shown.splitlines()[-2:] == [
+        "Of the dead letters, 90 would go to queue 'casc.dead', which then drops or refuses 80 messages, and 80 of"
+        " these would be lost.",
+        "In all 80 messages would be lost for good.",
+    ]
+    shown = ctl.output(*arguments, '{"dead-letter-exchange":"failed"}', "--dry-run", "-q")
+    assert "There is no exchange 'failed' for dead letters: they would be lost." in shown
+    answer = ctl.output(*arguments, '{"dead-letter-exchange":"failed"}', "-q")
+    assert answer == "Policy \"capped\": dead letters are lost: exchange 'failed' does not exist\n"
+    explained = ctl.output("explain_queue", "-p", vhost, "casc.dead", "-q")
+    assert "dead letters: lost, because there is no exchange 'failed', which is the dead-letter-exchange" in explained
+    assert "dead letters: lost" not in ctl.output("explain_queue", "-p", vhost, "casc.a", "-q"), "its argument counts"
+
+
+def test_a_policy_that_another_one_precedes(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
+    for queue in ("work.a", "work.b", "work.c"):
+        channel.queue_declare(queue)
+    assert ctl.output("set_policy", "-p", vhost, "bounded", r"^work\.", '{"max-length":5}', "-q") == ""
+    arguments = ("set_policy", "-p", vhost, "work \n", r"^work\.", '{"max-length":9}', "-q")
+    said = "Policy \"work \n\": in force on 0 of 3 queues: 'bounded' comes first"
+    assert ctl.output(*arguments) == f"{said}\n"
+    assert json.loads(ctl.output(*arguments, "--formatter=json"))["message"] == said
 
 
 def test_set_operator_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> None:

@@ -33,8 +33,15 @@ def _notes(found: dict[str, Any]) -> list[str]:
         _policy("policy", found["policy"]),
         _policy("operator policy", found["operator_policy"]),
         *(f"skipped: {each['kind']} '{each['name']}', {each['reason']}" for each in found["passed_over"]),
+        *_missing(found.get("missing_exchange")),
         *_fill(found["fill"]),
     ]
+
+
+def _missing(exchange: str | None) -> list[str]:
+    if exchange is None:
+        return []
+    return [f"dead letters: lost, because there is no exchange '{exchange}', which is the dead-letter-exchange"]
 
 
 def _policy(kind: str, policy: dict[str, Any] | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
 from leveret.broker.management.cli.runtime_parameters import clear, parse_object, put
 from leveret.broker.management.cli.terms import compact_json
@@ -60,7 +60,11 @@ def _set(context: CommandContext, kind: PolicyKind) -> Result:
 
         return dry_run(context, kind.resource, body)
     put(context, (kind.resource, context.vhost, context.arguments[0]), body)
-    return ok_result(context)
+    notice = context.api.notice
+    if not notice:
+        return ok_result(context)
+    text = f'{kind.title.capitalize()} "{context.arguments[0]}": {notice}'
+    return Outcome(text, {"node": context.node, "result": "ok", "message": text} if context.json else None)
 
 
 def _clear(context: CommandContext, kind: PolicyKind) -> Result:

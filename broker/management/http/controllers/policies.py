@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,9 +14,16 @@ from aiohttp import web
 from leveret.broker.core.definitions.exporting import describe_policy
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
+from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_policies.coverage import PolicyMatch, count_in_force, matching_exchanges, matching_queues
+from leveret.broker.core.vhost_policies.cascade import follow_letters
+from leveret.broker.core.vhost_policies.coverage import (
+    PolicyMatch,
+    count_in_force,
+    describe_gaps,
+    matching_exchanges,
+    matching_queues,
+)
 from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
@@ -26,6 +35,10 @@ from leveret.broker.management.http.responses import encode, json_text_response,
 from leveret.broker.operations.parameters import clear_policy, policy_error_text
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
+log = logging.getLogger("leveret.policy")
+
+#: Header with what a person should know about a change that succeeded, with the escapes of JSON.
+NOTICE: Final = "Leveret-Notice"
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -68,7 +81,11 @@ class Policies(Controller):
         return object_response(request, _describe((vhost, policy)))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Add or replace a policy; with dry_run=true only preview the effect."""
+        """Add or replace a policy; with dry_run=true only preview the effect.
+
+        If it is not in force on all queues that it matches, or its dead-letter exchange does not exist, a header of the
+        answer says so.
+        """
         operator, vhost = self._require_vhost(request)
         document = await read_object(request)
         await compile_in_thread(document.get("pattern"))
@@ -80,7 +97,11 @@ class Policies(Controller):
             return await _preview(vhost, policy, operator)
         is_new, steps = vhost.policies.set_in_steps(policy, operator)
         await run_in_slices(steps)
-        return web.Response(status=201 if is_new else 204)
+        matches = [match async for match in in_slices(matching_queues(vhost, policy, operator)) if match is not None]
+        notes = [describe_gaps(policy, matches), _missing_exchange(vhost, policy)]
+        # RabbitMQ's answer has no body. Names may have any characters.
+        headers = {NOTICE: json.dumps("; ".join(filter(None, notes)))[1:-1]} if any(notes) else None
+        return web.Response(status=201 if is_new else 204, headers=headers)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
@@ -97,10 +118,22 @@ class Policies(Controller):
         return operator, self._access.require_vhost_for_change(request, tag, OBJECT_REFUSAL).vhost
 
 
+def _missing_exchange(vhost: VirtualHost, policy: Policy) -> str:
+    """Return that the dead-letter exchange of a policy does not exist, and log it; "" if it does."""
+    name = policy.definition.get("dead-letter-exchange")
+    if name is None or name in vhost.topology.exchanges:
+        return ""
+    text = f"dead letters are lost: exchange '{name}' does not exist"
+    log.warning("policy '%s' in vhost '%s': %s", policy.name, vhost.name, text)
+    return text
+
+
 async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Response:
     """Return the response with the effect of a policy on each queue, and the totals."""
     previews = [preview async for preview in in_slices(preview_policy(vhost, policy, operator))]
     queues = [encode(_describe_preview(preview)) async for preview in in_slices(previews)]
+    cascade = await result_in_slices(follow_letters(vhost, previews))
+    direct = sum(preview.drop.messages for preview in previews if preview.dead_letters_to is None)
     summary = {
         "policy": _describe((vhost, policy)),
         "operator": operator,
@@ -111,7 +144,16 @@ async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Re
             "bytes": sum(preview.drop.body_bytes for preview in previews),
             "estimated": any(preview.drop.is_estimate for preview in previews),
             "dead_lettered": sum(preview.drop.messages for preview in previews if preview.dead_letters_to is not None),
+            "lost": direct + cascade.lost,
+            "lost_estimated": cascade.is_estimate,
         },
+        "dead_letters": [
+            {"queue": name, "arriving": each.arriving, "leaving": each.leaving, "lost": each.lost}
+            for name, each in sorted(cascade.reached.items(), key=lambda item: (-item[1].leaving, item[0]))
+        ],
+        "missing_exchanges": sorted(
+            {preview.missing_exchange for preview in previews if preview.missing_exchange is not None}
+        ),
     }
     return json_text_response(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
 
@@ -133,6 +175,7 @@ def _describe_preview(preview: Preview) -> dict[str, Any]:
             "estimated": drop.is_estimate,
             "dead_lettered": 0 if preview.dead_letters_to is None else drop.messages,
             "dead_letter_exchange": preview.dead_letters_to,
+            "missing_exchange": preview.missing_exchange,
         },
     }
 

@@ -23,20 +23,19 @@ const SHOWN = 50;
  */
 export function confirmPolicy({ kind, keys, name, preview, isThere, save }) {
   const drop = preview.would_drop;
-  const gone = drop.messages - drop.dead_lettered;
   return confirmAction({
     title: `${isThere ? "Change" : "Add"} ${kind.name}`,
     name,
-    details: [summary(preview, kind), drop.messages > 0 ? warning(drop) : null, rivals(preview), table(preview, new Map(keys.map((key) => [key.key, key])))],
+    details: [summary(preview, kind), drop.messages > 0 ? warning(preview) : null, missing(preview), rivals(preview), table(preview, new Map(keys.map((key) => [key.key, key])))],
     isHarmless: drop.messages === 0,
-    verb: verb(drop, gone),
+    verb: verb(drop),
     action: save,
   });
 }
 
-function verb(drop, gone) {
-  const about = drop.estimated ? "about " : "";
-  if (gone > 0) return `Save, and drop ${about}${countedNoun(gone, "message")}`;
+function verb(drop) {
+  const about = isEstimate(drop) ? "about " : "";
+  if (drop.lost > 0) return `Save, and lose ${about}${countedNoun(drop.lost, "message")}`;
   if (drop.messages > 0) return `Save, and dead-letter ${about}${countedNoun(drop.messages, "message")}`;
   return "Save";
 }
@@ -47,20 +46,38 @@ function summary({ matching, in_force: inForce, policy }, kind) {
   return h("p", null, words, exchanges ? " The exchanges that it matches are shown when it is saved." : "");
 }
 
-function warning({ messages, bytes, estimated, dead_lettered: letters }) {
+function isEstimate({ estimated, lost_estimated: isLostEstimated }) {
+  return estimated || isLostEstimated;
+}
+
+function warning({ would_drop: drop, dead_letters: reached }) {
+  const { messages, bytes, estimated, dead_lettered: letters, lost } = drop;
   const about = estimated ? "About " : "";
   const size = bytes > 0 ? ` (${estimated ? "at least " : ""}${shortBytes(bytes)})` : "";
   const target =
-    letters === 0 ? "They have no dead-letter exchange and are lost."
+    letters === 0 ? "They go to no dead-letter exchange and are lost."
     : letters === messages ? "They go to a dead-letter exchange."
     : `Of these, ${exactNumber(letters)} go to a dead-letter exchange; the others are lost.`;
-  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${countedNoun(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${target}`);
+  const full = reached.filter(({ leaving }) => leaving > 0).map(({ queue, arriving, leaving, lost: gone }) => ` Queue ${queue} gets ${exactNumber(arriving)} of the dead letters and drops or refuses ${countedNoun(leaving, "message")} for them; ${exactNumber(gone)} of these are lost.`);
+  const inAll = lost > 0 && letters > 0 ? ` In all, ${isEstimate(drop) ? "about " : ""}${countedNoun(lost, "message")} ${lost === 1 ? "is" : "are"} lost.` : "";
+  return h("div", { class: `notice ${lost === 0 ? "warning" : "error"}` }, `${about}${countedNoun(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${target}`, full.slice(0, 5), inAll);
 }
 
-function rivals({ queues }) {
-  const lost = queues.filter((queue) => queue.matches && !queue.in_force);
+function missing({ missing_exchanges: names }) {
+  if (names.length === 0) return null;
+  return h("div", { class: "notice error" }, `There is no exchange ${names.slice(0, 3).join(", ")}: dead letters for it are lost.`);
+}
+
+/** Return the names of the policies that stay in force on matching queues. */
+function rivalNames({ queues }) {
+  const names = queues.filter((queue) => queue.matches && !queue.in_force).map(({ rival }) => rival);
+  return [...new Set(names.filter((name) => name !== null))];
+}
+
+function rivals(preview) {
+  const lost = preview.queues.filter((queue) => queue.matches && !queue.in_force);
   if (lost.length === 0) return null;
-  const names = [...new Set(lost.map(({ rival }) => rival).filter((rival) => rival !== null))];
+  const names = rivalNames(preview);
   const who = names.length === 0 ? "" : ` (${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""})`;
   return h("p", null, `On ${countedNoun(lost.length, "queue")} another policy${who} stays in force. This one needs a higher priority to be in force.`);
 }
@@ -86,9 +103,9 @@ function compare(one, other) {
   return place < 0 ? 0 : one[place] - other[place];
 }
 
-function droppedCell({ messages, estimated, dead_letter_exchange: exchange }) {
+function droppedCell({ messages, estimated, dead_letter_exchange: exchange, missing_exchange: absent }) {
   if (messages === 0) return h("span", { class: "muted" }, "none");
-  const target = exchange === null ? h("span", { class: "bad" }, "lost") : `to ${exchange === "" ? "(AMQP default)" : exchange}`;
+  const target = exchange === null ? h("span", { class: "bad" }, absent === null ? "lost" : `lost: there is no exchange ${absent}`) : `to ${exchange === "" ? "(AMQP default)" : exchange}`;
   return [`${estimated ? "about " : ""}${exactNumber(messages)} `, target];
 }
 
@@ -110,5 +127,9 @@ function settingText(value, key) {
 
 /** Return the confirmation after saving. @returns {string} */
 export function savedText(kind, name, preview) {
-  return `${capital(kind.name)} ${name} is saved, and in force on ${countedNoun(preview.in_force, "queue")}.`;
+  const { matching, in_force: inForce } = preview;
+  if (inForce === matching) return `${capital(kind.name)} ${name} is saved, and in force on ${countedNoun(inForce, "queue")}.`;
+  const names = rivalNames(preview);
+  const why = names.length === 0 ? "" : `: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""} ${names.length === 1 ? "comes" : "come"} first`;
+  return `${capital(kind.name)} ${name} is saved, and in force on ${exactNumber(inForce)} of ${countedNoun(matching, "queue")}${why}.`;
 }

@@ -21,7 +21,7 @@ import { limitAdvice } from "./queue_policy_links.js";
 import { deleteForm, purgeForm } from "./queue_removal.js";
 import { ReplayForm } from "./queue_replay.js";
 import { ReturnForm } from "./queue_return.js";
-import { settingsTable, skippedPolicies } from "./queue_settings.js";
+import { missingExchange, settingsTable, skippedPolicies } from "./queue_settings.js";
 
 const COLUMNS = [...DETAIL_FIELDS, ...CHART_FIELDS, ...LOSS_FIELDS, "consumer_details"].join(",");
 
@@ -108,7 +108,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
   const mayUse = !queue.exclusive;
   const offered = queue.type === "stream" ? ["replay"] : mayUse ? ["get", "move", "return", "purge"] : [];
   parts.charts.update(queue);
-  parts.losses.update(queue, history, explanation.in_force);
+  parts.losses.update(queue, history, explanation);
   showRemovalConditions(parts.removal, queue);
   patch(
     root,
@@ -124,7 +124,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
       section("Fill and storage", fillAndStorage(queue), queue.stream ? null : limitAdvice(user, explanation)),
       section("About", queueProperties(queue)),
     ),
-    section("Settings", settingsTable(explanation, parts.keys), skippedPolicies(explanation)),
+    section("Settings", missingExchange(explanation), settingsTable(explanation, parts.keys), skippedPolicies(explanation)),
     section("Losses", parts.losses.element),
     parts.delayed ? section("Delayed retries", parts.delayed.element) : null,
     section("Consumers", consumersTable(queue.consumer_details ?? [])),

@@ -54,12 +54,12 @@ export class LossSection {
    *
    * @param {Object} queue queue object of the API
    * @param {Object|null} history result of load()
-   * @param {Object} inForce effective settings by key
+   * @param {Object} explanation explanation of the queue, as in the API
    */
-  update(queue, history, inForce) {
+  update(queue, history, explanation) {
     this.history.hidden = history === null;
     if (history !== null) this.chart.update(series(history));
-    patch(this.table, lossCount(queue) > 0 ? [summary(queue), reasons(queue, inForce)] : noLosses());
+    patch(this.table, lossCount(queue) > 0 ? [summary(queue), reasons(queue, explanation)] : noLosses());
   }
 }
 
@@ -86,11 +86,11 @@ function summary({ loss_stats: { lost, refuse_told: told } }) {
   return h("p", null, words, `: they did not reach a dead-letter queue.${aware}`);
 }
 
-function reasons(queue, inForce) {
+function reasons(queue, { in_force: inForce, missing_exchange: missing }) {
   const { loss_stats: stats, vhost } = queue;
   const rows = REASONS.filter(([, , field]) => stats[field] > 0).map(([reason, words, field]) => {
     const letters = DEAD_LETTER_REASONS.includes(reason) ? [number(stats[`dead_letter_${reason}`]), number(stats[`dead_letter_lost_${reason}`])] : [null, null];
-    const sentences = h("span", { class: "prose" }, why(reason, inForce, stats), deadLetterTo(reason, inForce, vhost));
+    const sentences = h("span", { class: "prose" }, why(reason, inForce, stats), deadLetterTo(reason, inForce, vhost, missing));
     return { key: reason, cells: [words, number(stats[field]), ...letters, sentences] };
   });
   const headings = [
@@ -134,10 +134,11 @@ function expiry(ttl) {
   return `message-ttl is ${time}; messages may also have an expiration property.`;
 }
 
-function deadLetterTo(reason, inForce, vhost) {
+function deadLetterTo(reason, inForce, vhost, missing) {
   if (!DEAD_LETTER_REASONS.includes(reason)) return null;
   const exchange = inForce["dead-letter-exchange"];
   if (exchange === undefined) return " The queue has no dead-letter-exchange.";
+  if (missing !== null) return ` There is no exchange ${missing} for dead letters, so they are lost.`;
   const link = h("a", { href: exchangeAddress(vhost, exchange) }, exchange || "(AMQP default)");
   return [" Dead letters go to exchange ", link, "."];
 }

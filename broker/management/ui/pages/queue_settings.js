@@ -38,6 +38,12 @@ export function settingsTable(explanation, keys) {
   return plainTable("Settings", HEADINGS, rows.map((row) => ({ key: row.key, cells: cells(row, explanation) })));
 }
 
+/** Make a warning if dead letters are lost because their exchange does not exist. @returns {HTMLElement|null} */
+export function missingExchange({ missing_exchange: name }) {
+  if (name === null) return null;
+  return h("div", { class: "notice error" }, `There is no exchange ${name}, which is the dead-letter-exchange: dead letters of this queue are lost.`);
+}
+
 /**
  * Make the list of matching policies that are not in force, with the reasons.
  *

@@ -279,6 +279,17 @@ class TestCircles:
             "dead letters from queue 'q' reach queue 'q' in vhost 'v' in a cycle; they are dropped there"
         ]
 
+    def test_an_exchange_that_does_not_exist_is_logged_once(
+        self, vhost: VirtualHost, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue = made(vhost, dlx="nowhere", max_length=1)
+        with caplog.at_level(logging.WARNING, "leveret.queue"):
+            publish(queue, *"abc")
+            publish(queue, *"def")
+        assert [record.getMessage() for record in caplog.records] == [
+            "dead letters of queue 'q' reach no queue: exchange 'nowhere' does not exist in vhost 'v'"
+        ]
+
     def test_there_and_back_by_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         there = made(vhost, "a", dlx="", key="b", message_ttl=10)
         back = made(vhost, "b", dlx="", key="a", message_ttl=10)

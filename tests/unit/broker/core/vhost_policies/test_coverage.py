@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_policies.coverage import PolicyMatch, count_in_force, matching_exchanges, matching_queues
+from leveret.broker.core.vhost_policies.coverage import (
+    PolicyMatch,
+    count_in_force,
+    describe_gaps,
+    matching_exchanges,
+    matching_queues,
+)
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments
@@ -96,3 +102,23 @@ def test_counts(vhost: VirtualHost) -> None:
     for _ in count_in_force([vhost], True, counted):
         pass
     assert counted == {("v", "cap", "queue"): 2}
+
+
+def gaps(vhost: VirtualHost, policy: Policy) -> str:
+    return describe_gaps(policy, [each for each in matching_queues(vhost, policy, False) if each is not None])
+
+
+def test_where_a_policy_is_not_in_force_is_said(vhost: VirtualHost) -> None:
+    for name in ("q1", "q2", "q3"):
+        declare(vhost, name)
+    bounded = set_policy(vhost, "bounded")
+    work = set_policy(vhost, "work", apply_to="classic_queues")
+    assert gaps(vhost, bounded) == ""
+    assert gaps(vhost, work) == "in force on 0 of 3 queues: 'bounded' comes first"
+    set_policy(vhost, "a", pattern="^q1", priority=1)
+    assert gaps(vhost, bounded) == "in force on 2 of 3 queues: 'a' comes first"
+    assert gaps(vhost, work) == "in force on 0 of 3 queues: 'a', 'bounded' come first"
+    declare(vhost, "q4", arguments=arguments(queue_type="quorum"))
+    assert "of 3 queues" in gaps(vhost, work), "it is not for quorum queues"
+    lazy = set_policy(vhost, "lazy", pattern="^q4", definition={"queue-mode": "lazy"})
+    assert gaps(vhost, lazy).endswith("'bounded' comes first")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_policies.cascade import Cascade, Reached, follow_letters
 from leveret.broker.core.vhost_policies.preview import Drop, Preview, preview_policy
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
@@ -139,3 +140,60 @@ class TestDeadLetters:
     def test_without_a_dead_letter_exchange_they_are_gone(self, vhost: VirtualHost) -> None:
         publish(declare(vhost), *"abc")
         assert preview(vhost, {"max-length": 1})["q"].dead_letters_to is None
+
+
+def cascade(vhost: VirtualHost, definition: dict[str, Any]) -> Cascade:
+    steps = follow_letters(vhost, list(preview(vhost, definition).values()))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Cascade = end.value
+            return found
+
+
+def test_what_dead_letters_drop_in_their_queues_is_what_happens(vhost: VirtualHost) -> None:
+    last = declare(vhost, "q.last")
+    dead = declare(vhost, "q.dead", arguments=arguments(dead_letter_exchange="", dead_letter_routing_key="q.last"))
+    first = declare(vhost, "q", arguments=arguments(dead_letter_exchange="", dead_letter_routing_key="q.dead"))
+    publish(first, *"0123456789")
+    publish(dead, "a")
+    found = cascade(vhost, {"max-length": 2})
+    # Eight leave the first; there is room for one of them; and seven leave that, for which there is room for two.
+    assert found.reached == {"q.dead": Reached(1, 8, 7, 0), "q.last": Reached(2, 7, 5, 5)}
+    assert (found.lost, found.is_estimate) == (5, False)
+    vhost.policies.set(Policy("new", "^q", {"max-length": 2}), operator=False)
+    assert [queue.ready_count() for queue in (first, dead, last)] == [2, 2, 2]
+    assert (dead.counters.dropped["maxlen"], last.counters.dropped["maxlen"]) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("dead", "lost"),
+    [
+        ({"max_length": 1, "overflow": "reject-publish"}, 2),
+        ({"max_length": 1, "overflow": "reject-publish", "queue_type": "quorum"}, 0),
+        ({"max_length": 1, "dead_letter_exchange": ""}, 2),
+        ({"max_length_bytes": 2}, 1),
+        (None, 3),
+    ],
+)
+def test_where_dead_letters_are_lost(vhost: VirtualHost, dead: dict[str, Any] | None, lost: int) -> None:
+    if dead is not None:
+        declare(vhost, "dead", arguments=arguments(**dead))
+    queue = declare(vhost, arguments=arguments(dead_letter_exchange="", dead_letter_routing_key="dead"))
+    publish(queue, *"abcd")
+    assert cascade(vhost, {"max-length": 1}).lost == lost
+
+
+def test_own_routing_keys_and_cycles(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(dead_letter_exchange=""))
+    publish(queue, *"abcd")
+    found = cascade(vhost, {"max-length": 1})
+    assert (found.reached, found.lost, found.is_estimate) == ({}, 3, True)
+
+
+def test_a_dead_letter_exchange_that_does_not_exist(vhost: VirtualHost) -> None:
+    queue = declare(vhost)
+    publish(queue, *"abcd")
+    found = preview(vhost, {"max-length": 1, "dead-letter-exchange": "nowhere"})["q"]
+    assert (found.dead_letters_to, found.missing_exchange) == (None, "nowhere")
