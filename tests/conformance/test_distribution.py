@@ -128,6 +128,23 @@ def test_5_12_the_next_one_takes_over(channel: Channel, connect: Connect, unique
     assert [each.redelivered for each in deliveries] == [end != "cancel"] * len(expected)
 
 
+@pytest.mark.departs("5.12", "R:")
+def test_5_12_the_next_one_gets_what_is_ready_at_once(channel: Channel, connect: Connect, unique: Unique) -> None:
+    # 3.10.8 waits for the next ack or publish.
+    queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
+    active, waiting = connect().channel(), connect().channel()
+    active.qos(1)
+    active.consume(queue, "active")
+    waiting.consume(queue, "waiting")
+    fill(channel, queue, *numbered(3))
+    held = active.next_delivery()
+    active.cancel("active")
+    assert bodies(waiting.deliveries(2)) == [b"2", b"3"]
+    active.nack(held.delivery_tag)
+    returned = waiting.next_delivery()
+    assert (returned.body, returned.redelivered) == (b"1", True)
+
+
 def test_5_12_the_highest_priority_takes_over(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     for tag, value in (("active", 0), ("low", 1), ("high", 5), ("late", 5)):

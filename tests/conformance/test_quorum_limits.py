@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import REJECTING, bounded, in_one_write, outcomes, quorum, refill, take_dead_letters
+from tests.conformance.bounded import (
+    QUORUM,
+    REJECTING,
+    bounded,
+    in_one_write,
+    outcomes,
+    quorum,
+    refill,
+    take_dead_letters,
+)
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, got, new_queue, numbered
 from tests.support.management import Management
@@ -143,6 +152,54 @@ def test_6_1_12_at_least_once_keeps_what_goes_nowhere(
     assert channel.get(queue) is None
     # RabbitMQ refreshes it every five seconds.
     poll(lambda: management.request("GET", "queues", vhost, queue).get("messages") == 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dead-letter-strategy": "at-most-once"},
+        {"overflow": "drop-head"},
+        {"dead-letter-exchange": None},
+        {"dead-letter-routing-key": "to the letters"},
+        {"max-length": 100},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_6_1_12_waiting_letters_follow_the_policy_at_once(
+    channel: Channel,
+    management: Management,
+    unique: Unique,
+    vhost: str,
+    poll: Poll,
+    policy: SetPolicy,
+    change: dict[str, Any],
+) -> None:
+    queue, nowhere, letters = unique("queue"), unique("nowhere"), letters_of(channel, unique)
+    common = {"dead-letter-strategy": "at-least-once", "overflow": "reject-publish"}
+    common |= {"dead-letter-exchange": "", "dead-letter-routing-key": nowhere}
+    # It is in force on the queue from the declaration on.
+    policy(queue, common)
+    channel.queue_declare(queue, durable=True, arguments=[QUORUM])
+    refill(channel, queue, b"two", b"three")
+    channel.reject(got(channel, queue).delivery_tag, requeue=False)
+
+    def sizes() -> tuple[object, ...]:
+        document = management.request("GET", "queues", vhost, queue)
+        names = "messages", "messages_dlx", "message_bytes", "message_bytes_dlx"
+        return tuple(document.get(name) for name in names)
+
+    poll(lambda: sizes() == (2, 1, 8, 3))
+    if "max-length" in change:
+        # Any change makes RabbitMQ look for targets again.
+        channel.queue_declare(nowhere)
+    if "dead-letter-routing-key" in change:
+        change = {"dead-letter-routing-key": letters}
+    policy(queue, {key: value for key, value in (common | change).items() if value is not None})
+    poll(lambda: sizes() == (1, 0, 5, 0))
+    if "max-length" in change:
+        assert drain(channel, nowhere) == [b"two"]
+    else:
+        assert drain(channel, letters) == ([b"two"] if "dead-letter-routing-key" in change else [])
 
 
 def test_6_1_12_with_drop_head_it_is_at_most_once(

@@ -86,7 +86,8 @@ class Contents:
         previous = traits.limits(replace(settings, overflow=self.settings.overflow), self.unacked, self.waiting)
         self.limits = traits.limits(settings, self.unacked, self.waiting)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
-        self.settings = self._outbox.settings = settings
+        self.settings = settings
+        self._outbox.apply(settings)
 
     def let_wait(self, delayed: DelayedReturns, traits: QueueTraits) -> None:
         """Set where messages wait for their retry; from now on they count for the limits."""

@@ -5,8 +5,11 @@ Sources: https://www.rabbitmq.com/docs/dlx, https://www.rabbitmq.com/docs/quorum
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
@@ -14,6 +17,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.queued_values import QueuedValues
 from leveret.broker.core.queues.traits import QueueTraits
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
@@ -67,11 +71,12 @@ class DeadLetterOutbox:
         settings: Effective settings of the queue.
         values: Values by which the queue drops duplicates; those of messages that it drops become free.
         retained_count: Number of dead letters that no queue has accepted yet (at-least-once strategy).
+        retained_bytes: Body bytes of these.
     """
 
     __slots__ = (
         "_backing", "_is_closed", "_publish", "_retained", "_retry", "_timers", "_traits", "_unconfirmed", "counters",
-        "queue_name", "retained_count", "settings", "values",
+        "queue_name", "retained_bytes", "retained_count", "settings", "values",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +92,7 @@ class DeadLetterOutbox:
         self.counters = counters
         self.settings = DEFAULT_SETTINGS
         self.values = QueuedValues()
-        self.retained_count = 0
+        self.retained_count = self.retained_bytes = 0
         self._traits = traits
         self._backing = backing
         self._timers = timers
@@ -95,8 +100,15 @@ class DeadLetterOutbox:
         self._is_closed = False
         #: Unconfirmed dead letters by identity: the message as published, its store entry, and the event to log.
         self._unconfirmed: dict[int, tuple[Message, Entry, EventKind]] = {}
-        self._retained: list[tuple[Sequence[Message], str]] = []
+        #: With the reason.
+        self._retained: deque[tuple[Sequence[Message], str]] = deque()
         self._retry: Timer | None = None
+
+    def apply(self, settings: QueueSettings) -> None:
+        """Apply new settings. As in RabbitMQ, retained dead letters are published again at once, or lost."""
+        self.settings = settings
+        if self._retained:
+            self._send_again()
 
     def drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
         """Remove taken messages permanently; with the at-least-once strategy once their dead letters are confirmed.
@@ -185,35 +197,62 @@ class DeadLetterOutbox:
 
     def _sends_at_least_once(self) -> bool:
         settings = self.settings
-        return settings.dead_letter_strategy == "at-least-once" and settings.overflow == "reject-publish"
+        return (
+            settings.dead_letter_exchange is not None
+            and settings.dead_letter_strategy == "at-least-once"
+            and settings.overflow == "reject-publish"
+        )
 
     def _confirm(self, letters: Sequence[Message], taken: int, reason: str) -> None:
         """Settle dead letters that were accepted by all target queues, and retain the remaining ones."""
         self.counters.dead_letters_arrived += taken
         self.counters.dead_letters_confirmed += taken
-        self._settle_letters(letters[:taken])
-        retained = [letter for letter in letters[taken:] if id(letter) in self._unconfirmed]
-        if not retained:
-            return
-        self._retained.append((retained, reason))
-        self.retained_count += len(retained)
+        self._settle_letters(letters[:taken], DEAD_LETTERED)
+        remaining = [letter for letter in letters[taken:] if id(letter) in self._unconfirmed]
+        if not self._sends_at_least_once():
+            self._settle_letters(remaining)
+        elif remaining:
+            self._retain(remaining, reason)
+
+    def _retain(self, letters: Sequence[Message], reason: str) -> None:
+        """Keep dead letters to publish them again."""
+        self._retained.append((letters, reason))
+        self._count_retained(letters, 1)
         if self._retry is None:
             self._retry = self._timers.call_later(_RETRY_SECONDS, self._send_again)
 
-    def _settle_letters(self, letters: Sequence[Message]) -> None:
-        """Settle messages whose dead letters were confirmed."""
+    def _count_retained(self, letters: Sequence[Message], sign: int) -> None:
+        self.retained_count += sign * len(letters)
+        self.retained_bytes += sign * sum([len(letter.body) for letter in letters])
+
+    def _settle_letters(self, letters: Sequence[Message], flags: int = 0) -> None:
+        """Settle messages whose dead letters were confirmed, or, without flags, that are lost."""
         for letter in letters:
             found = self._unconfirmed.pop(id(letter), None)
             if found is not None:
-                self._backing.store.settle([found[1]], found[2], DEAD_LETTERED)
+                self._backing.store.settle([found[1]], found[2], flags)
 
     def _send_again(self) -> None:
-        """Publish retained dead letters again; without a dead-letter exchange their messages are settled."""
-        retained, self._retained = self._retained, []
-        self._retry = None
-        self.retained_count = 0
-        for letters, reason in retained:
-            if self.settings.dead_letter_exchange is None:
-                self._settle_letters(letters)
-            else:
-                self.send(letters, reason)
+        """Publish retained dead letters again; if they need not be confirmed any more, their messages are lost."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if not self._sends_at_least_once():
+            self._lose_retained()
+            return
+        retained, self._retained = self._retained, deque()
+        self.retained_count = self.retained_bytes = 0
+        # Few batches: each takes a time slice.
+        for reason, batches in groupby(retained, key=itemgetter(1)):
+            self.send([letter for letters, _ in batches for letter in letters], reason)
+
+    def _lose_retained(self) -> None:
+        """Settle the messages of retained dead letters, in time slices."""
+        time_slice = TimeSlice(self._timers.monotonic)
+        while self._retained:
+            letters, _ = self._retained.popleft()
+            self._count_retained(letters, -1)
+            self._settle_letters(letters)
+            if self._retained and time_slice.is_over():
+                self._retry = self._timers.call_later(0, self._send_again)
+                return

@@ -351,8 +351,6 @@ class Queue(Target):
         self.delivery.remove_unacked(entries)
         if self.delivery.others and not holder.unacked:
             self.delivery.others.pop(holder, None)
-        if self.consumers.single_active and not holder.unacked:
-            self.host.turn.deliver_later(self)
 
     def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
         """Settle messages that were processed.
@@ -427,15 +425,16 @@ class Queue(Target):
         self.host.turn.deliver_later(self)
 
     def remove_consumer(self, consumer: QueueConsumer) -> None:
-        """Remove a consumer. Its unacked messages stay with the channel."""
+        """Remove a consumer. Its unacked messages stay with the channel.
+
+        The next single active consumer is served at the end of the turn: after them, if the channel returns them now.
+        """
         if self.deleted:
             return
         self.consumers.remove(consumer)
         if consumer.unacked:
             self.delivery.others[consumer] = None
-        if self.consumers.ring and not (
-            self.traits.delays_next_single_active and self.consumers.single_active and consumer.unacked
-        ):
+        if self.consumers.ring:
             self.host.turn.deliver_later(self)
         if not len(self.consumers):
             self.expiry.set_in_use(False)
@@ -529,6 +528,11 @@ def withheld_count(queue: Queue) -> int:
     system cannot read for now.
     """
     return queue.retained_count + queue.contents.delayed_count + queue.backing.unreadable_count
+
+
+def withheld_bytes(queue: Queue) -> int:
+    """Return the body bytes of these, as far as they are known: those that cannot be read are missing."""
+    return queue.outbox.retained_bytes + queue.contents.delayed_bytes
 
 
 def resume(queue: Queue) -> None:

@@ -21,8 +21,6 @@ class QueueTraits:
         supports_exclusive_consumers: Whether basic.consume with exclusive=true is supported.
         supports_reject_publish_dlx: Whether overflow may be reject-publish-dlx; if not, it is treated as drop-head.
         allows_get_with_single_active: Whether basic.get is allowed with a single active consumer.
-        delays_next_single_active: Whether a new single active consumer is served only at the next event on the queue,
-            so that unacked messages of the previous one may be requeued first.
         counts_waiting_consumers: Whether inactive consumers of a single-active queue count in queue.declare-ok.
         counts_deliveries: Whether requeued messages always have a delivery count, and are appended instead of put back.
         refuses_dead_letters: Whether dead letters are refused at the limit, too.
@@ -37,7 +35,6 @@ class QueueTraits:
     supports_exclusive_consumers: bool = True
     supports_reject_publish_dlx: bool = True
     allows_get_with_single_active: bool = True
-    delays_next_single_active: bool = True
     counts_waiting_consumers: bool = True
     counts_deliveries: bool = False
     refuses_dead_letters: bool = True
@@ -81,7 +78,6 @@ QUORUM: Final = QueueTraits(
     supports_exclusive_consumers=False,
     supports_reject_publish_dlx=False,
     allows_get_with_single_active=False,
-    delays_next_single_active=False,
     counts_waiting_consumers=False,
     counts_deliveries=True,
     refuses_dead_letters=False,

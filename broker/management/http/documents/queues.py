@@ -10,7 +10,7 @@ from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
-from leveret.broker.core.queues.queue import Queue, withheld_count
+from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
 from leveret.broker.core.queues.queued_values import VALUE_BYTES
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhost_policies.policies import effective_definition
@@ -113,7 +113,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         document["owner_pid_details"] = connection_details(cast("ClientIdentity", queue.owner))
     if queue.queue_type == "quorum":
         document |= {"open_files": {node: figures.segments}, "messages_dlx": queue.retained_count}
-        document |= {"message_bytes_dlx": 0}
+        document |= {"message_bytes_dlx": queue.outbox.retained_bytes}
     else:
         document |= _classic(queue, figures, rates, node)
         if counters.idle_since:
@@ -218,7 +218,7 @@ def _consumers(queue: Queue) -> dict[str, Any]:
 def _sizes(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
     ready = queue.store.ready_bytes
     return {
-        "message_bytes": ready + queue.delivery.unacked_bytes + queue.contents.delayed_bytes,
+        "message_bytes": ready + queue.delivery.unacked_bytes + withheld_bytes(queue),
         "message_bytes_ready": ready,
         "message_bytes_unacknowledged": queue.delivery.unacked_bytes,
         "message_bytes_ram": figures.message_bytes_ram,
