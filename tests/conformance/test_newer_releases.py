@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from pamqp import commands
 
 from tests.conformance.accounts import Accounts
+from tests.conformance.bounded import QUORUM
 from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.topology import new_queue
+from tests.support.management import Management
 from tests.support.methods import MethodType
+from tests.support.tables import Triple
 from tests.support.wire import Channel
+
+_LIMITED: Triple = ("x-delivery-limit", "I", 3)
+_UNLIMITED: Triple = ("x-delivery-limit", "l", -1)
 
 
 @pytest.mark.departs("10.4", "4.0")
@@ -32,6 +41,17 @@ def test_10_4_invalid_exchange_type(channel: Channel, unique: Unique) -> None:
     text = "PRECONDITION_FAILED - invalid exchange type ''"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), "")
+
+
+@pytest.mark.departs("6.1.7", "4.0")
+@pytest.mark.parametrize(
+    ("given", "shown"), [((), 20), ([("x-delivery-limit", "I", 3)], 3), ([_UNLIMITED], "unlimited")]
+)
+def test_6_1_7_the_delivery_limit_is_shown(
+    channel: Channel, unique: Unique, management: Management, vhost: str, given: Sequence[Triple], shown: object
+) -> None:
+    queue = new_queue(channel, unique, arguments=[QUORUM, *given], durable=True)
+    assert management.request("GET", "queues", vhost, queue)["delivery_limit"] == shown
 
 
 @pytest.mark.departs("10.10", "4.2")

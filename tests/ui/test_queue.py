@@ -270,7 +270,7 @@ def test_purging_and_deleting(
 def test_a_quorum_queue_has_no_conditions(new_ui: NewUi, declare: Callable[..., None]) -> None:
     declare("voted", 1, queue_type="quorum")
     ui = open_queue(new_ui, "voted")
-    assert cells(part(ui, "Settings"), "delivery-limit")[1:3] == ["no limit", "default"]
+    assert cells(part(ui, "Settings"), "delivery-limit")[1:3] == ["20", "default"]
     form = folded(ui, "Delete")
     expect(form.get_by_label("Only if unused")).to_be_hidden()
     form.get_by_role("button", name="Delete …").click()

@@ -47,6 +47,7 @@ ADDED: Final = {
     "added *oldest_*_age": "how long messages have been in the queue",
     "added *user_provided_name": "what the client calls the channel's connection",
     "added *consumer_timeout": "newer clients read it",
+    "added delivery_limit": "newer releases show it",
     "added *being_drained": "newer clients read it",
     "added oauth_enabled": "newer clients read it",
     "added *memory.metadata_store*": "newer clients read them",

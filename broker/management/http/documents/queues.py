@@ -9,7 +9,9 @@ from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.delivery_count import delivery_limit
 from leveret.broker.core.queues.explanation import describe_fill
+from leveret.broker.core.queues.limits import UNBOUNDED
 from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
 from leveret.broker.core.queues.queued_values import VALUE_BYTES
 from leveret.broker.core.queues.stream_queue import StreamQueue
@@ -113,7 +115,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         document["owner_pid_details"] = connection_details(cast("ClientIdentity", queue.owner))
     if queue.queue_type == "quorum":
         document |= {"open_files": {node: figures.segments}, "messages_dlx": queue.retained_count}
-        document |= {"message_bytes_dlx": queue.outbox.retained_bytes}
+        document |= {"message_bytes_dlx": queue.outbox.retained_bytes, "delivery_limit": _delivery_limit(queue)}
     else:
         document |= _classic(queue, figures, rates, node)
         if counters.idle_since:
@@ -241,6 +243,12 @@ def _delays(queue: Queue) -> dict[str, Any]:
         "next_delayed_at": None if due is None else -(-due[0] // 1000),
         "last_delayed_at": None if due is None else -(-due[1] // 1000),
     }
+
+
+def _delivery_limit(queue: Queue) -> int | str:
+    """Return the delivery limit in force on a quorum queue, as RabbitMQ 4 shows it."""
+    limit = delivery_limit(queue.settings)
+    return "unlimited" if limit == UNBOUNDED else limit
 
 
 def _fill(queue: Queue) -> dict[str, Any] | None:

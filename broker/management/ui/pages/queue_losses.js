@@ -125,7 +125,7 @@ function toldOf({ refuse: refused, refuse_told: told }) {
 
 function allowed(inForce) {
   const keys = ["delivery-limit", "redelivery-limit"].filter((key) => key in inForce);
-  return keys.length > 0 ? keys.map((key) => `${key} ${exactNumber(inForce[key])}`).join(", ") : "no longer in force";
+  return keys.length > 0 ? keys.map((key) => `${key} ${exactNumber(inForce[key])}`).join(", ") : "delivery-limit 20 by default";
 }
 
 function expiry(ttl) {

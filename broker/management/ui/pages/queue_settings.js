@@ -14,7 +14,7 @@ const DEFAULTS = {
   "dead-letter-routing-key": "that of the message",
   "max-length": "no limit",
   "max-length-bytes": "no limit",
-  "delivery-limit": "no limit",
+  "delivery-limit": "20",
   "redelivery-limit": "no limit",
   "delayed-retry-type": "disabled",
   "x-message-deduplication": "no",
