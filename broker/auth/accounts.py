@@ -153,17 +153,20 @@ class Accounts:
             self.attempts.count(protocol, user is not None)
         return user
 
-    def authenticate_external(self, username: str, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
+    def authenticate_external(
+        self, username: str, peer_is_loopback: bool, protocol: str = AMQP, is_named: bool = True
+    ) -> User | None:
         """Look up a user whose name is proved by other means, such as a certificate, and count the attempt.
 
         Args:
             username: The proved name.
             peer_is_loopback: Whether the client connects from this machine.
             protocol: AMQP or HTTP.
+            is_named: Whether there is a name at all.
         Returns:
             The user; None for an unknown name, and for a loopback user from another machine.
         """
-        user = self._users.get(username)
+        user = self._users.get(username) if is_named else None
         if user is not None and username in self.loopback_users and not peer_is_loopback:
             user = None
         self.attempts.count(protocol, user is not None)

@@ -396,7 +396,7 @@ class Settings:
     auth_mechanisms: tuple[str, ...] = option(
         kinds.names("PLAIN", "AMQPLAIN", "EXTERNAL", empty=False),
         ("PLAIN", "AMQPLAIN"),
-        "SASL mechanisms to offer, in order; EXTERNAL is offered only to clients with a certificate.",
+        "SASL mechanisms to offer, in order; EXTERNAL is offered over TLS only.",
     )
 
     heartbeat: int = option(

@@ -330,6 +330,8 @@ class Connection:
             self._deadline.set(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
             return
         if refusal.fault is not None:
+            # The client is not told why.
+            log.error("Error on AMQP connection (%s, state: starting): %s", self.name, refusal)
             self.fail(refusal.fault, 0)
         else:
             log.error("closing AMQP connection %s: %s", self.name, refusal)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.users import User
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.printable import escape_line
 from leveret.broker.session.peer_certificate import TlsSession
 from leveret.broker.session.server import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
@@ -39,6 +40,9 @@ _VERSIONS: Final = {
     b"AMQP\x01\x01\x08\x00": (8, 0),
     b"AMQP\x01\x01\x09\x01": (8, 0),
 }
+
+#: Characters of a refused user name that are logged.
+_NAME_MAX: Final = 255
 
 #: First bytes of a TLS connection.
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -184,18 +188,23 @@ class Handshake:
             raise Refusal(f"unsupported authentication mechanism '{mechanism}'")
         server, address = self._server, self._peer[0]
         accounts, from_loopback = server.accounts, is_loopback(address)
+        problem, is_local = "", False
         if mechanism == _EXTERNAL:
-            username = self._certified_user()
-            user = accounts.authenticate_external(username, from_loopback)
+            username, problem = self._certified_user()
+            user = accounts.authenticate_external(username, from_loopback, is_named=not problem)
+            is_local = username in accounts.users
         else:
             try:
                 username, password = MECHANISMS[mechanism](response)
             except MalformedResponse as malformed:
                 raise Refusal(f"malformed response of mechanism {mechanism}: {malformed}") from None
             user = accounts.authenticate(username, password, from_loopback)
+            if user is None and not from_loopback and username in accounts.loopback_users:
+                is_local = accounts.authenticate(username, password, True, None) is not None
         if user is None:
             delay = accounts.throttle.failed(address, username, server.loop.time())
-            raise self._login_refusal(username, mechanism, delay)
+            why = "can only connect via localhost" if is_local else "- invalid credentials"
+            raise self._login_refusal(problem or f"user '{_shortened(username)}' {why}", mechanism, delay)
         accounts.throttle.succeeded(address, username)
         self.user = user
         self.auth_mechanism = mechanism
@@ -205,14 +214,18 @@ class Handshake:
     def _mechanisms(self) -> list[str]:
         """Return the SASL mechanisms offered to this client."""
         offered = self._server.settings.auth_mechanisms
-        return [each for each in offered if each != _EXTERNAL or self._certified_user()]
+        return [each for each in offered if each != _EXTERNAL or self._tls is not None]
 
-    def _certified_user(self) -> str:
-        """Return the user name in the client certificate; "" if there is none."""
-        return "" if self._tls is None else self._tls.login(self._server.settings.ssl_cert_login_from)
+    def _certified_user(self) -> tuple[str, str]:
+        """Return the user name in the client certificate, and why there is none."""
+        tls = self._tls
+        if tls is None or not tls.is_certified:
+            return "", "connection peer presented no TLS (x.509) certificate"
+        name = tls.login(self._server.settings.ssl_cert_login_from)
+        return ("", "no name found") if name is None else (name, "")
 
-    def _login_refusal(self, username: str, mechanism: str, delay: float) -> Refusal:
-        reason = f"{mechanism} login refused: user '{username}' - invalid credentials"
+    def _login_refusal(self, why: str, mechanism: str, delay: float) -> Refusal:
+        reason = f"{mechanism} login refused: {why}"
         if not self.capabilities.authentication_failure_close:
             return Refusal(reason, delay=delay)
         text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
@@ -275,6 +288,12 @@ def _explain(header: bytes) -> str:
     if header[:4] in _HTTP:
         return "the client speaks HTTP, but this is a port for AMQP"
     return f"bad protocol header {format_binary(header)}"
+
+
+def _shortened(username: str) -> str:
+    """Return a user name for the log: that of a user, or the beginning of a very long text."""
+    username = escape_line(username)
+    return username if len(username) <= _NAME_MAX else f"{username[:_NAME_MAX]}..."
 
 
 def _not_allowed(explanation: str) -> ConnectionFault:

@@ -25,7 +25,7 @@ from leveret.broker.management.http.errors import (
     not_authorised,
     not_found,
 )
-from leveret.broker.management.http.logins import FAILED_LOGIN, BrowserSessions, session_token
+from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, BrowserSessions, session_token
 from leveret.broker.management.http.origins import check_host
 from leveret.broker.management.http.responses import require_json_accepted
 from leveret.broker.operations.principal import Principal
@@ -91,6 +91,7 @@ class Access:
         user = self.sessions.user(token) if token else None
         if user is None:
             raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
+        request[LOGIN_NAME] = user.name
         self._check_host(request, user)
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
@@ -103,6 +104,7 @@ class Access:
             HTTPUnauthorized: See login().
         """
         remote = request.remote or ""
+        request[LOGIN_NAME] = name
         loopback = is_loopback(remote)
         octets = password.encode("utf-8", "surrogateescape")
         user = self._accounts.authenticate(name, octets, loopback, HTTP)

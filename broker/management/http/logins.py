@@ -30,6 +30,8 @@ _SESSIONS_MAX: Final = 4096
 _SESSIONS_OF_A_USER: Final = 256
 #: Sent by the web pages with every request. Browsers do not let pages of another origin send it without a preflight.
 UI_HEADER: Final = "x-leveret-ui"
+#: Name of the user of a request, also if the login failed; set by Access.login().
+LOGIN_NAME: Final = web.RequestKey("login_name", str)
 #: Name of the user whose login failed; set by Access.authenticate().
 FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
 #: Set while the response is delayed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from typing import Final
@@ -11,7 +12,7 @@ from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler
 
 from leveret.broker.management.http.errors import failure, from_fault, not_found
-from leveret.broker.management.http.logins import is_from_ui
+from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, is_from_ui
 from leveret.broker.management.http.origins import SAFE_METHODS
 from leveret.broker.management.http.responses import accepts_gzip, require_json_accepted
 from leveret.protocol.faults import AmqpFault
@@ -35,6 +36,9 @@ async def format_responses(request: web.Request, handler: Handler) -> web.Stream
     """Format errors as RabbitMQ does, and set the headers of all responses."""
     try:
         response = await _handle(request, handler)
+    except web.HTTPUnauthorized as error:
+        _log_denied(request, error)
+        response = _as_response(error)
     except web.HTTPException as error:
         response = _as_response(error)
     if is_from_ui(request.headers):
@@ -75,6 +79,15 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         # Paths that need no login have not checked this yet.
         require_json_accepted(request)
     return response
+
+
+def _log_denied(request: web.Request, error: web.HTTPUnauthorized) -> None:
+    """Log that a user was refused, as RabbitMQ does; requests without a user are not logged."""
+    name = request.get(LOGIN_NAME)
+    if name is None:
+        return
+    why = "invalid credentials" if FAILED_LOGIN in request else json.loads(error.text or "{}").get("reason")
+    log.warning("HTTP access denied: user '%s' - %s", name, why)
 
 
 def _read_names(request: web.Request) -> None:

@@ -38,6 +38,7 @@ def test_answers_to_wrong_passwords_take_longer_and_longer(leveret_process: Call
     counted = {each["protocol"]: (each["auth_attempts_failed"], each["auth_attempts_succeeded"]) for each in attempts}
     assert counted["http"][0] == 7
     assert guesser.ask("GET", "whoami").status == 401
+    assert process.log_text().count("HTTP access denied: user 'guest' - invalid credentials") == 8
 
     def is_quick() -> bool:
         assert own.ask("GET", "whoami").status == 200

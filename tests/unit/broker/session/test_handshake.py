@@ -7,6 +7,7 @@ from pamqp import commands
 
 from leveret.broker.config.kinds import ProductVersion
 from leveret.broker.config.options import Compat
+from leveret.broker.printable import escape_line
 from leveret.broker.version import VERSION
 from leveret.protocol.states import ConnectionState
 from tests.support import tables
@@ -122,9 +123,11 @@ class TestStartOk:
 
     @pytest.mark.parametrize("response", [b"\0guest\0wrong", b"\0nobody\0guest", b"\0guest\0", b"\0\xff\0\xff"])
     def test_a_refused_login_is_answered_with_close_if_the_client_supports_it(
-        self, broker: MemoryBroker, client: MemoryClient, response: bytes
+        self, broker: MemoryBroker, client: MemoryClient, response: bytes, caplog: pytest.LogCaptureFixture
     ) -> None:
         client.send(start_ok(response=response))
+        user = escape_line(response.split(b"\0")[1].decode(errors="surrogateescape"))
+        assert f"PLAIN login refused: user '{user}' - invalid credentials" in caplog.text
         text = (
             "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN."
             " For details see the broker logfile."
