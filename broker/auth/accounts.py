@@ -45,6 +45,7 @@ class Accounts:
     Attributes:
         generation: Incremented by every change, so that callers can cache permission checks.
         on_change: Called after every change.
+        on_delete: Called with the name of a user who was deleted.
         attempts: Counters of login attempts.
         loopback_users: See Args.
         throttle: Delays the answers to failed logins.
@@ -54,6 +55,7 @@ class Accounts:
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
         self.generation = 0
         self.on_change: Callable[[], None] = _ignore
+        self.on_delete: Callable[[str], None] = _ignore
         self.attempts = AuthAttempts()
         self.throttle = LoginThrottle()
         self.unrestored: list[tuple[str, dict[str, Any]]] = []
@@ -132,6 +134,7 @@ class Accounts:
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[0] != name}
         self.unrestored = [each for each in self.unrestored if each[1].get("user") != name]
         self._changed()
+        self.on_delete(name)
 
     def authenticate(
         self, username: str, password: bytes, peer_is_loopback: bool, protocol: str | None = AMQP
@@ -310,5 +313,5 @@ class Accounts:
         self.on_change()
 
 
-def _ignore() -> None:
+def _ignore(*_: str) -> None:
     pass

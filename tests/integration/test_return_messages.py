@@ -287,8 +287,14 @@ def test_permissions(leveret: LeveretProcess, channel: Channel, api: Management)
         return Management(leveret.http_url.replace("guest:guest", f"{name}:x"))
 
     assert [refused(of(name))[0] for name in ("reader", "writer")] == [401, 401]
+    job = ended(of("returner"), begin(of("returner"), filter="header.n=0"))
+    shown = {name: of(name).request("GET", "jobs", "/", job["id"]) for name in ("returner", "reader", "writer")}
+    assert shown["reader"] == shown["returner"]
+    hidden: dict[str, Any] = {"options": {}, "left": [], "by_origin": [], "error": None}
+    assert shown["writer"] == {**shown["returner"], **hidden}, "no permission to read"
+    assert of("writer").request("GET", "jobs") == [{**each, **hidden} for each in of("returner").request("GET", "jobs")]
     job = ended(of("returner"), begin(of("returner")))
-    assert (counts(job), job["user"]) == (("completed", 4, 0), "returner")
+    assert (counts(job), job["user"]) == (("completed", 2, 0), "returner")
     reject(channel, "a", 2)
     # Through exchanges, the permission is that on each of them; these have been published to the default exchange.
     assert counts(ended(of("returner"), begin(of("returner"), via="exchange"))) == ("completed", 2, 0)

@@ -85,6 +85,16 @@ class ManualLoop:
                 self.run()
         self.now = end
 
+    def iterate(self) -> None:
+        """Run the timers that are due now, and callbacks after them; timers that these set are left, however soon."""
+        due = []
+        while self._timers and self._timers[0].when <= self.now:
+            due.append(heapq.heappop(self._timers))
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
+        self.run()
+
     @property
     def pending_timers(self) -> int:
         """Number of timers that are not cancelled."""

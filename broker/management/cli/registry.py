@@ -51,7 +51,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "node_health_check",
         "ping",
     ),
-    "jobs": ("cancel_job", "list_jobs", "return_messages"),
+    "jobs": ("cancel_job", "list_jobs", "resume_job", "return_messages"),
     "limits": (
         "clear_user_limits",
         "clear_vhost_limits",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from leveret.broker.operations.jobs.options import JobOptions, read_move_options, read_options, read_replay_options
+from leveret.broker.operations.jobs.options import (
+    NO_OPTIONS,
+    JobOptions,
+    read_move_options,
+    read_options,
+    read_replay_options,
+)
 from leveret.broker.operations.jobs.plans import Counts
 from leveret.storage.stores.stream_store import FIRST_NUMBER
 
@@ -16,17 +23,19 @@ Kind: TypeAlias = Literal["return", "move", "replay"]
 
 #: States of a job.
 RUNNING: Final = "running"
+PAUSED: Final = "paused"
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 FAILED: Final = "failed"
+STATES: Final = (RUNNING, PAUSED, COMPLETED, CANCELLED, FAILED)
 
 #: Reads the options of a job from JSON, by kind.
 READERS: Final = {"return": read_options, "move": read_move_options, "replay": read_replay_options}
 
 
-def new_counts() -> Counts:
-    """Return counts of nothing."""
-    return Counts(0, 0, Counter(), Counter())
+def new_counts(returned: int = 0) -> Counts:
+    """Return counts of nothing but a number of messages that were returned before."""
+    return Counts(0, returned, Counter(), Counter())
 
 
 @dataclass(slots=True, eq=False)
@@ -44,12 +53,14 @@ class Job:
         options: The same, read.
         ends: See ReturnWork; of a replay, the number after the last message, as level 0.
         created: When it was created, in microseconds since 1970.
-        state: RUNNING, COMPLETED, CANCELLED or FAILED.
+        state: RUNNING, PAUSED, COMPLETED, CANCELLED or FAILED.
         finished: When it ended, in microseconds since 1970; 0 before.
-        error: Why it has failed, or why it waits; "" otherwise.
+        error: Why it has failed, or why it waits or is paused; "" otherwise.
         counts: What it has done.
         number: Number of the next message of a replay: what was sent of those before it is on disk. 0 for other jobs.
         begin: Number of the first message of a replay; 0 for other jobs.
+        bad_ends: How often in a row the broker has ended without a stop while it ran.
+        ended: If a request waits for it, done at its end; None for a job that is kept.
     """
 
     job_id: str
@@ -68,9 +79,15 @@ class Job:
     counts: Counts = field(default_factory=new_counts)
     number: int = 0
     begin: int = 0
+    bad_ends: int = 0
+    ended: Future[None] | None = None
 
-    def shown(self) -> dict[str, Any]:
-        """Return what users see of it."""
+    def shown(self, in_full: bool = True) -> dict[str, Any]:
+        """Return what users see of it.
+
+        Args:
+            in_full: Whether they may see what it says about messages: filter, names of headers, routing keys.
+        """
         numbers = (self.begin, self.number, self.ends.get(0, 0)) if self.kind == "replay" else ()
         offsets = [number - FIRST_NUMBER for number in numbers]
         return {
@@ -82,10 +99,11 @@ class Job:
             "state": self.state,
             "created": self.created // 1000,
             "finished": self.finished // 1000 or None,
-            "error": self.error or None,
-            "options": dict(self.document),
+            "error": (self.error or None) if in_full else None,
+            "options": dict(self.document) if in_full else {},
             **dict(zip(("first_offset", "next_offset", "end_offset"), offsets, strict=False)),
             **counts_document(self.counts),
+            **({} if in_full else {"left": [], "by_origin": []}),
         }
 
     def stored(self) -> dict[str, Any]:
@@ -98,6 +116,7 @@ class Job:
             "ends": [[level, end] for level, end in self.ends.items()],
             "number": self.number,
             "begin": self.begin,
+            "bad_ends": self.bad_ends,
         }
 
 
@@ -105,33 +124,65 @@ def restored(document: Mapping[str, Any]) -> Job:
     """Return a job as it was stored.
 
     Raises:
-        ValueError, KeyError, TypeError: It has another form.
+        ValueError: It has another form; the text says what is wrong.
     """
-    counts = Counts(
-        int(document["scanned"]),
-        int(document["returned"]),
-        Counter({(each["problem"], each["target"]): int(each["count"]) for each in document["left"]}),
-        Counter({(each["target"], each["reason"]): int(each["count"]) for each in document["by_origin"]}),
-    )
-    return Job(
-        document["id"],
-        document["kind"],
-        document["vhost"],
-        document["queue"],
-        document["qid"],
-        document["user"],
-        document["options"],
-        READERS[document["kind"]](document["options"]),
-        {int(level): int(end) for level, end in document["ends"]},
-        int(document["created"]),
-        document["state"],
-        int(document["finished"]),
-        document["error"] or "",
+    try:
+        return _restored(document)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"it has another form: {error!r}") from None
+
+
+def _restored(document: Mapping[str, Any]) -> Job:
+    kind, qid = document["kind"], document["qid"]
+    texts = {name: _text(document[name]) for name in ("id", "kind", "vhost", "queue", "user", "state")}
+    if kind not in READERS or texts["state"] not in STATES:
+        raise ValueError(f"there is no kind '{kind}', or no state '{texts['state']}'")
+    counts = Counts(_number(document["scanned"]), _number(document["returned"]), Counter(), Counter())
+    for each in document["left"]:
+        counts.miss(_text(each["problem"]), _number(each["count"]), _text(each["target"]))
+    for each in document["by_origin"]:
+        counts.count_origin(_text(each["target"]), _text(each["reason"]), _number(each["count"]))
+    job = Job(
+        texts["id"],
+        kind,
+        texts["vhost"],
+        texts["queue"],
+        None if qid is None else _number(qid),
+        texts["user"],
+        {**document["options"]},
+        NO_OPTIONS,
+        {_number(level): _number(end) for level, end in document["ends"]},
+        _number(document["created"]),
+        texts["state"],
+        _number(document["finished"]),
+        "" if document["error"] is None else _text(document["error"]),
         counts,
-        # Jobs of earlier versions have neither.
-        int(document.get("number", 0)),
-        int(document.get("begin", 0)),
+        # Jobs of earlier versions have none of these.
+        _number(document.get("number", 0)),
+        _number(document.get("begin", 0)),
+        _number(document.get("bad_ends", 0)),
     )
+    if kind == "replay" and 0 not in job.ends:
+        raise ValueError("a replay has no end")
+    try:
+        job.options = READERS[job.kind](job.document)
+    except ValueError as error:
+        # An earlier version has taken them.
+        if job.state in (RUNNING, PAUSED):
+            job.state, job.error = FAILED, str(error)
+    return job
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is not a text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r:.40} is not a number")
+    return value
 
 
 def counts_document(counts: Counts) -> dict[str, Any]:

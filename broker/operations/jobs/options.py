@@ -79,6 +79,10 @@ class JobOptions:
         return published.replaced({properties.HEADERS: encode_headers(table) if table else None})
 
 
+#: Options of a job that cannot run.
+NO_OPTIONS: Final = JobOptions(MessageFilter())
+
+
 def read_options(document: Mapping[str, Any]) -> JobOptions:
     """Read the options of a job that returns dead letters from JSON.
 

@@ -18,13 +18,16 @@ from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import open_exchange
 from leveret.policies.death_origin import DeathOrigin, death_origin
+from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.properties import Properties
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.message import Envelope, Message
 
 #: Different reasons and targets that are counted; further ones are counted together.
-_COUNTED_MAX: Final = 200
+_COUNTED_MAX: Final = 100
+#: Characters of what is counted that are kept: headers may have texts of any length.
+_TEXT_MAX: Final = 300
 
 # Why messages are left where they are.
 NO_ORIGIN: Final = "it is not a dead letter"
@@ -106,6 +109,8 @@ class Planner:
         else:
             exchange_name, keys = origin.exchange, origin.routing_keys or ("",)
             target = f"exchange '{origin.exchange}', key '{keys[0]}'"
+            if len(_octets(exchange_name)) > SHORTSTR_MAX:
+                return Plan(origin, target, (), NO_ROUTE, envelope)
         header = self._options.changed(published, headers)
         # The broker has written x-death only as far as it is still there.
         dead = envelope.dead and "x-death" not in self._options.removed
@@ -189,17 +194,22 @@ class Counts:
         """Count messages that are left where they are."""
         _count(self.left, (problem, plan.target), count)
 
-    def miss(self, problem: str, count: int) -> None:
-        """Count messages that are not there any more."""
-        _count(self.left, (problem, ""), count)
+    def miss(self, problem: str, count: int, target: str = "") -> None:
+        """Count messages that are not there any more, or cannot be checked."""
+        _count(self.left, (problem, target), count)
 
-    def count_origin(self, target: str, reason: str) -> None:
-        """Count a message that matches."""
-        _count(self.by_origin, (target, reason), 1)
+    def count_origin(self, target: str, reason: str, count: int = 1) -> None:
+        """Count messages that match."""
+        _count(self.by_origin, (target, reason), count)
 
 
-def _count(counter: Counter[tuple[str, str]], key: tuple[str, str], count: int) -> None:
+def _count(counter: Counter[tuple[str, str]], texts: tuple[str, str], count: int) -> None:
+    key = _shortened(texts[0]), _shortened(texts[1])
     counter[key if key in counter or len(counter) < _COUNTED_MAX else _OTHERS] += count
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
 
 
 class Room:

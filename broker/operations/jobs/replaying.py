@@ -76,6 +76,11 @@ class ReplayWork:
         self.waits = ""
 
     @property
+    def is_checking(self) -> bool:
+        """Whether the last step has ended within a message."""
+        return self._selector.is_checking
+
+    @property
     def generation(self) -> int:
         """Number that increases with every change of topology or permissions."""
         return self._principal.generation
@@ -85,16 +90,17 @@ class ReplayWork:
         self._principal = principal
         self._planner = Planner(principal, self.source, self._options)
 
-    def step(self, most: int, takes: bool = True) -> int:
+    def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
         """Look at messages for a time slice, and send those that match; return their number.
 
         Args:
             most: Maximum number of messages that are sent.
             takes: Whether they are; otherwise they are only counted.
+            time_slice: The time slice; None for one of its own.
         """
         if self._options.limit is not None:
             most = min(most, self._options.limit - self.counts.returned)
-        time_slice = self.source.host.turn.slice()
+        time_slice = time_slice or self.source.host.turn.slice()
         self.waits = ""
         sent = 0
         while sent < most and not self.is_over and not self.waits:

@@ -65,6 +65,11 @@ class ReturnWork:
         self.number = 0
 
     @property
+    def is_checking(self) -> bool:
+        """Whether the last step has ended within a message."""
+        return self._selector.is_checking
+
+    @property
     def generation(self) -> int:
         """Number that increases with every change of topology or permissions."""
         return self._principal.generation
@@ -74,13 +79,22 @@ class ReturnWork:
         self._principal = principal
         self._planner = Planner(principal, self.source, self._options)
 
-    def step(self, most: int, takes: bool = True) -> int:
-        """Look at some messages, and return those that match; return their number.
+    def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
+        """Look at messages for a time slice, and return those that match; return their number.
 
         Args:
             most: Maximum number of messages that are returned.
             takes: Whether they are; otherwise they are only counted.
+            time_slice: The time slice; None for one of its own.
         """
+        time_slice = time_slice or self.source.host.turn.slice()
+        count = self._look(most, takes, time_slice)
+        while count < most and not (self.is_over or self.is_checking or self.source.deleted or time_slice.is_over()):
+            count += self._look(most - count, takes, time_slice)
+        return count
+
+    def _look(self, most: int, takes: bool, time_slice: TimeSlice) -> int:
+        """Look at some messages, and return those that match; return their number."""
         browser = Browser(self.source, self._place, ready_only=True, most=_LOOK)
         batch = next(browser.steps(), [])
         if self._options.limit is not None:
@@ -89,7 +103,6 @@ class ReturnWork:
         self._place = browser.place
         # What is only counted takes the room of what follows.
         room = Room() if takes else self._dry_room
-        time_slice = self.source.host.turn.slice()
         for at, found in enumerate(batch):
             if len(chosen) >= most or (at and time_slice.is_over()):
                 self._place = found.place

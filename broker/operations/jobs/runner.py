@@ -1,29 +1,32 @@
-"""Runs jobs: a step at a time, each after the messages of the one before are on disk.
+"""Runs jobs: a step at a time, each after the messages of the one before are on disk. All share one time slice a turn.
 
 Jobs are kept with the definitions, so a restart continues those that were running. They begin again at the head of
 their queue: what they have returned is no longer there. A replay, whose stream keeps everything, goes on at the number
-that was stored last.
+that was stored last. A job with which the broker ended badly some times in a row waits for somebody to resume it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timer
-from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job import (
     CANCELLED,
     COMPLETED,
     FAILED,
+    PAUSED,
     READERS,
     RUNNING,
     Job,
@@ -31,14 +34,13 @@ from leveret.broker.operations.jobs.job import (
     new_counts,
     restored,
 )
+from leveret.broker.operations.jobs.moving import Move
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.plans import Counts
-from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
+from leveret.broker.operations.jobs.replaying import ReplayWork
 from leveret.broker.operations.jobs.returning import ReturnWork
+from leveret.broker.operations.jobs.works import Work, bounds_of, open_source
 from leveret.broker.operations.principal import Principal
-from leveret.protocol.faults import AmqpFault, not_found
-from leveret.storage.stores.looking import levels
-from leveret.storage.stores.picking import next_number
+from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
 
 log = logging.getLogger("leveret.jobs")
 
@@ -59,33 +61,16 @@ _RATE_PAUSE: Final = 0.05
 _NOT_KEPT: Final = ("dry_run", "job")
 #: Ended jobs that are kept.
 _ENDED_MAX: Final = 100
+#: Jobs and moves of a virtual host that run at once.
+RUNNING_MAX: Final = 50
+#: Length of the options of a job, as JSON.
+_OPTIONS_MAX: Final = 65_536
+#: Bad ends of the broker in a row after which a job that ran is not continued by itself.
+_BAD_ENDS_MAX: Final = 3
 
 
 #: What is said about a job when it begins.
 _DOES: Final = {"return": "returns the dead letters", "move": "moves the messages", "replay": "replays the messages"}
-
-
-class Work(Protocol):
-    """What a job does; see ReturnWork and ReplayWork."""
-
-    counts: Counts
-    is_over: bool
-    waits: str
-    number: int
-
-    @property
-    def source(self) -> Queue:
-        """The queue that messages come from."""
-
-    @property
-    def generation(self) -> int:
-        """Number that increases with every change of topology or permissions."""
-
-    def use(self, principal: Principal) -> None:
-        """Work with the permissions of a user from now on."""
-
-    def step(self, most: int, takes: bool = True) -> int:
-        """Do some of it, for a time slice; return the number of messages that were sent."""
 
 
 class Jobs:
@@ -101,6 +86,9 @@ class Jobs:
         self._accounts = accounts
         self._jobs: dict[str, Job] = {}
         self._runs: dict[str, _Run] = {}
+        self._turns = _Turns(broker)
+        self._is_stopping = False
+        accounts.on_delete = self._end_those_of
         #: While they are being stopped: all that they have sent is on disk.
         self._synced = asyncio.Event()
 
@@ -113,18 +101,37 @@ class Jobs:
         for key, document in documents:
             try:
                 job = restored(document)
-            except (ValueError, KeyError, TypeError) as error:
-                log.error("job '%s' could not be restored: %r", key[-1] if key else "", error)
+            except ValueError as error:
+                log.error("job '%s' could not be restored: %s", key[-1] if key else "", error)
                 continue
             if job.vhost not in self._broker.vhosts:
                 self._broker.gate.delete(KIND, key)
                 continue
             self._jobs[job.job_id] = job
+            if job.state == FAILED and not job.finished:
+                self.end(job, FAILED, job.error)
             if job.state == RUNNING:
-                if job.kind != "replay":
-                    # What was left before is looked at again.
-                    job.counts = Counts(0, job.counts.returned, new_counts().left, new_counts().by_origin)
-                self._run(job, is_resumed=True)
+                self._continue(job, is_after_bad_end=not document.get("clean", True))
+
+    def _continue(self, job: Job, is_after_bad_end: bool) -> None:
+        """Continue a job that an earlier process has begun, but not one with which the broker has ended badly again."""
+        job.bad_ends = job.bad_ends + 1 if is_after_bad_end else 0
+        if job.bad_ends >= _BAD_ENDS_MAX:
+            job.state, job.error = PAUSED, f"the broker has ended badly {job.bad_ends} times in a row while it ran"
+            log.error("job %s of queue '%s' is paused: %s", job.job_id, job.queue, job.error)
+            self.store(job)
+            return
+        self._run_again(job)
+
+    def _run_again(self, job: Job) -> None:
+        if job.kind != "replay":
+            # What was left before is looked at again.
+            job.counts = new_counts(job.counts.returned)
+        self.store(job)
+        run = _Run(self, job, self._broker, self._accounts, self._turns)
+        self._runs[job.job_id] = run
+        # If this ends the process, the next one knows.
+        self._broker.gate.when_written(run.start)
 
     async def stop(self, seconds: float) -> None:
         """Stop all jobs, for the end of the process; the next start continues them.
@@ -132,7 +139,10 @@ class Jobs:
         Args:
             seconds: How long to wait at most until what they have sent is on disk.
         """
-        for run in self._runs.values():
+        self._is_stopping = True
+        for run in [*self._runs.values()]:
+            if run.job.ended is not None:
+                self.end(run.job, CANCELLED)
             run.stop()
             self.store(run.job)
         if self._is_syncing:
@@ -169,34 +179,82 @@ class Jobs:
             document: The options; see options.py.
         Raises:
             ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+                PRECONDITION_FAILED (406): RUNNING_MAX are running in the virtual host.
             ValueError: An option is invalid.
         """
+        kept = {name: value for name, value in document.items() if value is not None and name not in _NOT_KEPT}
         options = READERS[kind](document)
+        length = len(json.dumps(kept))
+        if length > _OPTIONS_MAX:
+            raise ValueError(f"the options have {length} characters, {_OPTIONS_MAX} are allowed")
         source = open_source(principal, queue_name, options)
-        begin, ends = bounds_of(source, options)
-        job = Job(
-            secrets.token_hex(6),
-            kind,
-            principal.vhost.name,
-            queue_name,
-            source.backing.qid,
-            principal.user.name,
-            {name: value for name, value in document.items() if value is not None and name not in _NOT_KEPT},
-            options,
-            ends,
-            self._broker.timers.now(),
-            number=begin,
-            begin=begin,
-        )
+        self._check_limit(principal.vhost.name)
+        job = self._new(kind, principal, source, options, kept)
         self._jobs[job.job_id] = job
         self.store(job)
         log.info("job %s of user '%s' %s of queue '%s'", job.job_id, job.user, _DOES[kind], job.queue)
-        self._run(job)
+        self._begin(job, _new_work(principal, source, job))
         return job
 
+    async def move(self, principal: Principal, source: Queue, options: JobOptions) -> tuple[Job, Move]:
+        """Move messages to another queue, and wait for the end; return the job, which is not kept, and its work.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): RUNNING_MAX are running in the virtual host.
+        """
+        self._check_limit(principal.vhost.name)
+        job = self._new("move", principal, source, options, {})
+        job.ended = asyncio.get_running_loop().create_future()
+        work = Move(principal, source, options, job.ends)
+        self._begin(job, work)
+        try:
+            await job.ended
+        finally:
+            if job.state == RUNNING:
+                self.end(job, CANCELLED)
+        return job, work
+
+    def _check_limit(self, vhost_name: str) -> None:
+        count = sum(run.job.vhost == vhost_name for run in self._runs.values())
+        if count >= RUNNING_MAX:
+            raise precondition_failed(
+                f"{count} jobs and moves are running in vhost '{vhost_name}', which is the limit; try again later"
+            )
+
+    def _new(
+        self, kind: Kind, principal: Principal, source: Queue, options: JobOptions, document: Mapping[str, Any]
+    ) -> Job:
+        begin, ends = bounds_of(source, options)
+        place = principal.vhost.name, source.name, source.backing.qid, principal.user.name
+        now = self._broker.timers.now()
+        return Job(secrets.token_hex(6), kind, *place, document, options, ends, now, number=begin, begin=begin)
+
+    def _begin(self, job: Job, work: Work) -> None:
+        run = self._runs[job.job_id] = _Run(self, job, self._broker, self._accounts, self._turns, work)
+        run.start()
+
+    def resume(self, job: Job) -> None:
+        """Continue a job that is paused.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): it is not paused, or RUNNING_MAX are running in the virtual host.
+        """
+        if job.state != PAUSED:
+            raise precondition_failed(f"job '{job.job_id}' is {job.state}, not {PAUSED}")
+        self._check_limit(job.vhost)
+        job.state, job.error, job.bad_ends = RUNNING, "", 0
+        log.info("job %s is resumed", job.job_id)
+        self._run_again(job)
+
+    def _end_those_of(self, user_name: str) -> None:
+        """End the jobs of a user who was deleted: another one may get the name."""
+        for job in [*(run.job for run in self._runs.values()), *self._jobs.values()]:
+            if job.user == user_name and job.state in (RUNNING, PAUSED):
+                self.end(job, FAILED, f"user '{user_name}' was deleted")
+
     def cancel(self, job: Job) -> None:
-        """End a running job; forget one that has ended."""
-        if job.state == RUNNING:
+        """End a job that is running or paused; forget one that has ended."""
+        if job.state in (RUNNING, PAUSED):
             self.end(job, CANCELLED)
         else:
             self._forget(job)
@@ -205,7 +263,7 @@ class Jobs:
         """End a job.
 
         Args:
-            job: The job, which is running.
+            job: The job, which is running or paused.
             state: COMPLETED, CANCELLED or FAILED.
             error: Why it has failed.
         """
@@ -213,6 +271,10 @@ class Jobs:
         if run is not None:
             run.stop()
         job.state, job.error, job.finished = state, error, self._broker.timers.now()
+        if job.ended is not None:
+            if not job.ended.done():
+                job.ended.set_result(None)
+            return
         log.info(
             "job %s is %s%s: %d messages done, %d left",
             *(job.job_id, state, f" ({error})" if error else "", job.counts.returned, job.counts.left.total()),
@@ -223,18 +285,59 @@ class Jobs:
             self._forget(each)
 
     def store(self, job: Job) -> None:
-        """Store a job with the definitions."""
-        self._broker.gate.put(KIND, (job.vhost, job.job_id), job.stored())
-        self._broker.turn.end_later()
+        """Store a job with the definitions, unless it ends with the request that waits for it."""
+        if job.ended is None:
+            self._broker.gate.put(KIND, (job.vhost, job.job_id), {**job.stored(), "clean": self._is_stopping})
+            self._broker.turn.end_later()
 
     def _forget(self, job: Job) -> None:
         del self._jobs[job.job_id]
         self._broker.gate.delete(KIND, (job.vhost, job.job_id))
         self._broker.turn.end_later()
 
-    def _run(self, job: Job, is_resumed: bool = False) -> None:
-        run = self._runs[job.job_id] = _Run(self, job, self._broker, self._accounts, is_resumed)
-        run.start()
+
+def _new_work(principal: Principal, source: Queue, job: Job) -> Work:
+    """Return the work of a job as far as it is not done."""
+    if isinstance(source, StreamQueue):
+        return ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
+    return ReturnWork(principal, source, job.options, job.ends, job.counts)
+
+
+class _Turns:
+    """Lets jobs take turns: all of them together have one time slice in an iteration of the event loop.
+
+    Args:
+        broker: The broker.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ready: deque[_Run] = deque()
+        self._timer: Timer | None = None
+
+    def add(self, run: _Run, is_first: bool = False) -> None:
+        """Let a run take a step, before all others or after them."""
+        if is_first:
+            self._ready.appendleft(run)
+        else:
+            self._ready.append(run)
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is None:
+            self._timer = self._broker.timers.call_later(0.0, self._take)
+
+    def _take(self) -> None:
+        time_slice = self._broker.turn.slice()
+        try:
+            while self._ready:
+                self._ready.popleft().advance(time_slice)
+                if time_slice.is_over():
+                    break
+        finally:
+            self._timer = None
+            if self._ready:
+                self._plan()
 
 
 class _Run:
@@ -245,17 +348,20 @@ class _Run:
         job: The job.
         broker: The broker.
         accounts: Users and permissions.
-        is_resumed: Whether an earlier process has begun it.
+        turns: Lets it take steps.
+        work: What it does; None if an earlier process has begun it.
     """
 
-    def __init__(self, jobs: Jobs, job: Job, broker: Broker, accounts: Accounts, is_resumed: bool) -> None:
+    def __init__(
+        self, jobs: Jobs, job: Job, broker: Broker, accounts: Accounts, turns: _Turns, work: Work | None = None
+    ) -> None:
         self._jobs = jobs
         self.job = job
         self._broker = broker
         self._accounts = accounts
+        self._turns = turns
         self._timer: Timer | None = None
-        self._work: Work | None = None
-        self._is_resumed = is_resumed
+        self._work = work
         self._generation = -1
         self._is_stopped = False
         #: Whether the messages of the last step are not on disk yet.
@@ -278,28 +384,43 @@ class _Run:
             self._timer = None
 
     def _plan(self, seconds: float) -> None:
-        if not self._is_stopped:
-            self._timer = self._broker.timers.call_later(seconds, self._advance)
+        if self._is_stopped:
+            return
+        if seconds > 0:
+            self._timer = self._broker.timers.call_later(seconds, self._is_due)
+        else:
+            # Of what is begun, only one message is in memory.
+            self._turns.add(self, is_first=self._work is not None and self._work.is_checking)
 
-    def _advance(self) -> None:
+    def _is_due(self) -> None:
         self._timer = None
-        if self._broker.alarms.any:
+        self._plan(0.0)
+
+    def advance(self, time_slice: TimeSlice) -> None:
+        """Take a step."""
+        if self._is_stopped:
+            return
+        if self._broker.alarms.any and self.job.ended is None:
             # As for publishers, whose connections are blocked.
             self._wait(f"the broker is {self._broker.alarms.reason}", _ALARM_SECONDS)
             return
         try:
             work = self._open()
-            self._returned += work.step(self._allowed())
+            sent = work.step(self._allowed(), time_slice=time_slice)
         except AmqpFault as fault:
             self._jobs.end(self.job, FAILED, fault.explanation)
         except Exception as error:
             log.exception("internal error in job %s", self.job.job_id)
-            self._jobs.end(self.job, FAILED, f"internal error: {type(error).__name__}")
+            self._fail(error)
         else:
+            self._returned += sent
             if not work.waits:
                 self.job.error = ""
-            self.is_syncing = True
-            self._broker.stores.when_synced(self._synced)
+            if sent:
+                self.is_syncing = True
+                self._broker.stores.when_synced(self._synced)
+            else:
+                self._synced()
 
     def _wait(self, reason: str, seconds: float) -> None:
         self.job.error = f"waits: {reason}"
@@ -309,6 +430,17 @@ class _Run:
 
     def _synced(self) -> None:
         """Continue, now that the messages of the last step are on disk."""
+        try:
+            self._go_on()
+        except Exception as error:
+            log.exception("internal error in job %s", self.job.job_id)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self.job.state == RUNNING:
+            self._jobs.end(self.job, FAILED, f"internal error: {type(error).__name__}")
+
+    def _go_on(self) -> None:
         work, job, self.is_syncing = self._work, self.job, False
         if work is None or job.state != RUNNING:
             return
@@ -369,59 +501,11 @@ class _Run:
             raise not_found(f"user '{job.user}' was deleted" if user is None else f"vhost '{job.vhost}' was deleted")
         principal = Principal(self._accounts, user, vhost)
         source = open_source(principal, job.queue, job.options)
-        is_same = self._is_of(source) if work is None else source is work.source
+        is_same = job.qid is not None and source.backing.qid == job.qid if work is None else source is work.source
         if not is_same:
             raise not_found(f"queue '{job.queue}' was deleted")
         if work is None:
-            if isinstance(source, StreamQueue):
-                work = ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
-            else:
-                work = ReturnWork(principal, source, job.options, job.ends, job.counts)
-            self._work = work
+            work = self._work = _new_work(principal, source, job)
         work.use(principal)
         self._generation = work.generation
         return work
-
-    def _is_of(self, source: Queue) -> bool:
-        """Return whether a queue is the one of the job, which may have been stored by an earlier process."""
-        return not self._is_resumed or (self.job.qid is not None and source.backing.qid == self.job.qid)
-
-
-def new_work(principal: Principal, source: Queue, options: JobOptions) -> Work:
-    """Return the work of a job that begins now. See open_source()."""
-    number, ends = bounds_of(source, options)
-    if isinstance(source, StreamQueue):
-        return ReplayWork(principal, source, options, number, ends[0], new_counts())
-    return ReturnWork(principal, source, options, ends, new_counts())
-
-
-def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
-    """Find a queue whose dead letters the principal may return, whose messages it may move, or a stream to replay.
-
-    Raises:
-        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or no write permission: on the queue or
-            exchange that messages are moved or replayed to, or, if dead letters go to queues, on the default exchange.
-            NOT_FOUND (404), RESOURCE_LOCKED (405). PRECONDITION_FAILED (406): there is no such replay.
-    """
-    if options.replay is not None:
-        return open_for_replay(principal, name, options, options.replay)
-    if options.to is not None:
-        source, _ = queues.open_for_move(principal, name, options.to)
-        return source
-    source = queues.open_for_get(principal, name)
-    if options.via == "queue":
-        principal.check("write", "exchange", "")
-    return source
-
-
-def bounds_of(source: Queue, options: JobOptions) -> tuple[int, dict[int, int]]:
-    """Return the number of the first message of a replay, or 0, and by level of the queue, that after the last one."""
-    if options.replay is None or not isinstance(source, StreamQueue):
-        return 0, ends_of(source)
-    number, end = numbers_of(source, options.replay)
-    return number, {0: end}
-
-
-def ends_of(source: Queue) -> dict[int, int]:
-    """Return the number of the next message, by level of a queue."""
-    return {level: next_number(store) for level, store in levels(source.store)}

@@ -34,7 +34,7 @@ def passes(
     if found is None:
         found = wanted.passes_age(age)
     if found is None:
-        found, _ = result_of(BodyConditions(wanted.body, wanted.match == "any").steps(body))
+        return result_of(BodyConditions(wanted.body, wanted.match == "any").steps(body))[0]
     return found
 
 

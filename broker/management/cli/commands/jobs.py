@@ -1,4 +1,4 @@
-"""The commands return_messages, list_jobs and cancel_job. RabbitMQ has no such commands."""
+"""The commands return_messages, list_jobs, cancel_job and resume_job. RabbitMQ has no such commands."""
 
 from __future__ import annotations
 
@@ -174,13 +174,24 @@ def _list(context: CommandContext) -> ResultRows:
 
 
 def _cancel(context: CommandContext) -> Result:
-    (job,) = context.arguments
     try:
-        context.api.delete("jobs", context.vhost, job)
+        context.api.delete("jobs", context.vhost, context.arguments[0])
     except ApiFault as fault:
-        text = f"no job '{job}' in vhost '{context.vhost}'" if fault.not_found else fault.reason
-        raise failed(text) from fault
+        raise _job_fault(context, fault) from fault
     return ok_result(context)
+
+
+def _resume(context: CommandContext) -> Result:
+    try:
+        context.api.post("jobs", context.vhost, context.arguments[0], "resume")
+    except ApiFault as fault:
+        raise _job_fault(context, fault) from fault
+    return ok_result(context)
+
+
+def _job_fault(context: CommandContext, fault: ApiFault) -> CommandFault:
+    text = f"no job '{context.arguments[0]}' in vhost '{context.vhost}'" if fault.not_found else fault.reason
+    return failed(text)
 
 
 COMMANDS: Final = (
@@ -238,12 +249,23 @@ COMMANDS: Final = (
     Command(
         name="cancel_job",
         section="Queues",
-        summary="Cancels a running job, or removes one that has ended from the list",
+        summary="Cancels a running or paused job, or removes one that has ended from the list",
         usage="<id> [--vhost <vhost>] [--timeout <timeout>]",
         run=_cancel,
         min_arguments=1,
         max_arguments=1,
         banner=lambda context: f"Cancelling job {context.arguments[0]} in vhost {context.vhost} ...",
+        explanations=(("<id>", "the job's ID, as list_jobs shows it"),),
+    ),
+    Command(
+        name="resume_job",
+        section="Queues",
+        summary="Continues a job that is paused, because the broker ended badly three times in a row while it ran",
+        usage="<id> [--vhost <vhost>] [--timeout <timeout>]",
+        run=_resume,
+        min_arguments=1,
+        max_arguments=1,
+        banner=lambda context: f"Resuming job {context.arguments[0]} in vhost {context.vhost} ...",
         explanations=(("<id>", "the job's ID, as list_jobs shows it"),),
     ),
 )

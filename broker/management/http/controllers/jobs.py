@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 
+from leveret.broker.auth.users import User
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
@@ -14,7 +17,8 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
-from leveret.broker.operations.jobs.runner import new_work, open_source
+from leveret.broker.operations.jobs.works import new_work, open_source
+from leveret.protocol.faults import ChannelFault
 
 #: Messages that a step of a dry run looks at.
 _STEP = 256
@@ -35,6 +39,7 @@ class JobResources(Controller):
             *resource("jobs", GET=self.list),
             *resource("jobs/{vhost}", GET=self.list),
             *resource("jobs/{vhost}/{job}", GET=self.show, DELETE=self.cancel),
+            *resource("jobs/{vhost}/{job}/resume", POST=self.resume),
         ]
 
     async def begin_return(self, request: web.Request) -> web.Response:
@@ -68,24 +73,44 @@ class JobResources(Controller):
 
     async def list(self, request: web.Request) -> web.Response:
         """List the jobs of all virtual hosts, or of one, the newest first."""
-        _, vhosts = self._access.listed_vhosts(request)
+        user, vhosts = self._access.listed_vhosts(request)
         jobs = self._jobs.listed({vhost.name for vhost in vhosts})
-        view = View[Job](Job.shown, order=lambda job: -job.created, name=lambda job: job.queue)
+        view = View[Job](partial(self._shown, user), order=lambda job: -job.created, name=lambda job: job.queue)
         return await list_response(request, jobs, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one job."""
-        self._access.require_vhost(request)
-        return object_response(request, self._find(request).shown())
+        user, _ = self._access.require_vhost(request)
+        return object_response(request, self._shown(user, self._find(request)))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a running job, or forget one that has ended. Its user may do so, and administrators."""
+        self._jobs.cancel(self._find_own(request))
+        return web.Response(status=204)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Continue a paused job. Its user may do so, and administrators."""
+        job = self._find_own(request)
+        self._jobs.resume(job)
+        return json_response(job.shown())
+
+    def _shown(self, user: User, job: Job) -> dict[str, Any]:
+        """Return a job as JSON: without what it says about messages, for who may not read those of its queue."""
+        if job.user == user.name or has_tag(user, "administrator"):
+            return job.shown()
+        try:
+            self._context.accounts.check(user, job.vhost, "read", "queue", job.queue)
+        except ChannelFault:
+            return job.shown(in_full=False)
+        return job.shown()
+
+    def _find_own(self, request: web.Request) -> Job:
+        """Return a job that the user of a request may change."""
         principal = self._access.require_vhost_for_change(request)
         job = self._find(request)
         if job.user != principal.user.name and not has_tag(principal.user, "administrator"):
             raise not_authorised(f"job '{job.job_id}' belongs to another user")
-        self._jobs.cancel(job)
-        return web.Response(status=204)
+        return job
 
     def _find(self, request: web.Request) -> Job:
         job = self._jobs.find(request.match_info["vhost"], request.match_info["job"])

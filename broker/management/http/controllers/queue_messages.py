@@ -14,13 +14,13 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import got_document
-from leveret.broker.management.http.durability import wait_until_settled, wait_until_stored
+from leveret.broker.management.http.durability import wait_until_settled
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_flag, read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
 from leveret.broker.operations import queues
-from leveret.broker.operations.jobs.moving import Move, MoveEnd
+from leveret.broker.operations.jobs.moving import MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.removal import Removal
@@ -85,16 +85,15 @@ class QueueMessages(Controller):
         source, target = queues.open_for_move(principal, source_name, target_name)
         if source is target:
             raise bad_request(f"queue '{target_name}' is source and target")
-        move = Move(principal, source, options)
-        while move.end is None:
-            move.step()
-            await wait_until_stored(self._broker)
+        job, move = await self._context.jobs.move(principal, source, options)
+        end = MoveEnd.DELETED if source.deleted or target.deleted else move.end
         return json_response(
             {
-                "moved": move.moved,
-                "scanned": move.scanned,
-                "complete": move.end in (MoveEnd.EMPTY, MoveEnd.LIMIT),
-                "reason": move.end.value,
+                "moved": move.counts.returned,
+                "scanned": move.counts.scanned,
+                "complete": end in (MoveEnd.EMPTY, MoveEnd.LIMIT),
+                "reason": job.error if end is None else end.value,
+                "unreadable": move.unreadable,
                 "messages_ready": 0 if source.deleted else source.ready_count(),
             }
         )

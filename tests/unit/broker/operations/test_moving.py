@@ -9,6 +9,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.jobs.moving import Move, MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.jobs.works import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer
@@ -43,7 +44,8 @@ def new_move(broker: MemoryBroker) -> NewMove:
 
     def begin(source: Queue, target: Queue, wanted: dict[str, Any] | None = None, limit: int | None = None) -> Move:
         principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.vhost)
-        return Move(principal, source, read_move_options({"to": target.name, "filter": wanted, "limit": limit}))
+        options = read_move_options({"to": target.name, "filter": wanted, "limit": limit})
+        return Move(principal, source, options, ends_of(source))
 
     return begin
 
@@ -62,7 +64,7 @@ def run(move: Move) -> Move:
     for _ in range(10_000):
         if move.end is not None:
             break
-        move.step()
+        move.step(256)
     return move
 
 
@@ -75,7 +77,7 @@ class TestAll:
         publish(source, *numbered(1000), key="k", exchange="x")
         publish(source, "another size")
         move = run(new_move(source, target))
-        assert (move.moved, move.scanned, move.end) == (1001, 1001, MoveEnd.EMPTY)
+        assert (move.counts.returned, move.counts.scanned, move.end) == (1001, 1001, MoveEnd.EMPTY)
         assert contents(source) == []
         moved = drain(target)
         assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
@@ -95,7 +97,7 @@ class TestAll:
         publish(source, "a")
         move = new_move(source, target)
         publish(source, "b")
-        assert run(move).moved == 1
+        assert run(move).counts.returned == 1
         assert contents(source) == ["b"]
 
     def test_queues_that_move_into_each_other_come_to_an_end(
@@ -107,14 +109,14 @@ class TestAll:
         while there.end is None or back.end is None:
             for move in (there, back):
                 if move.end is None:
-                    move.step()
-        assert (there.moved, back.moved) == (300, 300)
+                    move.step(256)
+        assert (there.counts.returned, back.counts.returned) == (300, 300)
 
     @pytest.mark.parametrize("limit", [1, 255, 256, 257, 600])
     def test_a_limit(self, new_move: NewMove, source: Queue, target: Queue, limit: int) -> None:
         publish(source, *numbered(600))
         move = run(new_move(source, target, limit=limit))
-        assert (move.moved, move.end in (MoveEnd.LIMIT, MoveEnd.EMPTY)) == (limit, True)
+        assert (move.counts.returned, move.end in (MoveEnd.LIMIT, MoveEnd.EMPTY)) == (limit, True)
         assert contents(target) == numbered(600)[:limit]
         assert contents(source) == numbered(600)[limit:]
 
@@ -125,7 +127,7 @@ class TestSafety:
     ) -> None:
         publish(source, *numbered(300))
         move = new_move(source, target)
-        move.step()
+        move.step(256)
         vhost.delete_queue(source)
         assert run(move).end is MoveEnd.DELETED
         assert contents(target) == numbered(256)
@@ -147,14 +149,14 @@ class TestSafety:
         publish(target, "x")
         publish(source, *"abcd")
         move = run(new_move(source, target))
-        assert (move.moved, move.end) == (2, MoveEnd.TARGET_FULL)
+        assert (move.counts.returned, move.end) == (2, MoveEnd.TARGET_FULL)
         assert contents(target) == ["x", "a", "b"]
         assert contents(source) == ["c", "d"]
 
     def test_so_does_one_that_is_full_of_bytes(self, new_move: NewMove, vhost: VirtualHost, source: Queue) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length_bytes=10))
         publish(source, "aaaa", "bbbb", "cccc")
-        assert run(new_move(source, target)).moved == 2
+        assert run(new_move(source, target)).counts.returned == 2
         assert contents(source) == ["cccc"]
 
     def test_consumers_of_the_target_make_room(
@@ -166,9 +168,9 @@ class TestSafety:
         publish(source, *"abc")
         move = new_move(source, target)
         while move.end is None:
-            move.step()
+            move.step(256)
             loop.run()
-        assert move.moved >= 1
+        assert move.counts.returned >= 1
         assert sorted([text for run_ in consumer.runs for text in run_] + contents(source)) == ["a", "b", "c"]
 
 
@@ -180,7 +182,7 @@ class TestFilter:
     def test_what_does_not_pass_stays_where_it_was(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         self.fill(source)
         move = run(new_move(source, target, {"routing_key": "odd"}))
-        assert (move.moved, move.scanned) == (3, 6)
+        assert (move.counts.returned, move.counts.scanned) == (3, 6)
         assert contents(target) == ["1", "3", "5"]
         assert source.unacked_count == 0
         assert contents(source) == ["0", "2", "4"]
@@ -189,7 +191,7 @@ class TestFilter:
         self, new_move: NewMove, source: Queue, target: Queue
     ) -> None:
         self.fill(source)
-        new_move(source, target, {"routing_key": "odd"}).step()
+        new_move(source, target, {"routing_key": "odd"}).step(256)
         assert (source.ready_count(), source.unacked_count) == (3, 0)
         entry = source.get(None)
         assert entry is not None
@@ -198,7 +200,7 @@ class TestFilter:
     def test_the_limit_counts_what_is_moved(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         self.fill(source)
         move = run(new_move(source, target, {"routing_key": "odd"}, 2))
-        assert (move.moved, move.end) == (2, MoveEnd.LIMIT)
+        assert (move.counts.returned, move.end) == (2, MoveEnd.LIMIT)
         assert contents(target) == ["1", "3"]
         assert contents(source) == ["0", "2", "4", "5"]
 
@@ -211,10 +213,10 @@ class TestFilter:
         publish(work, "dropped", headers=(("tenant", longstr("a")),))
         publish(work, "pushes", headers=(("tenant", longstr("b")),))
         publish(source, "by hand")
-        assert run(new_move(source, target, {"reason": "expired"})).moved == 0
-        assert run(new_move(source, target, {"headers": {"tenant": "b"}})).moved == 0
+        assert run(new_move(source, target, {"reason": "expired"})).counts.returned == 0
+        assert run(new_move(source, target, {"headers": {"tenant": "b"}})).counts.returned == 0
         wanted = {"reason": "maxlen", "queue": "work", "headers": {"tenant": "a"}}
-        assert run(new_move(source, target, wanted)).moved == 1
+        assert run(new_move(source, target, wanted)).counts.returned == 1
         assert contents(target) == ["dropped"]
         assert contents(source) == ["by hand"]
 
