@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable
-from typing import Final, Generic, TypeVar
+from operator import attrgetter
+from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, TimeSlice
@@ -16,10 +16,22 @@ Result = TypeVar("Result")
 
 #: Seconds that all long work together takes per iteration of the event loop, if each step is short.
 SLICE_SECONDS: Final = SLICE_MICROSECONDS / 1_000_000
+_SLICES_PER_OLDEST: Final = 4
+_taken: Final = attrgetter("taken")
+
+
+class _Waiter(NamedTuple):
+    """Work that waits for a slice, and the seconds that it has taken so far."""
+
+    taken: float
+    future: asyncio.Future[None]
 
 
 class _SliceScheduler:
     """Shares one time slice per iteration of the event loop between all long work.
+
+    What has taken the least time is next, so that what needs a few slices does not wait for what needs hundreds. Every
+    fourth slice goes to what has waited longest.
 
     Args:
         loop: The event loop.
@@ -27,7 +39,9 @@ class _SliceScheduler:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: In order of arrival.
+        self._waiting: list[_Waiter] = []
+        self._granted = 0
         self._spent = 0.0
         self._scheduled = False
 
@@ -40,10 +54,14 @@ class _SliceScheduler:
         self._spent += seconds
         self._schedule()
 
-    async def wait(self) -> None:
-        """Wait for an iteration of the loop that is reserved for the caller."""
+    async def wait(self, taken: float) -> None:
+        """Wait for an iteration of the loop that is reserved for the caller.
+
+        Args:
+            taken: Seconds that the work has taken so far.
+        """
         future = self._loop.create_future()
-        self._waiting.append(future)
+        self._waiting.append(_Waiter(taken, future))
         self._schedule()
         await future
 
@@ -54,12 +72,14 @@ class _SliceScheduler:
 
     def _next_iteration(self) -> None:
         self._scheduled, self._spent = False, 0.0
-        while self._waiting:
-            future = self._waiting.popleft()
-            # Cancelled waiters are skipped.
-            if not future.done():
-                future.set_result(None)
-                break
+        # Without those that were cancelled.
+        self._waiting = [waiter for waiter in self._waiting if not waiter.future.done()]
+        if self._waiting:
+            self._granted += 1
+            is_for_oldest = self._granted % _SLICES_PER_OLDEST == 0
+            chosen = self._waiting[0] if is_for_oldest else min(self._waiting, key=_taken)
+            self._waiting.remove(chosen)
+            chosen.future.set_result(None)
         if self._waiting:
             self._schedule()
 
@@ -85,16 +105,18 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
     Args:
         items: The items. Producing and processing one is not interrupted, and should be short.
     """
-    scheduler = _scheduler()
+    scheduler, taken = _scheduler(), 0.0
     if scheduler.is_spent():
-        await scheduler.wait()
+        await scheduler.wait(taken)
     started, own = time.perf_counter(), TimeSlice(_microseconds)
     try:
         for item in items:
             yield item
             if own.is_over():
-                scheduler.spend(time.perf_counter() - started)
-                await scheduler.wait()
+                spent = time.perf_counter() - started
+                taken += spent
+                scheduler.spend(spent)
+                await scheduler.wait(taken)
                 started, own = time.perf_counter(), TimeSlice(_microseconds)
     finally:
         scheduler.spend(time.perf_counter() - started)
@@ -102,13 +124,14 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
 
 async def in_slices_async(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
     """Like in_slices(), for an asynchronous iterator that does not wait for I/O."""
-    scheduler = _scheduler()
+    scheduler, taken = _scheduler(), 0.0
     own = TimeSlice(_microseconds)
     async for item in items:
         yield item
         if own.is_over():
+            taken += SLICE_SECONDS
             scheduler.spend(SLICE_SECONDS)
-            await scheduler.wait()
+            await scheduler.wait(taken)
             own = TimeSlice(_microseconds)
 
 

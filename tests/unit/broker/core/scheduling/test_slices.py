@@ -53,6 +53,30 @@ def test_many_that_work_at_once_take_turns() -> None:
     assert asyncio.run(run()) >= 20 * 4 // 2
 
 
+def test_short_work_does_not_wait_for_long_work() -> None:
+    """Ten that have taken 10 slices each, and one that needs 6: it gets three of four slices, the others the fourth."""
+
+    async def run() -> int:
+        done: list[int] = []
+
+        async def work(number: int, slices: int) -> None:
+            async for _ in in_slices(busy(slices, SLICE_SECONDS)):
+                done.append(number)
+
+        long = [asyncio.ensure_future(work(number, 100)) for number in range(10)]
+        while len(done) < 100:
+            await asyncio.sleep(0)
+        before = len(done)
+        await work(10, 6)
+        between = len(done) - before - 6
+        for task in long:
+            task.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+        return between
+
+    assert 1 <= asyncio.run(run()) <= 4
+
+
 def test_those_that_were_given_up_take_no_turn() -> None:
     async def run() -> None:
         given_up = [asyncio.ensure_future(run_in_slices(busy(1000, SLICE_SECONDS))) for _ in range(5)]
