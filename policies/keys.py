@@ -357,6 +357,15 @@ _ROWS: Final = (
 
 KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}
 
+#: Keys of newer releases of RabbitMQ, and of the plugins for federation and sharding.
+_ELSEWHERE: Final = frozenset(
+    (
+        *("stream-filter-size-bytes", "target-group-size"),
+        *("federation-upstream", "federation-upstream-pattern", "federation-upstream-set"),
+        *("routing-key", "shards-per-node"),
+    )
+)
+
 #: Operator keys whose value replaces the policy's value; of most others the smaller value counts.
 _OPERATOR_REPLACES: Final = frozenset(
     ("delayed-retry-steps", "delayed-retry-type", "length-counts", "overflow", "queue-version")
@@ -383,6 +392,16 @@ def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | No
         or refuse_mirroring(mirroring)
         or _refuse_unknown(others, operator)
     )
+
+
+def is_from_elsewhere(name: str, operator: bool) -> bool:
+    """Return whether another release of RabbitMQ, or one of its plugins, has a policy key that is refused here.
+
+    Args:
+        name: Name of the key.
+        operator: Whether it is in an operator policy.
+    """
+    return name in _ELSEWHERE or (operator and name in KEYS.keys() | MIRRORING_KEYS and not _is_known(name, operator))
 
 
 def _is_known(name: str, operator: bool) -> bool:

@@ -150,20 +150,26 @@ class VirtualHost:
         self.recorder.rely_on("queue", name)
         return queue
 
-    def declare_queue(self, declaration: QueueDeclaration, check_dead_letter_exchange: Callable[[str], None]) -> Queue:
+    def declare_queue(
+        self,
+        declaration: QueueDeclaration,
+        check_dead_letter_exchange: Callable[[str], None],
+        is_import: bool = False,
+    ) -> Queue:
         """Declare a queue: check an existing one for equivalence, or create it.
 
         Args:
             declaration: Name, flags and arguments.
             check_dead_letter_exchange: Raises if the user may not dead-letter to an exchange, by its name;
                 called for new queues only.
+            is_import: Whether it comes from a definitions document, for which the default queue type does not count.
         Raises:
             ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406); NOT_FOUND (404) if it is on disk but could
                 not be restored.
         """
         temporary = declaration.auto_delete or declaration.owner is not None
-        arguments = self.metadata.add_default_queue_type(declaration.arguments, declaration.durable, temporary)
-        if arguments is not declaration.arguments:
+        if not is_import:
+            arguments = self.metadata.add_default_queue_type(declaration.arguments, declaration.durable, temporary)
             declaration = replace(declaration, arguments=arguments)
         self.statistics.queue_declared += 1
         existing = self.queues.get(declaration.name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -24,9 +24,8 @@ from leveret.broker.core.definitions.restoring import restore as restore_broker
 from leveret.broker.core.json_values.text import parse_json
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.importing import (
-    COMPONENTS,
+    find_left_out,
     load_global_parameters,
-    load_policies,
     load_vhosts,
     policy_steps,
     topology_steps,
@@ -38,6 +37,8 @@ from leveret.storage.definitions_database import DefinitionsDatabase, Key
 
 #: Key of the digest of the file that was imported last.
 _IMPORT: Final = "import"
+#: Characters of a line of the log with what is left out.
+_LEFT_OUT_LOGGED: Final = 10_000
 #: JSON names of Python types.
 _JSON_TYPES: Final[Mapping[type, str]] = {
     list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null",
@@ -191,15 +192,14 @@ def load_definitions(
     if not (settings.skip_unchanged_definitions and digest == imported):
         with _refusals("load_definitions", refuse):
             try:
-                import_definitions(document, broker, accounts)
+                import_definitions(document, broker, accounts, str(path))
             except DefinitionsError as error:
                 raise DefinitionsError(f"{path}: {error}", error.reason) from error
     with _refusals("definitions", refuse):
-        import_definitions(settings.definitions, broker, accounts)
+        import_definitions(settings.definitions, broker, accounts, "the option definitions")
     with _refusals("policies", refuse):
-        load_policies(
-            broker, {"policies": [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]}
-        )
+        policies = [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]
+        import_definitions({"policies": policies}, broker, accounts, "the option policies")
     return digest
 
 
@@ -228,20 +228,49 @@ def _add_default_user(settings: Settings, accounts: Accounts, refuse: Refuse) ->
         accounts.set_permissions(settings.default_user, settings.default_vhost, **given)
 
 
-def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
-    """Import a definitions document in one call; see import_steps().
+def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts, source: str) -> None:
+    """Import a definitions document in one call; see import_steps(). What is left out is logged.
 
-    Parameters of components that Leveret does not have, for example shovels, are skipped.
-
+    Args:
+        document: Document as RabbitMQ exports it; unknown sections are skipped.
+        broker: Broker to add virtual hosts and their contents to.
+        accounts: Accounts to add users and permissions to.
+        source: Where it comes from, for the log.
     Raises:
         DefinitionsError: An entry is invalid; the entries before it stay imported.
     """
-    for _ in import_steps(document, broker, accounts):
+    left_out: list[str] = []
+    for _ in import_steps(document, broker, accounts, left_out):
         pass
+    log_left_out(left_out, source)
+
+
+def log_left_out(left_out: Sequence[str], source: str) -> None:
+    """Log what an import has left out; nothing if that is nothing.
+
+    Args:
+        left_out: Texts from import_steps().
+        source: Where the document comes from.
+    """
+    if left_out:
+        log.warning("left out of %s: %s", source, name_left_out(left_out, _LEFT_OUT_LOGGED))
+
+
+def name_left_out(left_out: Sequence[str], length: int) -> str:
+    """Return what an import has left out as one text.
+
+    Args:
+        left_out: Texts from import_steps(), at least one.
+        length: Number of characters after which the rest is only counted.
+    """
+    ends = accumulate(len(text) + 2 for text in left_out)
+    count = sum(end <= length for end in ends) or 1
+    more = len(left_out) - count
+    return "; ".join([*left_out[:count], *([f"and {more} more"] if more else [])])
 
 
 def import_steps(
-    document: Mapping[str, Any], broker: Broker, accounts: Accounts, is_strict: bool = False
+    document: Mapping[str, Any], broker: Broker, accounts: Accounts, left_out: list[str]
 ) -> Iterator[None]:
     """Import a definitions document in small steps. Existing definitions stay.
 
@@ -249,18 +278,17 @@ def import_steps(
         document: Document as RabbitMQ exports it; unknown sections are skipped.
         broker: Broker to add virtual hosts and their contents to.
         accounts: Accounts to add users and permissions to.
-        is_strict: Refuse and skip the same entries as RabbitMQ. Files are imported leniently, to lose fewer entries.
+        left_out: What is left out is added, one text for each; see importing.py.
     Raises:
         DefinitionsError: An entry is invalid; the entries before it stay imported.
     """
-    if is_strict:
-        _check_strictly(document)
+    left_out += find_left_out(document)
     load_vhosts(broker, document)
     load_accounts(accounts, document, broker.vhosts)
     yield
     load_global_parameters(broker, document)
-    yield from policy_steps(broker, document)
-    yield from topology_steps(broker, document, skip_dangling_bindings=is_strict)
+    yield from policy_steps(broker, document, left_out)
+    yield from topology_steps(broker, document, left_out)
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:
@@ -304,17 +332,15 @@ def _without_vhost(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != "vhost"}
 
 
-def _check_strictly(document: Mapping[str, Any]) -> None:
-    """Refuse the documents that RabbitMQ refuses, even if the invalid entries could be skipped."""
+def require_tags(document: Mapping[str, Any]) -> None:
+    """Refuse users without tags, as RabbitMQ does. The configuration may omit them.
+
+    Raises:
+        DefinitionsError: A user has no tags.
+    """
     for user in _objects(document, "users"):
         if "tags" not in user:
             raise DefinitionsError(f"users: '{user.get('name')}' has no tags", "tags_not_present")
-    for entry in _objects(document, "parameters"):
-        component = entry.get("component")
-        if component not in COMPONENTS:
-            text = f"component {component} not found"
-            where = f"{entry.get('vhost')}/{component}/{entry.get('name')}"
-            raise DefinitionsError(f"parameters: {text}", f"Validation failed\n\n{text}\n ({where})")
 
 
 def _objects(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:

@@ -1,5 +1,8 @@
 """Imports virtual hosts, policies, exchanges, queues and bindings from a RabbitMQ definitions document.
 
+What Leveret does not have is left out, and named in a list of texts: parameters of other components, policy keys of
+newer releases and plugins, and bindings of what does not exist.
+
 Source: https://www.rabbitmq.com/docs/definitions
 """
 
@@ -18,16 +21,30 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
 from leveret.broker.operations.bindings import Ends, add_binding, find_destination
 from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits
+from leveret.policies.keys import is_from_elsewhere
 from leveret.policies.policy import PolicyError, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
-from leveret.protocol.field_table import FieldTable
+from leveret.protocol.field_table import FieldTable, find, longstr
 
 #: Declares an entry of a document; may return steps that are left to do.
 _Declare: TypeAlias = Callable[[VirtualHost, Mapping[str, Any]], Iterator[None] | None]
 
 #: Components in the section "parameters" that are loaded: by policy_steps() and load_vhosts().
-COMPONENTS: Final = ("operator_policy", "vhost-limits")
+_COMPONENTS: Final = ("operator_policy", "vhost-limits")
+
+
+def find_left_out(document: Mapping[str, Any]) -> list[str]:
+    """Return the parameters of components that are not loaded.
+
+    Raises:
+        DefinitionsError: An entry is malformed.
+    """
+    return [
+        f"parameters: '{entry.get('name')}' of component '{entry.get('component')}' in vhost '{entry.get('vhost')}'"
+        for entry in _entries(document, "parameters")
+        if entry.get("component") not in _COMPONENTS
+    ]
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -70,17 +87,7 @@ def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
         broker.global_parameters.set(name, value)
 
 
-def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Declare the exchanges, queues and bindings of a document; see topology_steps().
-
-    Raises:
-        DefinitionsError: An entry is malformed, or its declaration is refused.
-    """
-    for _ in topology_steps(broker, document):
-        pass
-
-
-def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bindings: bool = False) -> Iterator[None]:
+def topology_steps(broker: Broker, document: Mapping[str, Any], left_out: list[str]) -> Iterator[None]:
     """Declare the exchanges, queues and bindings of a document, one per step.
 
     Existing exchanges and queues are not changed, even if they differ from the document.
@@ -88,7 +95,7 @@ def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bi
     Args:
         broker: Where to declare them.
         document: A definitions document as RabbitMQ exports it.
-        skip_dangling_bindings: Skip bindings of missing exchanges or queues, as RabbitMQ does. Else they are refused.
+        left_out: Bindings of missing virtual hosts, exchanges or queues are added to it, which RabbitMQ skips, too.
     Raises:
         DefinitionsError: An entry is malformed, or its declaration is refused.
     """
@@ -98,54 +105,60 @@ def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bi
         ("bindings", _declare_binding),
     )
     for section, declare in sections:
-        may_dangle = skip_dangling_bindings and section == "bindings"
+        may_dangle = section == "bindings"
         for entry in _entries(document, section):
             if may_dangle and entry.get("vhost") not in broker.vhosts:
+                left_out.append(_describe_binding(entry))
                 continue
             vhost = _vhost(broker, entry, section)
             try:
                 yield from declare(vhost, entry) or ()
             except AmqpFault as fault:
                 if may_dangle and fault.code is ReplyCode.NOT_FOUND:
+                    left_out.append(_describe_binding(entry))
                     continue
                 text = f"{section}: {_shown(entry)}: {fault.explanation}"
                 raise DefinitionsError(text, fault.explanation) from None
             yield
 
 
-def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Set the policies and operator policies of a document; see policy_steps().
-
-    Raises:
-        DefinitionsError: An entry is malformed, or its policy is not valid.
-    """
-    for _ in policy_steps(broker, document):
-        pass
-
-
-def policy_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
+def policy_steps(broker: Broker, document: Mapping[str, Any], left_out: list[str]) -> Iterator[None]:
     """Set and apply the policies and operator policies of a document, one queue or exchange per step.
 
     Operator policies are in the section parameters, as RabbitMQ exports them.
 
+    Args:
+        broker: Where to set them.
+        document: A definitions document as RabbitMQ exports it.
+        left_out: Keys of newer releases and of plugins are added to it.
     Raises:
         DefinitionsError: An entry is malformed, or its policy is not valid.
     """
     for entry in _entries(document, "policies"):
-        yield from _set_policy(broker, entry, entry, "policies", operator=False)
+        yield from _set_policy(broker, entry, entry, left_out, operator=False)
     for entry in _entries(document, "parameters"):
         if entry.get("component") == "operator_policy":
             value = entry.get("value")
             if not isinstance(value, Mapping):
                 raise DefinitionsError(f"parameters: '{entry.get('name')}': 'value' must be an object")
-            yield from _set_policy(broker, entry, value, "parameters", operator=True)
+            yield from _set_policy(broker, entry, value, left_out, operator=True)
 
 
 def _set_policy(
-    broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], section: str, operator: bool
+    broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], left_out: list[str], operator: bool
 ) -> Iterator[None]:
+    section = "parameters" if operator else "policies"
     name = _text(entry, "name", section)
     vhost = _vhost(broker, entry, section)
+    definition = value.get("definition")
+    if isinstance(definition, Mapping):
+        kept = {key: each for key, each in definition.items() if not is_from_elsewhere(key, operator)}
+        if len(kept) < len(definition):
+            keys = ", ".join(f"'{key}'" for key in definition if key not in kept)
+            left_out.append(f"{section}: {keys} of '{name}' in vhost '{vhost.name}'")
+            if not kept:
+                return iter(())
+            value = {**value, "definition": kept}
     try:
         policy = read_policy(name, value, operator)
     except PolicyError as error:
@@ -233,12 +246,20 @@ def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
 
 
 def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
-    name, arguments = _text(entry, "name", "queues"), _arguments(entry)
+    name, arguments, queue_type = _text(entry, "name", "queues"), _arguments(entry), entry.get("type", "classic")
     if name in vhost.queues:
         return
+    if queue_type != "classic" and find(arguments, "x-queue-type") is None:
+        # Newer releases name the type, too.
+        arguments = (*arguments, ("x-queue-type", longstr(_text(entry, "type", "queues"))))
     durable, auto_delete = _flag(entry, "durable", "queues", True), _flag(entry, "auto_delete", "queues")
     # A user who may import definitions may dead-letter to any exchange.
-    vhost.declare_queue(QueueDeclaration(name, durable, auto_delete, None, arguments), lambda _: None)
+    vhost.declare_queue(QueueDeclaration(name, durable, auto_delete, None, arguments), lambda _: None, is_import=True)
+
+
+def _describe_binding(entry: Mapping[str, Any]) -> str:
+    ends = f"from '{entry.get('source')}' to {entry.get('destination_type', 'queue')} '{entry.get('destination')}'"
+    return f"bindings: {ends} in vhost '{entry.get('vhost')}', as one of these does not exist"
 
 
 def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> Iterator[None]:

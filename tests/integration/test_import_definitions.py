@@ -86,7 +86,6 @@ def test_everything_is_there_before_the_first_connection(tmp_path: Path) -> None
         ("[]", ": must be a JSON object, as RabbitMQ exports it, not a list"),
         (b"\xff", ": is not JSON"),
         ('{"queues": [{"name": "q", "vhost": "none"}]}', ": queues: {'name': 'q', 'vhost': 'none'}: there is no vhost"),
-        ('{"vhosts": [{"name": "\\ud800"}]}', ": is not JSON: 'utf-8' codec can't encode"),
         ("[" * 100_000, ": is not JSON: nested too deep"),
         (json.dumps({"queues": [{"name": "q" * 256, "vhost": "/"}]}), ": queues: 'name' must have at most 255 bytes"),
         ('{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 1e999}}]}', ": is not JSON: 1e999 is too large"),

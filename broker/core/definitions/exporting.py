@@ -18,7 +18,7 @@ from leveret.policies.values import VHOST_LIMITS
 
 
 def export_vhosts(broker: Broker) -> list[dict[str, Any]]:
-    """Return the section vhosts. RabbitMQ 3.10 writes names only; newer releases read and write the rest, too."""
+    """Return the section vhosts. RabbitMQ 3.10 writes names only, and reads the rest in ``metadata``."""
     return [_vhost(vhost) for vhost in broker.vhosts.values()]
 
 
@@ -109,9 +109,10 @@ def _vhost(vhost: VirtualHost) -> dict[str, Any]:
     metadata = vhost.metadata
     described: dict[str, Any] = {"name": vhost.name}
     if metadata.description or metadata.tags or metadata.default_queue_type:
-        described["description"], described["tags"] = metadata.description, list(metadata.tags)
+        values: dict[str, Any] = {"description": metadata.description, "tags": list(metadata.tags)}
         if metadata.default_queue_type:
-            described["default_queue_type"] = metadata.default_queue_type
+            values["default_queue_type"] = metadata.default_queue_type
+        described |= {**values, "metadata": values}
     return described
 
 
@@ -119,6 +120,7 @@ def _queue(vhost: VirtualHost, queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
         "vhost": vhost.name,
+        "type": queue.queue_type,
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": table_to_json(queue.arguments),

@@ -31,6 +31,16 @@ def encode(document: object) -> str:
     return replace_escapes(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
+def notice(text: str) -> dict[str, str]:
+    """Return headers that say what a person should know about a change that succeeded; RabbitMQ's answer has no body.
+
+    Args:
+        text: The text; "" for none.
+    """
+    # Names may have any characters.
+    return {"leveret-notice": json.dumps(text)[1:-1]} if text else {}
+
+
 def json_response(document: object, status: int = 200) -> web.Response:
     """Return a response with a document as JSON."""
     return json_text_response(encode(document), status)

@@ -70,6 +70,15 @@ def test_export_to_standard_output(ctl: Leveretctl, other: Leveretctl, vhost: st
     ctl.output("delete_user", f"{vhost}-user")
 
 
+def test_what_an_import_leaves_out(ctl: Leveretctl, vhost: str) -> None:
+    shovel = {"component": "shovel", "name": "s", "vhost": vhost, "value": {}}
+    document = "\ufeff" + json.dumps({"parameters": [shovel]})
+    text = f"left out: parameters: 's' of component 'shovel' in vhost '{vhost}'"
+    assert ctl.output("import_definitions", "-", stdin=document).endswith(f"take some time.\n{text}\n")
+    shown = json.loads(ctl.output("import_definitions", "-", "--formatter", "json", stdin=document))
+    assert shown["message"] == text
+
+
 def test_import_in_parts(ctl: Leveretctl, vhost: str) -> None:
     count = 1_200
     common = {"vhost": vhost, "durable": False, "auto_delete": False, "arguments": {}}

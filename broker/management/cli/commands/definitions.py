@@ -69,11 +69,14 @@ def _import(context: CommandContext) -> Result:
     silent = context.flag("silent") or context.flag("quiet")
     with ProgressLine("Importing", sum(size for size, _ in parts), silent=silent) as progress:
         imported = 0
+        notices: list[str] = []
         for size, part in parts:
             _send(context, part)
+            notices += filter(None, [context.api.notice])
             imported += size
             progress.update(imported)
-    return Outcome(_STARTED, {"node": context.node, "result": "ok"} if context.json else None)
+    shown = {"node": context.node, "result": "ok", **({"message": "; ".join(notices)} if notices else {})}
+    return Outcome("\n".join([_STARTED, *notices]), shown if context.json else None)
 
 
 def _read(context: CommandContext) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aiohttp import web
@@ -18,10 +18,19 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
-from leveret.broker.management.http.responses import encode, json_text_response
-from leveret.broker.operations.broker_definitions import export_steps, import_steps, vhost_export_steps
+from leveret.broker.management.http.responses import encode, json_text_response, notice
+from leveret.broker.operations.broker_definitions import (
+    export_steps,
+    import_steps,
+    log_left_out,
+    name_left_out,
+    require_tags,
+    vhost_export_steps,
+)
 from leveret.broker.operations.principal import grant_to_creator
 
+#: Characters of a header; with escapes it is up to six times as long, and clients refuse those of 8 KiB.
+_NOTICE_MAX: Final = 1_000
 _MALFORMED: Final = "failed_to_parse_json"
 #: An absolute or relative path of this host. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop blanks.
 _OWN_PATH: Final = re.compile(r"(?!.*//)(?:/|\.{1,2}/|#)[!-\[\]-~]*")
@@ -60,27 +69,30 @@ class Definitions(Controller):
         document, redirect = await _read(request)
         new = _names(document, "vhosts") - set(self._broker.vhosts)
         try:
-            await self._import(document)
+            left_out = await self._import(document, user)
         finally:
             self._grant_permissions(user, new)
-        return _imported(redirect)
+        return _imported(redirect, left_out)
 
     async def import_vhost(self, request: web.Request) -> web.Response:
         """Import definitions into one virtual host, whichever virtual host they were exported from."""
-        self._require(request)
+        user = self._require(request)
         name = request.match_info["vhost"]
         if name not in self._broker.vhosts:
             raise missing("vhost_not_found")
         document, redirect = await _read(request)
-        await self._import(for_vhost(document, name))
-        return _imported(redirect)
+        return _imported(redirect, await self._import(for_vhost(document, name), user))
 
-    async def _import(self, document: Mapping[str, Any]) -> None:
-        steps = import_steps(document, self._broker, self._accounts, is_strict=True)
+    async def _import(self, document: Mapping[str, Any], user: User) -> list[str]:
+        """Import a document; return what was left out."""
+        left_out: list[str] = []
         try:
-            await run_in_slices(steps)
+            require_tags(document)
+            await run_in_slices(import_steps(document, self._broker, self._accounts, left_out))
         except DefinitionsError as error:
             raise bad_request(error.reason) from None
+        log_left_out(left_out, f"the definitions that user '{user.name}' has sent")
+        return left_out
 
     def _grant_permissions(self, user: User, vhosts: Iterable[str]) -> None:
         """Give a user all permissions in the virtual hosts that it created, unless the document has others."""
@@ -151,7 +163,8 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     return document, redirect
 
 
-def _imported(redirect: str | None) -> web.Response:
+def _imported(redirect: str | None, left_out: Sequence[str]) -> web.Response:
+    headers = notice(f"left out: {name_left_out(left_out, _NOTICE_MAX)}" if left_out else "")
     if redirect is None or _OWN_PATH.fullmatch(redirect) is None:
-        return web.Response(status=204)
-    return web.Response(status=303, headers={"location": redirect})
+        return web.Response(status=204, headers=headers)
+    return web.Response(status=303, headers={**headers, "location": redirect})

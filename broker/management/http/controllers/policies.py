@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -31,14 +30,12 @@ from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import encode, json_text_response, object_response
+from leveret.broker.management.http.responses import encode, json_text_response, notice, object_response
 from leveret.broker.operations.parameters import clear_policy, policy_error_text
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 log = logging.getLogger("leveret.policy")
 
-#: Header with what a person should know about a change that succeeded, with the escapes of JSON.
-NOTICE: Final = "Leveret-Notice"
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -99,9 +96,7 @@ class Policies(Controller):
         await run_in_slices(steps)
         matches = [match async for match in in_slices(matching_queues(vhost, policy, operator)) if match is not None]
         notes = [describe_gaps(policy, matches), _missing_exchange(vhost, policy)]
-        # RabbitMQ's answer has no body. Names may have any characters.
-        headers = {NOTICE: json.dumps("; ".join(filter(None, notes)))[1:-1]} if any(notes) else None
-        return web.Response(status=201 if is_new else 204, headers=headers)
+        return web.Response(status=201 if is_new else 204, headers=notice("; ".join(filter(None, notes))))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""

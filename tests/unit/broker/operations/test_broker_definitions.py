@@ -18,6 +18,7 @@ from leveret.broker.operations.broker_definitions import (
     export_steps,
     import_definitions,
     import_steps,
+    require_tags,
     vhost_export_steps,
 )
 from leveret.policies.policy import Policy
@@ -25,6 +26,8 @@ from leveret.protocol.field_table import FieldValue, longstr
 from leveret.storage.definitions_database import DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
+
+METADATA = {"description": "shop", "tags": ["a", "b"], "default_queue_type": "quorum"}
 
 
 def new_broker() -> Broker:
@@ -73,9 +76,10 @@ def test_what_is_exported_and_what_is_left_out(broker: Broker, accounts: Account
     document = whole(export_steps(broker, accounts))
     assert document["rabbitmq_version"] == "3.10.8"
     assert document["vhosts"] == [
-        {"name": "v", "description": "shop", "tags": ["a", "b"], "default_queue_type": "quorum"},
+        {"name": "v", **METADATA, "metadata": METADATA},
         {"name": "bare"},
     ]
+    assert [queue["type"] for queue in document["queues"]] == ["classic"] * 2, "declared before there was a default"
     assert [queue["name"] for queue in document["queues"]] == ["q", "transient"], "exclusive queues are left out"
     assert [exchange["name"] for exchange in document["exchanges"]] == ["x", "passing"]
     assert [binding["destination"] for binding in document["bindings"]] == ["q", "passing"]
@@ -89,8 +93,7 @@ def test_what_is_exported_and_what_is_left_out(broker: Broker, accounts: Account
 def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) -> None:
     document = whole(export_steps(broker, accounts))
     other, other_accounts = new_broker(), Accounts()
-    for _ in import_steps(document, other, other_accounts, is_strict=True):
-        pass
+    import_definitions(document, other, other_accounts, "a test")
     again = whole(export_steps(other, other_accounts))
     assert again == document
     assert other_accounts.authenticate("u", b"secret", True) is not None
@@ -99,7 +102,7 @@ def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) ->
 def test_importing_again_changes_nothing(broker: Broker, accounts: Accounts) -> None:
     document = whole(export_steps(broker, accounts))
     queue = broker.vhosts["v"].queues["q"]
-    import_definitions(document, broker, accounts)
+    import_definitions(document, broker, accounts, "a test")
     assert whole(export_steps(broker, accounts)) == document
     assert broker.vhosts["v"].queues["q"] is queue
 
@@ -110,7 +113,7 @@ def test_what_exists_stays_as_it_is(broker: Broker, accounts: Accounts) -> None:
         "exchanges": [{"name": "x", "vhost": "v", "type": "direct", "durable": False}],
     }
     before = whole(export_steps(broker, accounts))
-    import_definitions(changed, broker, accounts)
+    import_definitions(changed, broker, accounts, "a test")
     assert whole(export_steps(broker, accounts)) == before
 
 
@@ -118,7 +121,7 @@ def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
     document = whole(vhost_export_steps(broker.vhosts["v"]))
     assert sorted(document) == ["bindings", "exchanges", "parameters", "policies", "queues", "rabbit_version"]
     assert all("vhost" not in entry for section in ("queues", "exchanges", "bindings") for entry in document[section])
-    import_definitions(for_vhost(document, "bare"), broker, Accounts())
+    import_definitions(for_vhost(document, "bare"), broker, Accounts(), "a test")
     moved = whole(vhost_export_steps(broker.vhosts["bare"]))
     for section in ("queues", "exchanges", "bindings"):
         assert moved[section] == document[section]
@@ -131,10 +134,6 @@ def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
     [
         ({"users": [{"name": "u"}]}, "tags_not_present"),
         (
-            {"parameters": [{"vhost": "v", "component": "shovel", "name": "s", "value": {}}]},
-            "Validation failed\n\ncomponent shovel not found\n (v/shovel/s)",
-        ),
-        (
             {"permissions": [{"user": "z", "vhost": "v", "configure": "", "write": "", "read": ""}]},
             ["no_such_user", "z"],
         ),
@@ -146,15 +145,57 @@ def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
         ({"queues": [{"name": "new", "vhost": "v", "durable": "true"}]}, ["not_boolean", "true"]),
     ],
 )
-def test_strict_imports_refuse_what_rabbitmq_refuses(broker: Broker, document: dict[str, Any], reason: object) -> None:
+def test_imports_refuse_what_rabbitmq_refuses(broker: Broker, document: dict[str, Any], reason: object) -> None:
+    def load() -> None:
+        require_tags(document)
+        import_definitions(document, broker, Accounts(), "a test")
+
     with pytest.raises(DefinitionsError) as caught:
-        for _ in import_steps(document, broker, Accounts(), is_strict=True):
-            pass
+        load()
     assert caught.value.reason == reason
 
 
-def test_others_pass_over_plugins_that_leveret_does_not_have(broker: Broker) -> None:
-    import_definitions({"parameters": [{"vhost": "v", "component": "shovel", "name": "s"}]}, broker, Accounts())
+def test_what_leveret_does_not_have_is_left_out_and_named(broker: Broker) -> None:
+    def policy(name: str, **definition: object) -> dict[str, Any]:
+        return {"vhost": "bare", "name": name, "pattern": "x", "definition": definition}
+
+    operator = {"vhost": "bare", "name": "o", "component": "operator_policy"}
+    document = {
+        "parameters": [
+            {"vhost": "nowhere", "component": "shovel", "name": "s", "value": {}},
+            {**operator, "value": policy("", **{"ha-mode": "all", "max-length": 1, "dead-letter-exchange": "x"})},
+        ],
+        "policies": [
+            policy("newer", **{"max-length": 5, "target-group-size": 3, "stream-filter-size-bytes": 16}),
+            policy("plugin", **{"federation-upstream-set": "all"}),
+        ],
+        "bindings": [
+            {"vhost": "v", "source": "x", "destination": "nosuch", "routing_key": "", "arguments": {}},
+            {"vhost": "v", "source": "x", "destination": "q", "routing_key": "new", "arguments": {}},
+        ],
+    }
+    left_out: list[str] = []
+    for _ in import_steps(document, broker, Accounts(), left_out):
+        pass
+    assert left_out == [
+        "parameters: 's' of component 'shovel' in vhost 'nowhere'",
+        "policies: 'target-group-size', 'stream-filter-size-bytes' of 'newer' in vhost 'bare'",
+        "policies: 'federation-upstream-set' of 'plugin' in vhost 'bare'",
+        "parameters: 'ha-mode', 'dead-letter-exchange' of 'o' in vhost 'bare'",
+        "bindings: from 'x' to queue 'nosuch' in vhost 'v', as one of these does not exist",
+    ]
+    policies = broker.vhosts["bare"].policies
+    assert {name: each.definition for name, each in policies.policies.items()} == {"newer": {"max-length": 5}}
+    assert {name: each.definition for name, each in policies.operator_policies.items()} == {"o": {"max-length": 1}}
+
+
+def test_an_imported_queue_has_the_type_that_is_named(broker: Broker) -> None:
+    """The default type of the virtual host, quorum, is for declarations."""
+    priorities = {"type": "classic", "arguments": {"x-max-priority": 3}}
+    named: dict[str, dict[str, Any]] = {"classic": {}, "quorum": {"type": "quorum"}, "priorities": priorities}
+    queues = [{"name": name, "vhost": "v", "durable": True, **entry} for name, entry in named.items()]
+    import_definitions({"queues": queues}, broker, Accounts(), "a test")
+    assert [broker.vhosts["v"].queues[name].queue_type for name in named] == ["classic", "quorum", "classic"]
 
 
 def test_changed_accounts_are_saved_once_at_the_end_of_the_turn(tmp_path: Path) -> None:

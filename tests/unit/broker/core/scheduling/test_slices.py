@@ -57,18 +57,20 @@ def test_short_work_does_not_wait_for_long_work() -> None:
     """Ten that have taken 10 slices each, and one that needs 6: it gets three of four slices, the others the fourth."""
 
     async def run() -> int:
-        done: list[int] = []
+        count, has_taken_hundred = 0, asyncio.Event()
 
-        async def work(number: int, slices: int) -> None:
+        async def work(slices: int) -> None:
+            nonlocal count
             async for _ in in_slices(busy(slices, SLICE_SECONDS)):
-                done.append(number)
+                count += 1
+                if count == 100:
+                    has_taken_hundred.set()
 
-        long = [asyncio.ensure_future(work(number, 100)) for number in range(10)]
-        while len(done) < 100:
-            await asyncio.sleep(0)
-        before = len(done)
-        await work(10, 6)
-        between = len(done) - before - 6
+        long = [asyncio.ensure_future(work(100)) for _ in range(10)]
+        await has_taken_hundred.wait()
+        before = count
+        await work(6)
+        between = count - before - 6
         for task in long:
             task.cancel()
         await asyncio.gather(*long, return_exceptions=True)
