@@ -4,6 +4,7 @@ The stable interface; what is in other modules may change with any release:
 
 - ``leveret.Leveret``, ``leveret.LeveretThread``: a broker inside another program.
 - ``leveret.scan``: a data directory as Arrow record batches.
+- ``leveret.dataset``: a data directory as an Arrow dataset, for DuckDB and Polars.
 - ``leveret.clean_broker``: a broker that tests take in turn.
 - ``leveret.testing``: fixtures of pytest, which pytest finds by itself.
 - ``leveret.analytics.register``: Spark over a data directory.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leveret.broker.clean_broker import clean_broker as clean_broker
     from leveret.broker.embedded import Leveret as Leveret
     from leveret.broker.embedded_thread import LeveretThread as LeveretThread
+    from leveret.storage.analytics.arrow_dataset import dataset as dataset
     from leveret.storage.analytics.arrow_scan import scan as scan
 
     __version__: str
@@ -39,18 +41,18 @@ else:
             return importlib.import_module("leveret.broker.version").VERSION
         if name in ("analytics", "testing"):
             return importlib.import_module(f"leveret.{name}")
-        if name == "scan":
+        if name in ("dataset", "scan"):
             try:
-                return importlib.import_module("leveret.storage.analytics.arrow_scan").scan
+                return getattr(importlib.import_module(f"leveret.storage.analytics.arrow_{name}"), name)
             except ModuleNotFoundError as error:
                 if error.name not in ("numpy", "pyarrow"):
                     raise
-                text = f"leveret.scan needs the Python package {error.name}: pip install 'leveret[arrow]'"
+                text = f"leveret.{name} needs the Python package {error.name}: pip install 'leveret[arrow]'"
                 raise ModuleNotFoundError(text, name=error.name) from error
         raise AttributeError(f"module 'leveret' has no attribute {name!r}")
 
 
-__all__ = ["Leveret", "LeveretThread", "__version__", "analytics", "clean_broker", "scan", "testing"]
+__all__ = ["Leveret", "LeveretThread", "__version__", "analytics", "clean_broker", "dataset", "scan", "testing"]
 
 
 def __dir__() -> list[str]:

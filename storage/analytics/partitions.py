@@ -176,6 +176,11 @@ def may_match(view: SegmentView, limits: RowLimits) -> bool:
     return not view.sealed or (view.max_arrived >= limits.first_time and view.min_arrived <= limits.last_time)
 
 
+def event_times(view: EventFileView) -> tuple[int, int]:
+    """Return the first and the last time that events of a file can have."""
+    return view.file - _WRITE_DELAY_MAX, view.until
+
+
 def event_partitions(
     snapshot: Snapshot, place: SnapshotLocation, limits: RowLimits, wanted: frozenset[int] | None, step: int = 4 << 20
 ) -> Iterator[EventsPartition]:
@@ -190,7 +195,8 @@ def event_partitions(
     """
     names = dict(snapshot.names)
     for view in snapshot.events:
-        if view.until >= limits.first_time and view.file - _WRITE_DELAY_MAX <= limits.last_time:
+        first, last = event_times(view)
+        if last >= limits.first_time and first <= limits.last_time:
             for start in range(0, view.end, step // 40 * 40):
                 end = min(view.end, start + step // 40 * 40)
                 part = EventFileView(view.path, view.file, end, view.until)

@@ -180,6 +180,20 @@ class ArchiveFiles:
         with self.errors(path):
             return self._system.open(self._at(path), "rb")
 
+    def move(self, path: str, to: str) -> None:
+        """Give a file another path, if it exists.
+
+        Raises:
+            ArchiveError: It could not be moved.
+        """
+        with self.errors(path):
+            try:
+                if not self._is_object_store:
+                    self._system.makedirs(self._at(to).rpartition("/")[0], exist_ok=True)
+                self._system.mv(self._at(path), self._at(to))
+            except FileNotFoundError:
+                pass
+
     def names(self, directory: str) -> list[str]:
         """Return the sorted names of what is in a directory; an empty list if it does not exist.
 

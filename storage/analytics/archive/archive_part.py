@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ class ArchivePart:
         vhost: Virtual host of the rows: its name, or a pattern; None for all.
         queue: Name of the queue, or a pattern; None for all.
         selection: Further conditions.
+        data: What the manifests say of the files.
     """
 
     url: str
@@ -32,6 +33,7 @@ class ArchivePart:
     vhost: str | None
     queue: str | None
     selection: Selection
+    data: Sequence[DataFile] = ()
 
 
 def archive_parts(
@@ -46,18 +48,22 @@ def archive_parts(
         selection: The rows to read.
         is_one: Whether all of them are one group, however large it is.
     """
-    group: list[str] = []
+    group: list[DataFile] = []
     size = 0
+
+    def part() -> ArchivePart:
+        return ArchivePart(url, [each.path for each in group], options.vhost, options.queue, selection, tuple(group))
+
     for file in files:
         if file.table != options.table or not _can_have(file, options, selection):
             continue
         if group and not is_one and size + file.bytes > _TASK_BYTES:
-            yield ArchivePart(url, group, options.vhost, options.queue, selection)
+            yield part()
             group, size = [], 0
-        group.append(file.path)
+        group.append(file)
         size += file.bytes
     if group:
-        yield ArchivePart(url, group, options.vhost, options.queue, selection)
+        yield part()
 
 
 def _can_have(file: DataFile, options: Options, selection: Selection) -> bool:

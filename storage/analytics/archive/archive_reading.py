@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.archive.archive_plan import LivePart, Part
 from leveret.storage.analytics.archive.archived_columns import BROKER, with_broker
 from leveret.storage.analytics.archive.file_reading import read_file
@@ -52,15 +53,36 @@ def _read_part(
         for batch in read_partition(part.partition, options.table, live, options.fail_fast, bodies):
             yield with_broker(batch, part.broker, columns)
         return
+    yield from read_archived(part, options.table, columns, bodies)
+
+
+def read_archived(
+    part: ArchivePart,
+    table: str,
+    columns: Sequence[str],
+    bodies: BodyFormat | None,
+    choose: Callable[[list[int]], list[int]] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows of files of an archive.
+
+    Args:
+        part: The files.
+        table: Name of the table.
+        columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
+        choose: See read_file().
+    Raises:
+        ArchiveError: A file cannot be read.
+    """
     files = ArchiveFiles(part.url)
     if bodies is None:
         for path in part.files:
-            yield from read_file(files, path, part, options.table, columns)
+            yield from read_file(files, path, part, table, columns, choose)
         return
     # Imported late, since it takes long to load and few queries need it.
     from leveret.storage.analytics.archive.archived_values import stored_columns, with_values
 
     reader, stored = bodies.reader(), stored_columns(columns)
     for path in part.files:
-        for batch in read_file(files, path, part, options.table, stored):
+        for batch in read_file(files, path, part, table, stored, choose):
             yield with_values(batch, columns, reader)

@@ -14,7 +14,7 @@ from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.archive.archived_columns import archived_schema
 from leveret.storage.analytics.archive.errors import ArchiveError
-from leveret.storage.analytics.archive.layout import TIME_COLUMNS
+from leveret.storage.analytics.archive.layout import TIME_COLUMNS, superseded_path
 from leveret.storage.analytics.options import is_plain
 from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.readers.reader_file import matches, names_in
@@ -41,6 +41,19 @@ def read_file(
         ArchiveError: The file cannot be read.
     """
     return _FileReader(files, path, part, table).batches(columns, choose)
+
+
+def open_data(files: ArchiveFiles, path: str) -> Any:
+    """Open a data file, also if it does not belong to the archive any more since a query has begun.
+
+    Raises:
+        FileNotFoundError: It does not exist.
+        ArchiveError: It cannot be opened.
+    """
+    try:
+        return files.open(path)
+    except FileNotFoundError:
+        return files.open(superseded_path(path))
 
 
 class _FileReader:
@@ -70,7 +83,7 @@ class _FileReader:
         """
         schema = archived_schema(self._table, columns)
         try:
-            with self._files.open(self._path) as source, self._files.errors(self._path):
+            with open_data(self._files, self._path) as source, self._files.errors(self._path):
                 file = pq.ParquetFile(source)
                 groups = [
                     number for number in range(file.num_row_groups) if self._can_have(file.metadata.row_group(number))

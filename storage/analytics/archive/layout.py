@@ -4,6 +4,7 @@
     manifests/STORE/000000000012.json                what an interval has added; STORE is the ID of a data directory
     messages/date=2026-01-31/BROKER.NUMBER.ID.parquet
     events/date=2026-01-31/BROKER.NUMBER.ID.parquet  NUMBER is that of the manifest, ID a random one
+    superseded/messages/date=2026-01-31/...          files that do not belong to the archive any more, for an hour
 
 The date is that of the messages (when they were enqueued) and events, in UTC. Names of queues are in no path: they may
 have any characters, and thousands of queues would make thousands of small files. A file has the rows of many queues,
@@ -21,6 +22,7 @@ from uuid import uuid4
 TIME_COLUMNS: Final = {"messages": "enqueued_at", "events": "at"}
 MARKER: Final = "archive.json"
 MANIFESTS: Final = "manifests"
+SUPERSEDED: Final = "superseded"
 #: Files of this ending are being written.
 DRAFT: Final = ".tmp"
 DAY: Final = 86_400_000_000
@@ -75,6 +77,11 @@ def data_path(table: str, date: str, broker: str, number: int) -> str:
         number: Number of the manifest that will name it.
     """
     return f"{table}/date={date}/{broker}.{number:012}.{uuid4().hex}.parquet"
+
+
+def superseded_path(path: str) -> str:
+    """Return where a data file is when it does not belong to the archive any more: no glob of a table finds it."""
+    return f"{SUPERSEDED}/{path}"
 
 
 def parse_data_name(path: str) -> DataName | None:

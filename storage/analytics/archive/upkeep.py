@@ -1,7 +1,8 @@
 """Upkeep of an archive: makes few large files of many small ones, and removes what is too old.
 
 Both are manifests like those that add rows, so readers see the files from before or from after, and every row once. A
-file that does not belong to the archive any more is deleted an hour later, so that queries that have begun can read it.
+file that does not belong to the archive any more is moved away, so that who reads all files of a table has each row
+once, and deleted an hour later, so that queries that have begun can read it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES
 from leveret.storage.analytics.archive.data_writer import DataWriter
 from leveret.storage.analytics.archive.file_reading import read_file
-from leveret.storage.analytics.archive.layout import DAY, date_of, parse_data_date
+from leveret.storage.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
 from leveret.storage.analytics.archive.manifest import DataFile
 from leveret.storage.analytics.archive.manifest_log import ManifestLog
 from leveret.storage.analytics.selection import Selection
@@ -48,15 +49,19 @@ class Upkeep:
         self._broker = broker
         self._keep = keep
         self._clock = clock
+        #: Files that were removed: those that have been moved away, and those that have been deleted.
+        self._moved: set[str] = set()
         self._deleted: set[str] = set()
 
     def note_files(self, there: Iterable[str]) -> None:
-        """Note which files there are: of those that were removed, the others have been deleted.
+        """Note which files there are: of those that were removed, the others have been moved away or deleted.
 
         Args:
-            there: Paths in the archive.
+            there: Paths in the archive of the files of tables.
         """
-        self._deleted = self._log.state.removed.keys() - set(there)
+        removed, kept = self._log.state.removed.keys(), set(self._files.paths_below(SUPERSEDED))
+        self._moved = removed - set(there)
+        self._deleted = {path for path in self._moved if superseded_path(path) not in kept}
 
     def work(self) -> None:
         """Remove what is too old, put some small files together, and delete what was removed long enough ago.
@@ -69,6 +74,7 @@ class Upkeep:
         small = self._small_files()
         if small:
             self._merge(small)
+        self._move_removed()
         self._delete_removed()
 
     def _remove_old(self) -> None:
@@ -103,12 +109,19 @@ class Upkeep:
             merged = writer.finish()
         self._append(merged, [each.path for each in small])
 
+    def _move_removed(self) -> None:
+        """Move the files that were removed to where a glob over a table does not find them."""
+        for path in self._log.state.removed:
+            if path not in self._moved:
+                self._files.move(path, superseded_path(path))
+                self._moved.add(path)
+
     def _delete_removed(self) -> None:
         """Delete the files that were removed long enough ago."""
         end = self._clock() - _GRACE
         for path, since in self._log.state.removed.items():
             if since < end and path not in self._deleted:
-                self._files.delete(path)
+                self._files.delete(superseded_path(path))
                 self._deleted.add(path)
 
     def _append(self, added: Sequence[DataFile], removed: Sequence[str]) -> None:
