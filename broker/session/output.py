@@ -109,6 +109,8 @@ class Output:
 
     def send_heartbeat(self, frame: bytes) -> None:
         """Send a heartbeat immediately, even while output is held."""
+        if self._transport.is_closing():
+            return
         if self._held:
             # This does not split a frame: nothing of the held output has been written.
             self._transport.write(frame)
@@ -120,6 +122,11 @@ class Output:
         """Write all output, and resume stalled consumers."""
         self._scheduled = False
         if self._held:
+            return
+        if self._transport.is_closing():
+            # The client has gone, or an error has closed the socket: uvloop refuses what comes after that.
+            self.parts.clear()
+            self.confirming.clear()
             return
         if self.confirming:
             for confirms in self.confirming:

@@ -39,6 +39,7 @@ class MemoryTransport(asyncio.Transport):
         self.high_water: int | None = None
         self.unread = 0
         self.aborted = False
+        self._is_lost = False
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Set the protocol and call its connection_made()."""
@@ -54,8 +55,10 @@ class MemoryTransport(asyncio.Transport):
         return self.unread
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep written bytes; ignore them after close()."""
+        """Keep written bytes; ignore them after close(), and refuse them as uvloop does after connection_lost()."""
         assert data, "a write of nothing"
+        if self._is_lost:
+            raise RuntimeError("unable to perform operation on a closed transport; the handler is closed")
         self.writes += 1
         if not self.closed:
             self.written += data
@@ -91,7 +94,11 @@ class MemoryTransport(asyncio.Transport):
         protocol, self._protocol = self._protocol, None
         self.closed = True
         if protocol is not None:
-            self._loop.call_soon(protocol.connection_lost, None)
+            self._loop.call_soon(self._end, protocol)
+
+    def _end(self, protocol: asyncio.BaseProtocol) -> None:
+        protocol.connection_lost(None)
+        self._is_lost = True
 
     def take(self) -> bytes:
         """Return and remove the bytes written since the last call."""

@@ -6,7 +6,7 @@ one name, one is active, and the others wait for their turn. RabbitMQ keeps offs
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +15,7 @@ from leveret.broker.core.queues.consumers import QueueConsumer, UnackedHolder
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.clock import Clock
 from leveret.storage.interface import Entry
-from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.seq_ranges import SeqRanges, runs_of
 from leveret.storage.stores.stream_store import StreamStore
 
 #: Maximum number of names of a stream.
@@ -45,7 +45,6 @@ class ConsumerName:
     __slots__ = (
         "_read_end",
         "_returned",
-        "_settled",
         "_unacked",
         "active",
         "changed",
@@ -62,10 +61,8 @@ class ConsumerName:
         self.changed = changed
         self.active: QueueConsumer | None = None
         self.waiting: OrderedDict[QueueConsumer, None] = OrderedDict()
-        #: Numbers of the messages that the last active consumer has got and not settled, in order. Settled ones behind
-        #: the first that is not stay here, and are in `_settled`, too.
-        self._unacked: deque[int] = deque()
-        self._settled: set[int] = set()
+        #: Numbers of the messages that the last active consumer has got and not settled.
+        self._unacked = SeqRanges()
         #: Those that it has given back without acknowledging a later one.
         self._returned = SeqRanges()
         #: Number after the last message that this consumer has got.
@@ -85,12 +82,11 @@ class ConsumerName:
         """Go on with a number, whatever was delivered before."""
         self.next = self._read_end = number
         self._unacked.clear()
-        self._settled.clear()
         self._returned = SeqRanges()
 
     def delivered(self, entries: Sequence[Entry]) -> None:
         """Note that the active consumer has got messages."""
-        self._unacked.extend([entry[0] for entry in entries])
+        self._unacked.add_above([*runs_of([entry[0] for entry in entries])])
         self._read_end = entries[-1][0] + 1
 
     def settled(self, entries: Sequence[Entry], are_returned: bool) -> bool:
@@ -101,20 +97,13 @@ class ConsumerName:
             are_returned: Whether it has given them back. Clients do so with what they have fetched and not processed
                 when they cancel a consumer. So these count only when a later message is acknowledged.
         """
-        unacked, settled = self._unacked, self._settled
-        for entry in entries:
-            number = entry[0]
-            if unacked and unacked[0] == number:
-                unacked.popleft()
-                while unacked and unacked[0] in settled:
-                    settled.remove(unacked.popleft())
-            else:
-                settled.add(number)
-        if are_returned:
-            for entry in entries:
-                self._returned.add(entry[0], entry[0] + 1)
-        elif self._returned:
-            self._returned.remove(0, max([entry[0] for entry in entries]))
+        numbers = sorted([entry[0] for entry in entries])
+        for first, end in runs_of(numbers):
+            self._unacked.remove(first, end)
+            if are_returned:
+                self._returned.add(first, end)
+        if self._returned and not are_returned:
+            self._returned.remove(0, numbers[-1])
         return self._advance()
 
     def passed(self, number: int) -> bool:
@@ -131,7 +120,7 @@ class ConsumerName:
         return self._advance()
 
     def _advance(self) -> bool:
-        number = self._unacked[0] if self._unacked else self._read_end
+        number = self._unacked.first()[0] if self._unacked else self._read_end
         for first, _ in self._returned:
             return self._set_next(min(number, first))
         return self._set_next(number)

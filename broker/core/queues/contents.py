@@ -243,6 +243,8 @@ class Contents:
                 counted = unstored(counted)
             append([counted], len(counted.body))
         self._note_returned(returned)
+        if self._outbox.values.is_active:
+            self._outbox.values.note_copies(store, returned)
         store.settle(returned, EventKind.RETURNED)
 
     def append_due(self, messages: Sequence[Message]) -> None:

@@ -94,6 +94,18 @@ class QueuedValues:
             else:
                 del counts[key]
 
+    def note_copies(self, store: MessageStore, entries: Sequence[Entry]) -> None:
+        """Note the values of returned messages of which copies were appended: a copy is not one that was purged.
+
+        Args:
+            store: The store of the queue.
+            entries: The messages, which still are in the store.
+        """
+        if self._purged:
+            for entry in entries:
+                if self._is_purged(store, entry):
+                    self.add_found(entry[1])
+
     def release_waiting(self, message: Message) -> None:
         """Make the value of a message free that waits for its retry; it has come after the last purge."""
         key = read_key(message.envelope.header)

@@ -74,7 +74,7 @@ def resource(path: str, with_head: bool = True, **handlers: Handler) -> list[web
         with_head: Whether GET also serves HEAD; in RabbitMQ it does nearly everywhere.
         handlers: Handlers by method, in capitals. Several controllers may serve methods of one path.
     """
-    segments = _SEGMENT.sub(r"{\1:(?=.)[^/]*}", path)
+    segments = _SEGMENT.sub(r"{\1:(?=[^/]|/)[^/]*}", path)
     pattern = f"/api/{segments}{{slash_:/?}}"
     # aiohttp adds HEAD to GET automatically.
     options = {} if with_head else {"allow_head": False}

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+from zlib import compress, decompress
 
 from aiohttp import Payload, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
@@ -52,10 +53,14 @@ def json_text_response(text: str, status: int = 200) -> web.Response:
 
 
 class LongText:
-    """Builder of a long JSON text from many short ones."""
+    """Builder of a long JSON text from many short ones.
+
+    What is long is kept compressed, to about a tenth: clients may take minutes to read it, and there may be many.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
+        self._length = 0
         self._waiting: list[str] = []
         self._size = 0
 
@@ -64,12 +69,14 @@ class LongText:
         self._waiting.append(text)
         self._size += len(text)
         if self._size >= _PIECE_SIZE:
-            self._pieces.append(self._encode_added())
+            piece = self._encode_added()
+            self._length += len(piece)
+            self._pieces.append(compress(piece, 1))
 
     def response(self) -> web.Response:
         """Return the response with all text; a long one is sent in pieces."""
         rest = self._encode_added()
-        body = ChunkedBody([*self._pieces, rest]) if self._pieces else rest
+        body = ChunkedBody(self._pieces, rest, self._length + len(rest)) if self._pieces else rest
         return web.Response(body=body, headers={"content-type": "application/json"})
 
     def _encode_added(self) -> bytes:
@@ -82,23 +89,32 @@ class ChunkedBody(Payload):
     """A body that is sent in pieces; other connections are served in between.
 
     Args:
-        pieces: The body.
+        pieces: The body without its end, in compressed pieces.
+        end: Its end.
+        size: Its length in bytes.
     """
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], end: bytes, size: int) -> None:
         super().__init__(pieces, content_type="application/json")
         self._pieces = pieces
-        self._size = sum(map(len, pieces))
+        self._end = end
+        self._size = size
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes are in memory until it is sent."""
+        return sum(map(len, self._pieces)) + len(self._end)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the body as text."""
-        return b"".join(self._pieces).decode(encoding, errors)
+        return b"".join([*map(decompress, self._pieces), self._end]).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send the body."""
         for piece in self._pieces:
-            await writer.write(piece)
+            await writer.write(decompress(piece))
             await asyncio.sleep(0)
+        await writer.write(self._end)
 
 
 def object_response(request: web.Request, document: Mapping[str, Any]) -> web.Response:

@@ -20,7 +20,7 @@ from leveret.broker.management.http.responses import json_response, object_respo
 from leveret.policies.values import USER_LIMITS, limits_error
 
 #: Any name except those of the other resources below.
-_NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"
+_NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=[^/]|/)[^/]*}"
 
 
 class Users(Controller):

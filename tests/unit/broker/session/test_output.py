@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -196,3 +197,20 @@ def test_all_consumers_that_stalled_are_unblocked(output: Output) -> None:
     stall(output, second)
     output.flush()
     assert (first.unblocked, second.unblocked) == (1, 1)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_what_comes_after_the_end_of_the_connection_is_dropped(
+    output: Output, loop: ManualLoop, transport: MemoryTransport, is_held: bool
+) -> None:
+    transport.set_protocol(asyncio.Protocol())
+    transport.lose()
+    loop.run()
+    if is_held:
+        output.hold()
+    output.confirm(one_confirm())
+    output.send(b"a")
+    output.send_heartbeat(b"h")
+    output.release()
+    loop.run()
+    assert (transport.writes, output.parts, output.confirming) == (0, [], {})

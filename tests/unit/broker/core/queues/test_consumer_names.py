@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.broker.core.queues.consumer_names import NAMES_MAX
+from leveret.broker.core.queues.consumer_names import NAMES_MAX, ConsumerName
 from leveret.policies.policy import Policy
 from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.protocol.faults import ChannelFault
+from leveret.storage.message import NO_ENVELOPE, Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.queues import Outcome, settle
 from tests.support.streams import StreamBroker, number, offsets
@@ -366,3 +368,21 @@ class _Names(RuleBasedStateMachine):
 
 TestNames = _Names.TestCase
 TestNames.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_consumer_that_does_not_settle_its_first_message_takes_little_memory() -> None:
+    name = ConsumerName("a", 1)
+    message = Message(NO_ENVELOPE, b"")
+    tracemalloc.start()
+    try:
+        for first in range(1, 100_001, 100):
+            entries = [(number, message, False) for number in range(first, first + 100)]
+            name.delivered(entries)
+            name.settled([entry for entry in reversed(entries) if entry[0] > 1], are_returned=False)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < 100_000
+    assert (name.next, name.has_unacked) == (1, True)
+    assert name.settled([(1, message, False)], are_returned=False)
+    assert (name.next, name.has_unacked) == (100_001, False)

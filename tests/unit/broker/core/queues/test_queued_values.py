@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -244,6 +245,29 @@ def test_a_message_that_a_purge_has_left_unacked_frees_no_value_of_later_ones() 
     queue.acknowledge([entry])
     send(queue, 7, "3", priority=2)
     assert contents(queue) == ["2"]
+
+
+@pytest.mark.parametrize("delay", [None, 1000])
+def test_a_copy_that_returns_after_a_purge_frees_its_own_value_only(delay: int | None) -> None:
+    loop = ManualLoop()
+    retry = {} if delay is None else {"delayed_retry_type": "all", "delayed_retry_min": delay}
+    queue = declare(new_vhost(loop), arguments=(UNIQUE, *arguments(redelivery_limit=5, **retry)))
+    send(queue, 7, "1")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.purge()
+    send(queue, 7, "2")
+    queue.release(holder, [entry])
+    queue.requeue([entry])
+    loop.advance(2)
+    # The copy comes first, and leaves; the value is that of the second message, too.
+    entry = queue.get(None)
+    assert entry is not None
+    assert entry[1].body == b"1"
+    send(queue, 7, "3")
+    assert contents(queue) == ["2"]
+    assert len(queue.outbox.values) == 0
 
 
 def test_messages_without_a_value_are_no_duplicates() -> None:

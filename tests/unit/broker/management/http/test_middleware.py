@@ -75,6 +75,7 @@ async def ask(client: Client, method: str, path: str, **headers: str) -> tuple[i
         ("/api/things/v/n", {"vhost": "v", "name": "n"}),
         ("/api/things/%2F/a%2Fb/", {"vhost": "/", "name": "a/b"}),
         ("/api/things/%2f/%7Bx%7D+%C3%A9", {"vhost": "/", "name": "{x}+é"}),
+        ("/api/things/v/%0An%0A", {"vhost": "v", "name": "\nn\n"}),
         ("/api/between//end", {"source": ""}),
     ],
 )

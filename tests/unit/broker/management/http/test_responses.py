@@ -56,3 +56,12 @@ def test_long_text_is_sent_in_pieces() -> None:
     assert isinstance(body, ChunkedBody)
     assert body.decode() == "".join(parts)
     assert body.size == len("".join(parts).encode())
+
+
+def test_long_text_that_waits_for_its_reader_takes_little_memory() -> None:
+    text = LongText()
+    for number in range(5000):
+        text.add(json.dumps({**DOCUMENT, "name": f"queue {number}", "node": "leveret@host", "arguments": {}}))
+    body = text.response().body
+    assert isinstance(body, ChunkedBody)
+    assert body.kept_bytes * 4 < (body.size or 0)
