@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.support.management import Management
 from tests.ui.conftest import Console
@@ -79,6 +80,30 @@ def test_why_a_job_has_failed_or_left_messages(
     ui.go(f"#/jobs/{vhost}/{left}")
     table = ui.main.get_by_role("region", name="Left where they are")
     expect(table.locator("tbody tr")).to_have_text("it is not a dead letter2")
+
+
+def test_a_paused_job_is_resumed(
+    new_ui: NewUi, api: Management, vhost: str, declare: Callable[..., None], console: Console
+) -> None:
+    # Three crashes would take too long: the page is told that the job is paused, and the broker that it is to go on.
+    console.allow(400)
+    declare("target")
+    declare("slow", 4)
+    job = start(api, "slow", rate=0.01)
+
+    def pause(route: Route) -> None:
+        found = route.fetch()
+        route.fulfill(response=found, json={**found.json(), "state": "paused", "error": "the broker has ended badly"})
+
+    ui = new_ui()
+    ui.page.route(re.compile(f"/api/jobs/[^/]+/{job}$"), pause)
+    ui.go(f"#/jobs/{vhost}/{job}")
+    expect(ui.main.locator(".notice.warning").locator("visible=true")).to_have_text("the broker has ended badly")
+    expect(ui.main.get_by_role("button", name=f"Cancel job {job}")).to_be_visible()
+    ui.main.get_by_role("button", name=f"Resume job {job}").click()
+    dialog = ui.page.get_by_role("dialog", name="Resume a job")
+    dialog.get_by_role("button", name="Resume the job").click()
+    expect(dialog).to_contain_text(f"job '{job}' is running, not paused")
 
 
 def test_jobs_of_others_have_no_button(

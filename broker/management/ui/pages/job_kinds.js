@@ -40,6 +40,7 @@ export const JOB_KINDS = {
 
 const STATES = {
   running: ["good", "goes on, also over restarts of the broker"],
+  paused: ["bad", "waits until it is resumed"],
   completed: ["plain", "has looked at all messages"],
   cancelled: ["plain", "was cancelled"],
   failed: ["bad", "has ended before its time"],

@@ -1,11 +1,11 @@
-/** Cancels a running job, or takes one that has ended off the list. */
+/** Cancels a running job, resumes one that is paused, or takes one that has ended off the list. */
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { JOB_KINDS } from "./job_kinds.js";
 
 /**
- * Make the button that ends or removes a job.
+ * Make the button that ends or removes a job, and for one that is paused another that resumes it.
  *
  * @param {Object} context context of the page
  * @param {Object} job job of the API
@@ -14,7 +14,7 @@ import { JOB_KINDS } from "./job_kinds.js";
  */
 export function jobButton({ api, user, notify, refresh }, { id, vhost, queue, kind, state, user: owner }, removed = refresh, isQuiet = true) {
   if (owner !== user.name && !user.may("administrator")) return null;
-  const isRunning = state === "running";
+  const isRunning = state === "running" || state === "paused";
   const end = async () => {
     const isDone = await confirmAction({
       title: isRunning ? "Cancel a job" : "Remove a job from the list",
@@ -28,5 +28,22 @@ export function jobButton({ api, user, notify, refresh }, { id, vhost, queue, ki
     notify(`Job ${id} has been ${isRunning ? "cancelled" : "removed"}.`);
     await (isRunning ? refresh() : removed());
   };
-  return h("button", { type: "button", class: isQuiet ? "quiet" : null, "aria-label": `${isRunning ? "Cancel" : "Remove"} job ${id}`, on: { click: end } }, isRunning ? "Cancel …" : "Remove …");
+  const resume = async () => {
+    const isDone = await confirmAction({
+      title: "Resume a job",
+      name: `Job ${id} of queue ${queue}`,
+      text: "It was running whenever the broker ended without a proper stop, three times in a row, and may be the cause.",
+      isHarmless: true,
+      verb: "Resume the job",
+      action: () => api.post(["jobs", vhost, id, "resume"]),
+    });
+    if (!isDone) return;
+    notify(`Job ${id} has been resumed.`);
+    await refresh();
+  };
+  const look = isQuiet ? "quiet" : null;
+  const button = h("button", { type: "button", class: look, "aria-label": `${isRunning ? "Cancel" : "Remove"} job ${id}`, on: { click: end } }, isRunning ? "Cancel …" : "Remove …");
+  if (state !== "paused") return button;
+  const another = h("button", { type: "button", class: look, "aria-label": `Resume job ${id}`, on: { click: resume } }, "Resume …");
+  return h("span", { class: "buttons" }, another, button);
 }
