@@ -151,6 +151,14 @@ def _set_policy(
     name = _text(entry, "name", section)
     vhost = _vhost(broker, entry, section)
     definition = value.get("definition")
+    if (
+        isinstance(definition, list)
+        and definition
+        and all(isinstance(each, list) and len(each) == 2 for each in definition)
+    ):
+        # As rabbitmqctl 4.0 exports operator policies.
+        definition = {str(key): each for key, each in definition}
+        value = {**value, "definition": definition}
     if isinstance(definition, Mapping):
         kept = {key: each for key, each in definition.items() if not is_from_elsewhere(key, operator)}
         if len(kept) < len(definition):
@@ -266,4 +274,6 @@ def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> Iterator[N
     source = vhost.topology.exchange(_text(entry, "source", "bindings"))
     to_queue = entry.get("destination_type", "queue") == "queue"
     destination = find_destination(vhost, Ends(source.name, _text(entry, "destination", "bindings"), to_queue))
-    return add_binding(vhost, source, destination, _text(entry, "routing_key", "bindings"), _arguments(entry)).history
+    # Files by hand omit it for fanout exchanges.
+    key = _text(entry, "routing_key", "bindings") if "routing_key" in entry else ""
+    return add_binding(vhost, source, destination, key, _arguments(entry)).history
