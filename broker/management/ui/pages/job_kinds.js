@@ -86,8 +86,9 @@ function extent(job, ready) {
 export function jobTables({ by_origin: origins, left }, words) {
   const number = { label: "Messages", numeric: true };
   const [caption, ...headings] = words.origins;
-  const rows = origins.map((each, index) => ({ key: String(index), cells: [each.target, each.reason, exactNumber(each.count)] }));
-  const lefts = left.map((each, index) => ({ key: String(index), cells: [each.problem, each.target, exactNumber(each.count)] }));
+  // Users who may not read the queue are shown neither.
+  const rows = (origins ?? []).map((each, index) => ({ key: String(index), cells: [each.target, each.reason, exactNumber(each.count)] }));
+  const lefts = (left ?? []).map((each, index) => ({ key: String(index), cells: [each.problem, each.target, exactNumber(each.count)] }));
   return [
     rows.length > 0 ? plainTable(caption, [...headings, number], rows) : null,
     lefts.length > 0 ? plainTable("Left where they are", ["Left because", "Would go to", number], lefts) : null,

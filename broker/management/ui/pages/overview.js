@@ -63,7 +63,7 @@ export default {
         root,
         heading(["Overview ", h("small", null, `${overview.cluster_name} · ${overview.product_name} ${overview.product_version}`)], range.element),
         node ? node.alarms : null,
-        problemsSection(problems),
+        problemsSection(problems, !overview.disable_stats),
         totals(overview),
         h("div", { class: "charts" }, charts.lengths.element, charts.rates.element),
         node ? section("Node", node.element) : null,

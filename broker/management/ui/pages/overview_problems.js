@@ -18,7 +18,7 @@ export async function loadProblems(api) {
   const [queues, losses, jobs] = await Promise.all([
     api.get(["queues"], fullest),
     api.get(["losses"], { page: 1, page_size: SHOWN, age: DAY }),
-    api.get(["jobs"]),
+    api.get(["jobs"], { columns: "id,vhost,queue,state,error" }),
   ]);
   return { queues: queues.items, losses, jobs };
 }
@@ -27,16 +27,17 @@ export async function loadProblems(api) {
  * Make the section.
  *
  * @param {Object} found result of loadProblems()
+ * @param {boolean} isCounted whether the broker has statistics, and so says how full queues are
  * @returns {HTMLElement}
  */
-export function problemsSection({ queues, losses, jobs }) {
+export function problemsSection({ queues, losses, jobs }, isCounted) {
   // The limits of a stream are no reason to worry: removing what is old is what they are for.
   const bounded = queues.filter(({ type, fill }) => type !== "stream" && fill);
   const full = bounded.filter(({ fill }) => fill.percent >= 100);
   const nearly = bounded.filter(({ fill }) => fill.percent >= NEARLY && fill.percent < 100);
   const problems = [full.length > 0 ? fullQueues(full) : null, lostMessages(losses), nearly.length > 0 ? nearlyFull(nearly) : null, stuckJobs(jobs)];
   const shown = problems.filter((each) => each !== null);
-  const fine = h("p", { class: "muted", key: "fine" }, "No queue is full, and no message was lost in the last 24 hours.");
+  const fine = h("p", { class: "muted", key: "fine" }, `${isCounted ? "No queue is full, and no" : "No"} message was lost in the last 24 hours.`);
   return h("section", { class: "problems", key: "problems", "aria-label": "Problems" }, shown.length > 0 ? shown : fine);
 }
 
