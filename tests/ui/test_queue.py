@@ -157,7 +157,12 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
     api.request("PUT", "exchanges", VHOST, "late", body={"type": "fanout"})
     policy(api, "policies", "short", "^over$", max_length=2, dead_letter_exchange="late")
     declare("over", 5)
-    declare("refusing", 4, max_length=1, overflow="reject-publish")
+    declare("refusing", 1, max_length=1, overflow="reject-publish")
+    message = {"properties": {}, "routing_key": "refusing", "payload": "x", "payload_encoding": "string"}
+    for _ in range(3):
+        with pytest.raises(HTTPError) as refused:
+            api.request("POST", "exchanges", VHOST, "amq.default", "publish", body=message)
+        refused.value.close()
     declare("calm", 1)
     ui = open_queue(new_ui, "over")
     losses = part(ui, "Losses")

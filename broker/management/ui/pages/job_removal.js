@@ -2,6 +2,7 @@
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
+import { actions } from "../parts/layout.js";
 import { JOB_KINDS } from "./job_kinds.js";
 
 /**
@@ -45,5 +46,5 @@ export function jobButton({ api, user, notify, refresh }, { id, vhost, queue, ki
   const button = h("button", { type: "button", class: look, "aria-label": `${isRunning ? "Cancel" : "Remove"} job ${id}`, on: { click: end } }, isRunning ? "Cancel …" : "Remove …");
   if (state !== "paused") return button;
   const another = h("button", { type: "button", class: look, "aria-label": `Resume job ${id}`, on: { click: resume } }, "Resume …");
-  return h("span", { class: "buttons" }, another, button);
+  return isQuiet ? actions(another, button) : h("span", { class: "buttons" }, another, button);
 }

@@ -55,7 +55,7 @@ export default {
       columns: columns(context, ready),
       needs: ["id", "vhost", "queue", "kind", "state", "returned"],
       filterLabel: "Filter by queue",
-      // Running jobs come first, then those that have failed.
+      // Running jobs come first, then those that are paused, then those that have failed.
       sort: "state",
       reverse: true,
       rowKey: ({ id }) => id,

@@ -77,7 +77,7 @@ function now({ lost_details: details }) {
 }
 
 function stuckJobs(jobs) {
-  const stuck = jobs.filter(({ state, error }) => state === "failed" || (state === "running" && error));
+  const stuck = jobs.filter(({ state, error }) => ["failed", "paused"].includes(state) || (state === "running" && error));
   if (stuck.length === 0) return null;
   const rows = stuck.map(({ id, vhost, queue, error }) => [[h("a", { href: address("jobs", vhost, id) }, `Job ${id}`), ` of queue ${queue}`], h("span", { class: "prose" }, error)]);
   return problem("warning", `${countedNoun(stuck.length, "job")} failed or waiting`, rows, more(stuck.length, link("Jobs", "jobs")));
