@@ -15,6 +15,9 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # Prints what the broker needs, a line each.
 NEEDED := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 
+# Says what a step of three does, and when it is done, how many seconds it has taken: $(call step,1,what,command).
+step = echo "make: $(1)/3 $(2)" >&2; began=$$(date +%s); $(3); echo "make: $(1)/3 done in $$(($$(date +%s) - began)) s" >&2
+
 # By these, modules have the names in a checkout that they have where the package is installed.
 LINKS := leveret/broker leveret/policies leveret/protocol leveret/storage
 
@@ -63,7 +66,8 @@ compile: $(VENV)/created | $(LINKS) ## compile the modules that pyproject.toml l
 # Compiled modules that are older than their sources are not used, and compiled again here.
 .PHONY: compiled
 compiled:
-	@$(BIN)/python -c 'from leveret.compilation import main; main()' >&2 || $(MAKE) --no-print-directory compile
+	@$(BIN)/python -c 'from leveret.compilation import main; main()' >&2 || { \
+		echo "make: compiling again what has changed; this takes up to a minute or two" >&2; $(MAKE) --no-print-directory compile; }
 
 .PHONY: docker
 docker: ## build the image, tagged leveret and leveret:VERSION; BASE=… starts from another image
@@ -190,19 +194,20 @@ needs-rabbitmqadmin: $(VENV)/created
 
 $(VENV)/created:
 	@sh tests/system-needs.sh python
-	"$$(sh tests/system-needs.sh find-python)" -m venv $(VENV)
-	touch $@
+	@set -e; $(call step,1,making the Python environment $(VENV),"$$(sh tests/system-needs.sh find-python)" -m venv $(VENV))
+	@touch $@
 
 $(LINKS):
 	ln -s ../$(@F) $@
 
 # Compiling takes longest. What the broker needs is installed beside it, and mypy, which runs once, gets no byte code.
 $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
-	@echo "Installing Leveret, and compiling it if there is a C compiler." >&2
-	@set -e; $(BIN)/python -c '$(NEEDED)' | $(PIP_INSTALL) --requirement /dev/stdin & \
+	@set -e; { trap 'kill $$pip 2>/dev/null || :' TERM; $(call step,2,installing what the broker needs,\
+		$(BIN)/python -c '$(NEEDED)' | $(PIP_INSTALL) --requirement /dev/stdin & pip=$$!; wait $$pip); } & \
 	needed=$$!; trap 'kill $$needed 2>/dev/null || :' EXIT INT TERM; \
-	PIP_NO_COMPILE=1 $(PIP_INSTALL) --no-deps --editable .; wait $$needed
-	touch $@
+	$(call step,3,compiling Leveret if there is a C compiler; this takes longest: a minute or two,\
+		PIP_NO_COMPILE=1 $(PIP_INSTALL) --no-deps --editable .); wait $$needed
+	@touch $@
 
 # The extras include all that `make run` needs.
 $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
