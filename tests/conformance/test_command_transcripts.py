@@ -2,7 +2,8 @@
 
 In a transcript `$` begins a command, `<<<` what it reads, `[stderr]` a line of standard error, `[exit …]` ends it.
 The program's name and its general options are ours; bold letters, times and what differs for a reason are left out or
-changed, as said at the top of a transcript.
+changed, as said at the top of a transcript. Error texts have no Erlang terms: `"x"` for `<<"x">>`, and
+what is wrong with JSON.
 """
 
 from __future__ import annotations

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+URL_VARIABLE: Final = "LEVERET_URL"
+CA_VARIABLE: Final = "LEVERET_CACERT"
+DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
 DEFAULT_PORT: Final = 15672
 _EXPECTED: Final = "--url or LEVERET_URL should be http://user:password@host:port"
 
@@ -19,6 +23,7 @@ class Address(NamedTuple):
         prefix: path before `/api`, without a trailing slash.
         user: user name.
         password: password of the user.
+        ca_file: PEM file of the authorities whose certificates are trusted; empty for those of the system.
     """
 
     scheme: str
@@ -27,11 +32,23 @@ class Address(NamedTuple):
     prefix: str
     user: str
     password: str
+    ca_file: str = ""
 
     def __str__(self) -> str:
         """Return host and port. Messages use them as long as the node's name is unknown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def find_address(options: Mapping[str, object], environment: Mapping[str, str]) -> Address:
+    """Return the address that the options of a command line or the environment name.
+
+    Raises:
+        ValueError: the URL is invalid.
+    """
+    url = options.get("url") or environment.get(URL_VARIABLE) or DEFAULT_URL
+    ca_file = options.get("cacert") or environment.get(CA_VARIABLE) or ""
+    return parse_address(str(url))._replace(ca_file=str(ca_file))
 
 
 def parse_address(url: str) -> Address:

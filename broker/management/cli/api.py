@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
+import ssl
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from leveret.broker.management.cli.address import Address
-from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, RequestTimeout, Unreachable
+from leveret.broker.management.cli.faults import DATA, UNAVAILABLE, ApiFault, CommandFault, RequestTimeout, Unreachable
 
 # RabbitMQ 3.10 escapes these characters in its reasons.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
+# Texts in RabbitMQ's reasons are Erlang terms: <<"10">>.
+_BINARY: Final = re.compile(r'<<"((?:[^"\\]|\\.)*)"(?:/utf8)?>>')
 
 
 class Api:
@@ -142,6 +146,9 @@ class Api:
         except TimeoutError:
             self.close()
             raise RequestTimeout from None
+        except ssl.SSLError as error:
+            self.close()
+            raise _tls_fault(self.address, error) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if fresh or method not in ("GET", "PUT"):
@@ -150,8 +157,7 @@ class Api:
 
     def _send(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         if self._connection is None:
-            kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(self.address.host, self.address.port, timeout=self.timeout)
+            self._connection = _connection(self.address, self.timeout)
         self._connection.request(method, target, body, headers)
         response = self._connection.getresponse()
         self.notice = _unescaped(response.getheader("Leveret-Notice", ""))
@@ -164,6 +170,35 @@ def _unescaped(text: str) -> str:
         return str(json.loads(f'"{text}"'))
     except ValueError:
         return ""
+
+
+def _connection(address: Address, timeout: float | None) -> http.client.HTTPConnection:
+    if address.scheme != "https":
+        return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+    try:
+        context = ssl.create_default_context(cafile=address.ca_file or None)
+    except OSError as error:
+        is_read = isinstance(error, ssl.SSLError)
+        reason = "has no certificate in PEM form" if is_read else f"cannot be read: {error.strerror}"
+        raise CommandFault(DATA, f"Error:\n--cacert: {address.ca_file} {reason}") from error
+    return http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=context)
+
+
+def _tls_fault(address: Address, error: ssl.SSLError) -> CommandFault:
+    """Return the fault for an encrypted connection that failed, with what helps."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the certificate of {address} is not trusted: {error.verify_message}"
+        if "match" in error.verify_message:
+            advice = "use a name of the certificate as the host in --url or LEVERET_URL"
+        else:
+            advice = "name the PEM file of the authority that has signed it with --cacert or LEVERET_CACERT"
+    elif error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+        reason = f"{address} does not speak TLS"
+        advice = "use http:// in --url or LEVERET_URL, or the port of the broker's option management_tls_port"
+    else:
+        reason = f"no encrypted connection to {address}: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        advice = "see the broker's log"
+    return CommandFault(UNAVAILABLE, f"Error:\n{reason}\nsuggestion: {advice}")
 
 
 def _parameter(value: Any) -> str:
@@ -182,6 +217,7 @@ def _fault(status: int, data: bytes) -> ApiFault:
         reason, details = _text(parameters), parameters if isinstance(parameters, list) else None
     for escape, character in _ESCAPES:
         reason = reason.replace(escape, character)
+    reason = _BINARY.sub(r'"\1"', reason)
     return ApiFault(status, reason or http.client.responses.get(status, f"HTTP status {status}"), error, details)
 
 

@@ -34,6 +34,8 @@ short            | long          | description
 -?               | --help        | displays command help
                  | --url <url>   | the broker's HTTP API, http://user:password@host:port;
                  |               | default: $LEVERET_URL, then http://guest:guest@127.0.0.1:15672
+                 | --cacert <f>  | PEM file of the authority of its certificate, with https://;
+                 |               | default: $LEVERET_CACERT, then those of the system
 -t <n>           | --timeout <n> | seconds to wait for an answer
 -q               | --quiet       | suppress informational messages
 -s               | --silent      | suppress informational messages

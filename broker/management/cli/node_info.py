@@ -8,8 +8,8 @@ from leveret.broker.management.cli.command import CommandContext
 from leveret.broker.management.cli.faults import UsageFault
 
 PURPOSES: Final = {
-    "amqp": "AMQP 0-9-1 and AMQP 1.0",
-    "amqp/ssl": "AMQP 0-9-1 and AMQP 1.0 over TLS",
+    "amqp": "AMQP 0-9-1",
+    "amqp/ssl": "AMQP 0-9-1 over TLS",
     "clustering": "inter-node and CLI tool communication",
     "http": "HTTP API",
     "https": "HTTP API over TLS (HTTPS)",
@@ -17,7 +17,7 @@ PURPOSES: Final = {
     "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
 }
 # Aliases of protocols that the checks accept.
-PROTOCOLS: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "amqp-ssl": "amqp/ssl"}
+PROTOCOLS: Final = {"amqp091": "amqp", "amqps": "amqp/ssl", "amqp-ssl": "amqp/ssl"}
 _ALARMS: Final = (
     ("mem_alarm", "memory", "Memory alarm on node {}"),
     ("disk_free_alarm", "disk", "Free disk space alarm on node {}"),

@@ -16,6 +16,7 @@ PERIOD: Final = "period"
 
 # Options of every command. Node and cookie options have no effect, but existing scripts pass them.
 GENERAL_OPTIONS: Final = {
+    "cacert": TEXT,
     "dry-run": FLAG,
     "erlang-cookie": TEXT,
     "formatter": TEXT,
@@ -31,22 +32,28 @@ GENERAL_OPTIONS: Final = {
 }
 # Options of some commands; an option has the same type in all of them.
 COMMAND_OPTIONS: Final = {
+    "ack": FLAG,
     "age": INTEGER,
     "all": FLAG,
     "apply-to": TEXT,
+    "argument": TEXT,
+    "auto-delete": FLAG,
     "by-source": FLAG,
     "count": INTEGER,
     "death": TEXT,
     "default-queue-type": TEXT,
     "description": TEXT,
+    "exchange": TEXT,
     "filter": TEXT,
     "for": TEXT,
     "detach": FLAG,
     "format": TEXT,
     "from": TEXT,
     "global": FLAG,
+    "header": TEXT,
     "if-empty": FLAG,
     "if-unused": FLAG,
+    "internal": FLAG,
     "into-exchange": TEXT,
     "into-queue": TEXT,
     "keys": TEXT,
@@ -61,6 +68,7 @@ COMMAND_OPTIONS: Final = {
     "online": FLAG,
     "per-connection-delay": INTEGER,
     "priority": INTEGER,
+    "property": TEXT,
     "rate": INTEGER,
     "remove-death": FLAG,
     "remove-header": TEXT,
@@ -70,13 +78,16 @@ COMMAND_OPTIONS: Final = {
     "table-headers": FLAG,
     "tags": TEXT,
     "to": TEXT,
+    "to-exchange": FLAG,
+    "transient": FLAG,
+    "type": TEXT,
     "unit": TEXT,
     "user": TEXT,
     "via": TEXT,
     "within": PERIOD,
 }
 # Options whose values add up, one per line.
-ADDED_UP: Final = ("filter", "remove-header", "set-header")
+ADDED_UP: Final = ("argument", "filter", "header", "property", "remove-header", "set-header")
 OPTION_TYPES: Final = GENERAL_OPTIONS | COMMAND_OPTIONS
 SHORT_OPTIONS: Final = {
     "?": "help",

@@ -6,10 +6,10 @@ import io
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import TextIO
 
 from leveret.broker.management.cli import registry
-from leveret.broker.management.cli.address import parse_address
+from leveret.broker.management.cli.address import find_address
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, check_count
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
@@ -27,9 +27,6 @@ from leveret.broker.management.cli.faults import (
 from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style
 from leveret.broker.management.cli.options import ParsedOptions, scan
 from leveret.broker.printable import escape_multiline
-
-URL_VARIABLE: Final = "LEVERET_URL"
-DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
 
 
 class Streams:
@@ -105,7 +102,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
 
     Args:
         argv: arguments without the program's name.
-        environment: environment variables; LEVERET_URL is read.
+        environment: environment variables; LEVERET_URL and LEVERET_CACERT are read.
         streams: output streams.
 
     Returns: exit status.
@@ -170,9 +167,8 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
 def _context(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]) -> CommandContext:
     if command.offline:
         return CommandContext(None, None, parsed.arguments, parsed.options)
-    url = str(parsed.options.get("url") or environment.get(URL_VARIABLE) or DEFAULT_URL)
     try:
-        address = parse_address(url)
+        address = find_address(parsed.options, environment)
     except ValueError as error:
         raise UsageFault(str(error)) from error
     timeout = parsed.options.get("timeout", command.timeout)

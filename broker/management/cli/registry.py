@@ -101,9 +101,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_operator_policy",
         "set_policy",
     ),
+    "publish_get": ("get", "publish"),
     "queues": ("delete_queue", "list_queues", "purge_queue"),
     "readers": ("delete_reader", "list_readers"),
     "replay": ("replay",),
+    "topology": ("bind", "declare_exchange", "declare_queue", "delete_exchange", "unbind"),
     "users": (
         "add_user",
         "authenticate_user",

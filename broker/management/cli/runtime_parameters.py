@@ -47,13 +47,15 @@ def parse_json(text: str) -> Any:
     """
     try:
         return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise failed(f"JSON decoding error: {error.msg} at character {error.pos + 1}") from error
     except (ValueError, RecursionError) as error:
-        raise failed("JSON decoding error. Reason: badarg") from error
+        raise failed(f"JSON decoding error: {error}") from error
 
 
 def _refuse(constant: str) -> Any:
     # Python accepts NaN and Infinity, which JSON does not have.
-    raise ValueError(constant)
+    raise ValueError(f"{constant} is not JSON")
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:

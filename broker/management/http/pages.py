@@ -1,4 +1,4 @@
-"""Serves the static files of the web pages, and explains where to get rabbitmqadmin."""
+"""Serves the static files of the web pages, and Leveret's rabbitmqadmin."""
 
 from __future__ import annotations
 
@@ -34,14 +34,18 @@ _SECURITY: Final = {
 }
 #: Browsers may cache the files forever, because the folder's name changes with their contents.
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
-_TOOLS_TEXT: Final = """\
-rabbitmqadmin is part of RabbitMQ and not served here. It works with Leveret as it is: take it from a RabbitMQ \
-distribution (on Debian it is /usr/bin/rabbitmqadmin in the package rabbitmq-server), or from the same path of a \
-RabbitMQ node with its management plugin. leveretctl, which comes with Leveret, does the same and more.
+_ADMIN: Final = _ROOT.parent / "cli" / "rabbitmqadmin.py"
+_TOOLS_PAGE: Final = """\
+<!DOCTYPE html>
+<html lang=en>
+<title>Command line tools</title>
+<h1>Command line tools</h1>
+<p><a href="rabbitmqadmin" download>rabbitmqadmin</a> is Leveret's own program with the commands of RabbitMQ's.
+It needs Python 3.10 or newer: save it, make it executable (<code>chmod +x rabbitmqadmin</code>), and see
+<code>./rabbitmqadmin --help</code>. RabbitMQ's works with Leveret, too.
+<p>leveretctl, which comes with Leveret, does the same and more.
+</html>
 """
-_TOOLS_PAGE: Final = (
-    f"<!DOCTYPE html>\n<html lang=en>\n<title>Command line tools</title>\n<p>{_TOOLS_TEXT}</p>\n</html>\n"
-)
 
 
 class Pages:
@@ -95,7 +99,7 @@ def _file_response(path: str, body: bytes, caching: str) -> web.Response:
 
 
 class ToolsPage:
-    """Explains at ``/cli/`` where to get rabbitmqadmin. The script's path is 404, because programs download it."""
+    """Explains the tools at ``/cli/``, and serves rabbitmqadmin there, as RabbitMQ does."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -103,8 +107,11 @@ class ToolsPage:
 
     async def page(self, request: web.Request) -> web.Response:
         """Serve the explanation as a page."""
+        if not request.match_info["slash"]:
+            # The link to the script is relative.
+            return web.Response(status=301, headers={"location": f"{request.path}/"})
         return web.Response(text=_TOOLS_PAGE, content_type="text/html")
 
     async def script(self, request: web.Request) -> web.Response:
-        """Serve the explanation as an error."""
-        return web.Response(status=404, text=_TOOLS_TEXT, content_type="text/plain")
+        """Serve the script."""
+        return web.Response(body=_ADMIN.read_bytes(), content_type="application/octet-stream")

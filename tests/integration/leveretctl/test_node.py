@@ -34,7 +34,7 @@ def ports(leveret: LeveretProcess) -> list[int]:
 
 def test_listeners(leveret: LeveretProcess, ctl: Leveretctl, node: str) -> None:
     port = leveret.url.rpartition(":")[2]
-    line = f"Interface: 127.0.0.1, port: {port}, protocol: amqp, purpose: AMQP 0-9-1 and AMQP 1.0"
+    line = f"Interface: 127.0.0.1, port: {port}, protocol: amqp, purpose: AMQP 0-9-1"
     shown = ctl.output("listeners").splitlines()
     assert shown[0] == f"Asking node {node} to report its protocol listeners ..."
     assert line in shown

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.version import VERSION
+from tests.integration.certificates import Authority
+from tests.integration.program import running
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram
 from tests.support.wire import Channel
@@ -337,3 +339,37 @@ def test_bash_completes() -> None:
     assert completed("leveretctl list_queues --formatter = pr") == ["pretty_table"]
     assert completed("leveretctl list_queues --formatter =") == ["table", "pretty_table", "json", "csv", "erlang"]
     assert completed("leveretctl help set_pol") == ["set_policy"]
+
+
+def test_a_certificate(tmp_path: Path) -> None:
+    """What is wrong with it, and what helps."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("localhost")
+    tls = f"ssl_options: {{certfile: {issued.certificate}, keyfile: {issued.key}}}\n"
+    (tmp_path / "leveret.yaml").write_text(tls)
+    with running(tmp_path, "--config", str(tmp_path / "leveret.yaml"), "--management-tls-port", "0") as program:
+        port = program.addresses["management-tls"].rpartition(":")[2]
+        plain = program.addresses["management"].rpartition(":")[2]
+
+        def said(url: str, *options: str) -> tuple[int, list[str]]:
+            ran = Leveretctl(f"https://guest:guest@{url}")("ping", "-q", *options)
+            return ran.status, (ran.out + ran.err).splitlines()
+
+        trusted = ("--cacert", str(authority.file))
+        assert said(f"localhost:{port}", *trusted) == (0, ["Ping succeeded"])
+        status, (_, reason, advice) = said(f"localhost:{port}")
+        assert (status, reason.partition(": ")[0]) == (69, f"the certificate of localhost:{port} is not trusted")
+        assert advice.endswith("name the PEM file of the authority that has signed it with --cacert or LEVERET_CACERT")
+        status, (_, reason, advice) = said(f"127.0.0.1:{port}", *trusted)
+        assert (status, "match" in reason) == (69, True), reason
+        assert advice == "suggestion: use a name of the certificate as the host in --url or LEVERET_URL"
+        status, (_, reason, advice) = said(f"localhost:{plain}", *trusted)
+        assert (status, reason) == (69, f"localhost:{plain} does not speak TLS")
+        assert said(f"localhost:{port}", "--cacert", "none.pem") == (
+            65,
+            ["Error:", "--cacert: none.pem cannot be read: No such file or directory"],
+        )
+        assert said(f"localhost:{port}", f"--cacert={issued.key}") == (
+            65,
+            ["Error:", f"--cacert: {issued.key} has no certificate in PEM form"],
+        )

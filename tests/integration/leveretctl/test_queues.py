@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.wire import Channel
 
@@ -302,3 +303,59 @@ def test_losses_that_cannot_be_listed(ctl: Leveretctl, arguments: tuple[str, ...
     ran = ctl("list_losses", "-q", *arguments)
     assert (ran.status, ran.out) == (status, "")
     assert text in ran.err
+
+
+def test_a_message_by_hand(ctl: Leveretctl, vhost: str) -> None:
+    """From a queue that is declared to a message that is taken out."""
+    at = ("-p", vhost, "-q")
+    ctl.output("declare_queue", "work", *at, "--argument", "x-max-length=5", "--argument=x-overflow=reject-publish")
+    assert ctl.output("list_queues", *at, "-s", "name", "durable", "arguments") == (
+        'work\ttrue\t[{"x-max-length",5},{"x-overflow","reject-publish"}]\n'
+    )
+    ctl.output("declare_exchange", "orders", "topic", *at, "--transient")
+    ctl.output("declare_exchange", "all", "fanout", *at)
+    ctl.output("bind", "orders", "work", "new.*", *at)
+    ctl.output("bind", "all", "orders", "x", *at, "--to-exchange", "--argument", "n=1")
+    listed = ctl.output("list_bindings", *at, "-s", "source_name", "destination_name", "routing_key")
+    assert {"orders\twork\tnew.*", "all\torders\tx"} <= set(listed.splitlines())
+
+    published = ("publish", "new.one", *at, "--exchange=orders")
+    given = ("--property", "message_id=7a", "--property=priority=3", "--header", "n=1", "--header", "t=1a")
+    assert ctl.output(*published, "first", *given) == "Message published\n"
+    ctl.output("publish", "work", *at, stdin="second\n")
+    (got,) = json.loads(ctl.output("get", "work", *at, "--formatter", "json"))
+    assert (got["payload"], got["redelivered"], got["message_count"]) == ("first", False, 1)
+    properties = {"message_id": "7a", "priority": 3, "delivery_mode": 2, "headers": {"n": 1, "t": "1a"}}
+    assert got["properties"] == properties
+    rows = ctl.output("get", "work", *at, "-s", "--count", "9", "--ack").splitlines()
+    assert [row.split("\t")[1:3] for row in rows] == [["new.one", "true"], ["work", "false"]]
+    assert ctl.output("list_queues", *at, "-s") == "work\t0\n"
+
+    ctl.output("unbind", "all", "orders", "x", *at, "--to-exchange", "--argument", "n=1")
+    ctl.output("unbind", "orders", "work", "new.*", *at)
+    ctl.output("delete_exchange", "all", *at)
+    for command, status, said in (
+        (published, 69, "the message was not routed: no queue is bound for routing key 'new.one'"),
+        (("publish", "x", *at, "--exchange=none"), 69, f"no exchange 'none' in vhost '{vhost}'"),
+        (("publish", "x", "y", *at, "--header=1"), 65, "--header takes <name>=<value>, not 1"),
+        (("get", "none", *at), 69, f"no queue 'none' in vhost '{vhost}'"),
+        (("bind", "orders", "none", *at), 69, f"no exchange 'orders' or queue 'none' in vhost '{vhost}'"),
+        (("unbind", "orders", "work", *at), 69, "there is no such binding: exchange 'orders' to queue 'work'"),
+        (("delete_exchange", "all", *at), 69, "Exchange not found"),
+        (("declare_queue", "work", *at, "--transient"), 69, "inequivalent arg 'durable' for queue 'work'"),
+        (("declare_exchange", "x", "odd", *at), 69, "unknown exchange type 'odd'"),
+    ):
+        ran = ctl(*command)
+        assert (ran.status, ran.out) == (status, ""), ran
+        assert said in ran.err
+
+
+def test_names_are_completed(ctl: Leveretctl, vhost: str, leveret: LeveretProcess) -> None:
+    for name in ("orders.new", "orders.old", "other"):
+        ctl.output("declare_queue", name, "-p", vhost, "-q")
+    url = ("autocomplete", "--for=purge_queue", "--", "--url", leveret.http_url)
+    assert ctl.output(*url, "-p", vhost, "purge_queue", "orders.") == "orders.new\norders.old\n"
+    assert ctl.output(*url, "purge_queue", f"--vhost={vhost[:-1]}") == f"--vhost={vhost}\n"
+    assert ctl.output(*url, "purge_queue", "--vhost", vhost, "x") == ""
+    nobody = ("autocomplete", "--for=purge_queue", "--", "--url", "http://127.0.0.1:1")
+    assert ctl.output(*nobody, "purge_queue", "o") == ""

@@ -8,8 +8,7 @@ from leveret.broker.management.cli.command import Command, CommandContext, Outco
 from leveret.broker.management.cli.faults import CommandFault, failed, no_such_vhost
 from leveret.broker.management.cli.permission_errors import no_such_user
 from leveret.broker.management.cli.runtime_parameters import clear, parse_object, put
-from leveret.broker.management.cli.terms import compact_json, typed
-from leveret.protocol.erlang_terms import format_list, format_tuple, format_unicode
+from leveret.broker.management.cli.terms import compact_json
 
 USER_LIMITS: Final = ("max-connections", "max-channels")
 _COMPONENT: Final = "vhost-limits"
@@ -79,11 +78,9 @@ def _set_user_limits(context: CommandContext) -> Result:
 
 def _check_user_limits(limits: dict[str, Any]) -> None:
     """Check all limits before the first one is set, because the API sets them one by one."""
-    unknown = [
-        format_tuple(format_unicode(name), typed(value)) for name, value in limits.items() if name not in USER_LIMITS
-    ]
+    unknown = {name: value for name, value in limits.items() if name not in USER_LIMITS}
     if unknown:
-        raise failed(f"Unrecognised terms {format_list(unknown)} in user-limits")
+        raise failed(f"Unrecognised terms {compact_json(unknown)} in user-limits")
     for name, value in limits.items():
         fault = _value_fault(name, value)
         if fault is not None:
@@ -93,7 +90,7 @@ def _check_user_limits(limits: dict[str, Any]) -> None:
 def _value_fault(name: str, value: Any) -> CommandFault | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return None
-    return failed(f"{name} should be a number, actually was {typed(value)}")
+    return failed(f"{name} should be a number, actually was {compact_json(value)}")
 
 
 def _clear_user_limits(context: CommandContext) -> Result:

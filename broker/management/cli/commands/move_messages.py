@@ -124,8 +124,8 @@ COMMANDS: Final = (
         section="Queues",
         summary="Moves ready messages from one queue to another, oldest first; a crash loses none",
         usage=(
-            "[--vhost <vhost>] <from> <to> [--limit <number>] [--filter <condition>] [--rate <number>] [--detach]"
-            " [--timeout <timeout>]"
+            "[--vhost <vhost>] <from queue> <to queue> [--limit <number>] [--filter <condition>] [--rate <number>]"
+            " [--detach] [--timeout <timeout>]"
         ),
         run=_move,
         min_arguments=2,
@@ -135,8 +135,8 @@ COMMANDS: Final = (
         banner=_banner,
         check=_check,
         explanations=(
-            ("<from>", "source queue"),
-            ("<to>", "target queue in the same virtual host; the move ends when it is full"),
+            ("<from queue>", "source queue"),
+            ("<to queue>", "target queue in the same virtual host; the move ends when it is full"),
             ("--limit <number>", "maximum number of messages; default: all that are ready at the start"),
             FILTER_HELP,
             ("--rate <number>", "maximum number of messages per second; a job of the broker moves them, see list_jobs"),

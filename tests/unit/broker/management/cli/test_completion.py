@@ -47,3 +47,45 @@ def test_a_shell_that_is_there_understands_its_script(shell: str) -> None:
         return
     ended = subprocess.run([program, "-n"], input=SCRIPTS[shell], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+class FakeNames:
+    """Names of a broker; notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def __call__(self, resource: str, vhost: str, prefix: str) -> list[str]:
+        self.asked.append((resource, vhost))
+        return [f"{prefix}-{resource}"]
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "found", "asked"),
+    [
+        ("purge_queue", "o", ["o-queues"], ("queues", "/")),
+        ("-p shop browse", "o", ["o-queues"], ("queues", "shop")),
+        ("purge_queue --vhost=shop", "o", ["o-queues"], ("queues", "shop")),
+        ("purge_queue --vhost", "s", ["s-vhosts"], ("vhosts", "")),
+        ("purge_queue -p", "s", ["s-vhosts"], ("vhosts", "")),
+        ("set_permissions", "g", ["g-users"], ("users", "/")),
+        ("set_topic_permissions guest", "a", ["a-exchanges"], ("exchanges", "/")),
+        ("move_messages here", "t", ["t-queues"], ("queues", "/")),
+        ("clear_policy", "p", ["p-policies"], ("policies", "/")),
+        ("replay log --into-queue", "x", ["x-queues"], ("queues", "/")),
+        ("list_user_limits", "--user=a", ["--user=a-users"], ("users", "/")),
+        ("purge_queue q", "x", [], None),
+        ("set_parameter c", "n", [], None),
+    ],
+)
+def test_names(before: str, word: str, found: list[str], asked: tuple[str, str] | None) -> None:
+    names, words = FakeNames(), before.split()
+    command = next(each for each in words if "_" in each or each in ("browse", "replay"))
+    assert completions(command, word, words, names) == found
+    assert names.asked == ([] if asked is None else [asked])
+
+
+def test_values_that_the_usage_lists() -> None:
+    assert completions("return_messages", "--via=") == ["--via=queue", "--via=exchange"]
+    assert completions("return_messages", "f", ["return_messages", "q", "--death"]) == ["first"]
+    assert completions("add_vhost", "--default-queue-type=s") == ["--default-queue-type=stream"]
