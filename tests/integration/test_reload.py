@@ -173,6 +173,8 @@ def test_the_log_as_json_in_a_file(tmp_path: Path) -> None:
 
     with running(tmp_path, "--config", str(file)) as program:
         wait_until(lambda: said("pure Python") or said("compiled"), "the log is in the file")
+        (node,) = Management(program.http_url).request("GET", "nodes")
+        assert node["log_files"] == [str(log)]
         log.rename(tmp_path / "leveret.log.1")
         program.signal(signal.SIGHUP)
         wait_until(lambda: said("configuration reloaded"), "another file has taken its place")

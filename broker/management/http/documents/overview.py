@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from leveret import compilation
-from leveret.broker.config.options import Settings
+from leveret.broker.config.options import Log, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
 from leveret.broker.core.node import Node
@@ -231,7 +231,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         ],
         "exchange_types": exchange_types(),
         "contexts": web_contexts(node, settings, with_node=False),
-        "log_files": ["<stderr>"],
+        "log_files": _log_files(settings.log),
         "config_files": list(node.config_files),
         "db_dir": str(node.data_dir.absolute()),
         "cluster_links": [],
@@ -244,6 +244,10 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
     row = node.statistics.row(broker.sockets.used, node.disk_free())
     rates.add_to(document, _NODE, row, node.statistics, "node_stats")
     return rates.add_to(document, _CHURN, churn, broker.statistics, "node_stats")
+
+
+def _log_files(log: Log) -> list[str]:
+    return [*([] if log.file is None else [str(log.file.absolute())]), *(["<stderr>"] if log.console else [])]
 
 
 def short_node(node: Node) -> dict[str, Any]:
