@@ -20,6 +20,7 @@ from leveret.storage.disk.files import DiskFiles, Files, sync_files
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.disk.trash import Trash
 from leveret.storage.engine_options import EngineOptions
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events
 from leveret.storage.readers.named_readers import NamedReaders
@@ -308,14 +309,16 @@ class StorageEngine:
             self.commit()
         return failures
 
-    def note_unroutable(self, count: int, body_bytes: int) -> None:
+    def note_unroutable(self, count: int, body_bytes: int, flags: int, details: EventDetails) -> None:
         """Add an event for unroutable messages.
 
         Args:
             count: Number of messages.
             body_bytes: Sum of their body lengths.
+            flags: TOLD, or 0.
+            details: Where they were published to, and by whom.
         """
-        self._events.add(0, 0, 0, count, EventKind.UNROUTABLE, 0, 0, body_bytes)
+        self._events.add_described(0, 0, count, EventKind.UNROUTABLE, flags, body_bytes, details)
 
     @property
     def events_end(self) -> EventPosition | None:

@@ -20,6 +20,8 @@ Before a tick are records of kind LEAVING for messages whose copies in other que
 has not, because the copies are not synced: seq is the first one, wait their number, count 0. Who reads the messages of
 this tick leaves them out. Recovery does not: they are gone when an event says so.
 
+The seq of events REFUSED and UNROUTABLE is the place of their details in another file; see event_details.py.
+
 A reader skips kinds of events and flags that it does not know. Kinds above TICK say more about the event that follows.
 """
 

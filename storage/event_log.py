@@ -12,6 +12,8 @@ from zlib import crc32
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.disk.files import Files, TornWriteError, must_read, write_file
+from leveret.storage.event_details import EventDetails, pack_details
+from leveret.storage.event_details_writer import DetailsWriter
 from leveret.storage.event_format import (
     EVENT_BYTES,
     Event,
@@ -26,6 +28,8 @@ _SUFFIX: Final = ".log"
 _U32_MAX: Final = (1 << 32) - 1
 #: Events are not merged if their longest waits differ by more than this and by more than a tenth.
 _WAIT_STEP_MS: Final = 100
+#: Message ids that are noted in a second: a program that publishes to a full queue all the time does not fill the disk.
+_IDS_PER_SECOND: Final = 1000
 
 
 class EventPosition(NamedTuple):
@@ -53,6 +57,9 @@ class EventLog:
 
     __slots__ = (
         "_clock",
+        "_described",
+        "_details",
+        "_details_of",
         "_directory",
         "_ended",
         "_file",
@@ -60,6 +67,8 @@ class EventLog:
         "_files",
         "_handle",
         "_has_partial_write",
+        "_ids_left",
+        "_ids_second",
         "_new",
         "_open_runs",
         "_retired",
@@ -93,6 +102,12 @@ class EventLog:
         self._ended: list[EventRun] = []
         #: The last run of each store, which the next event may extend; by the number of the queue and the priority.
         self._open_runs: dict[int, EventRun] = {}
+        self._details = DetailsWriter(files, directory, self._salt)
+        #: Events to write that have details, with these; and by what they say, those that the next one may extend.
+        self._details_of: list[tuple[EventRun, bytes]] = []
+        self._described: dict[tuple[int, int, int, bytes], EventRun] = {}
+        #: How many more details may have a message id in a second.
+        self._ids_left = self._ids_second = 0
         #: Bytes written since the start.
         self.appended = 0
 
@@ -162,6 +177,37 @@ class EventLog:
             seq, time, qid, length, wait_ms, kind, priority, flags, body_bytes, least_ms, waits
         )
 
+    def add_described(
+        self, qid: int, priority: int, length: int, kind: EventKind, flags: int, body_bytes: int, details: EventDetails
+    ) -> None:
+        """Add an event for messages that are in no queue, with what is known of their publisher.
+
+        Args:
+            qid: Number of the queue; 0 for none.
+            priority: Priority of the store.
+            length: Number of messages.
+            kind: REFUSED or UNROUTABLE.
+            flags: Event flags such as TOLD.
+            body_bytes: Sum of their body lengths.
+            details: Said once for all events that are alike. Of very many, the message ids are left out.
+        """
+        now = self._clock()
+        if now // 1_000_000 != self._ids_second:
+            self._ids_second, self._ids_left = now // 1_000_000, _IDS_PER_SECOND
+        self._ids_left -= 1
+        octets = pack_details(details.texts(self._ids_left >= 0))
+        key = qid << 8 | priority, kind, flags, octets
+        run = self._described.get(key)
+        if run is not None and run.length + length <= _U32_MAX and run.body_bytes + body_bytes <= _U32_MAX:
+            run.length += length
+            run.body_bytes += body_bytes
+            return
+        body_bytes = min(body_bytes, _U32_MAX)
+        run = EventRun(0, now, qid, length, 0, kind, priority, flags, body_bytes, 0, 0)
+        self._described[key] = run
+        self._ended.append(run)
+        self._details_of.append((run, octets))
+
     def tick(self, leaving: Iterable[tuple[int, int, int, int]] = ()) -> None:
         """Add a tick: everything that happened before it is in the files. It must be written last.
 
@@ -193,8 +239,9 @@ class EventLog:
         if self._has_partial_write:
             self._files.truncate(self._handle, self._size)
             self._has_partial_write = False
-        if self._handle < 0 or self._size >= self._file_bytes:
+        if self._handle < 0 or max(self._size, self._details.size) >= self._file_bytes:
             self._roll()
+        self._write_details()
         octets = b"".join([event.pack(self._salt) for event in self._ended])
         try:
             write_file(self._files, self._handle, octets, self._size)
@@ -205,6 +252,15 @@ class EventLog:
         self.appended += len(octets)
         self._unsynced = True
         self._ended = []
+        self._details_of.clear()
+
+    def _write_details(self) -> None:
+        """Write the details of events, before these say where they are."""
+        self._described.clear()
+        if self._details_of:
+            self._details.write([octets for _, octets in self._details_of], self._file)
+            for run, octets in self._details_of:
+                run.seq = self._details.place(octets)
 
     @property
     def waiting(self) -> bool:
@@ -241,6 +297,7 @@ class EventLog:
                 self._files.close(handle)
         self._retired.clear()
         self._handle = -1
+        self._details.close()
 
     def _roll(self) -> None:
         file = max(self._clock(), self._file + 1)
@@ -255,6 +312,7 @@ class EventLog:
         if self._handle >= 0:
             self._retired.append(self._handle)
         self._handle, self._file, self._size = handle, file, len(header)
+        self._details.close()
         self._new = True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Message
 
@@ -100,7 +101,9 @@ class MessageStore(Protocol):
             flags: leveret.storage.event_format.DEAD_LETTERED, or 0.
         """
 
-    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+    def note(
+        self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
+    ) -> None:
         """Log an event about messages that are not in the store.
 
         Args:
@@ -108,6 +111,7 @@ class MessageStore(Protocol):
             count: Number of messages.
             body_bytes: Sum of their body lengths.
             flags: Event flags, see leveret.storage.event_format.
+            details: Where they were published to, and by whom, of kind REFUSED.
         """
 
     def purge(self) -> int:

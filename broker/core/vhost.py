@@ -20,6 +20,8 @@ from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
 from leveret.broker.core.messages.due_messages import DueMessages
+from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages.publish_details import PublishDetails
 from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.declaration import (
@@ -46,6 +48,7 @@ from leveret.policies.policy import find_policy
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
 from leveret.storage.definitions_database import NoJournal
+from leveret.storage.event_format import TOLD
 from leveret.storage.message import Message
 
 
@@ -131,6 +134,11 @@ class VirtualHost:
         """Remove both limits, as if they had never been set."""
         self.set_limits(None, None)
         self.has_limits = False
+
+    def note_unroutable(self, message: Message, publisher: Publisher) -> None:
+        """Record an unroutable message whose publisher is told."""
+        details = PublishDetails(self.name, message.envelope, publisher)
+        self._stores.note_unroutable(1, len(message.body), TOLD, details)
 
     # -- queues -------------------------------------------------------------------------------------------
 

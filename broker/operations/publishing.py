@@ -145,6 +145,8 @@ def publish(
     publisher = AnsweredPublisher(origin)
     accepted = [queue.publish([message], len(body), publisher) == 1 for queue in queues]
     _count(vhost, exchange, accepted)
+    if not accepted:
+        vhost.note_unroutable(message, publisher)
     return accepted
 
 

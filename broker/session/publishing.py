@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.messages.publish_details import PublishDetails
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations.publishing import open_exchange, read_content
@@ -26,6 +27,7 @@ from leveret.protocol.field_table import MAX_DEPTH, FieldTable
 from leveret.protocol.header_scan import DECODE, PERSISTENT, scan_header
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties, encode_text
+from leveret.storage.event_format import TOLD
 from leveret.storage.message import Envelope, Message
 
 _RETURN: Final = INDEX["basic.return"]
@@ -230,7 +232,13 @@ def _enqueue(
 
 def _handle_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
     """Count unroutable messages, and send basic.return if they are mandatory."""
-    channel.host.stores.note_unroutable(len(messages), body_bytes)
+    flags, vhost_name = TOLD if mandatory else 0, channel.host.vhost_name
+    alike = [(messages, body_bytes)]
+    if messages[0].envelope is not messages[-1].envelope:
+        alike = [([message], len(message.body)) for message in messages]
+    for some, size in alike:
+        details = PublishDetails(vhost_name, some[0].envelope, channel)
+        channel.host.stores.note_unroutable(len(some), size, flags, details)
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return

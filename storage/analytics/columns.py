@@ -74,6 +74,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "redeliveries": "int",
         "stored": "boolean",
         "priority": "int",
+        # Of refused and unroutable messages; see also vhost and exchange.
+        "told": "boolean",
+        "routing_key": "string",
+        "message_id": "string",
+        "user_name": "string",
+        "connection_name": "string",
     },
     "segments": {
         "vhost": "string",

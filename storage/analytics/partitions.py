@@ -12,6 +12,7 @@ from leveret.storage.analytics.archive.archive_part import ArchivePart
 from leveret.storage.analytics.rows.message_batches import Label
 from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.directory.queue_names import QueueName
+from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
@@ -69,9 +70,18 @@ class MessagesPartition:
     parts: list[SegmentPart]
 
 
+#: The option `vhost`, and the allowed values of the column; None for all.
+VirtualHosts: TypeAlias = tuple[str | None, frozenset[str] | None]
+
+
 @dataclass
 class EventsPartition:
-    """A part of an event-log file."""
+    """A part of an event-log file.
+
+    Attributes:
+        wanted: Ids of the selected queues, and 0 for events without a queue; None for all.
+        vhosts: Of which virtual hosts events without a queue are selected.
+    """
 
     place: SnapshotLocation
     view: EventFileView
@@ -79,6 +89,12 @@ class EventsPartition:
     limits: RowLimits
     wanted: frozenset[int] | None
     names: dict[int, QueueName] = field(default_factory=dict)
+    vhosts: VirtualHosts = (None, None)
+
+    def wants_vhost(self, vhost: str | None) -> bool:
+        """Return whether events of a virtual host are selected."""
+        option, allowed = self.vhosts
+        return vhost is not None and matches(vhost, option) and (allowed is None or vhost in allowed)
 
 
 @dataclass
@@ -182,7 +198,12 @@ def event_times(view: EventFileView) -> tuple[int, int]:
 
 
 def event_partitions(
-    snapshot: Snapshot, place: SnapshotLocation, limits: RowLimits, wanted: frozenset[int] | None, step: int = 4 << 20
+    snapshot: Snapshot,
+    place: SnapshotLocation,
+    limits: RowLimits,
+    wanted: frozenset[int] | None,
+    vhosts: VirtualHosts = (None, None),
+    step: int = 4 << 20,
 ) -> Iterator[EventsPartition]:
     """Yield parts of the event log; files outside the time limits are omitted.
 
@@ -190,7 +211,8 @@ def event_partitions(
         snapshot: The snapshot.
         place: Location of the snapshot.
         limits: Time limits.
-        wanted: Ids of the selected queues; None for all.
+        wanted: See EventsPartition.
+        vhosts: See EventsPartition.
         step: Maximum size of a part in bytes.
     """
     names = dict(snapshot.names)
@@ -200,7 +222,7 @@ def event_partitions(
             for start in range(0, view.end, step // 40 * 40):
                 end = min(view.end, start + step // 40 * 40)
                 part = EventFileView(view.path, view.file, end, view.until)
-                yield EventsPartition(place, part, start, limits, wanted, names)
+                yield EventsPartition(place, part, start, limits, wanted, names, vhosts)
 
 
 def queue_partitions(snapshot: Snapshot, place: SnapshotLocation, limit: int = 64 << 20) -> Iterator[QueuesPartition]:

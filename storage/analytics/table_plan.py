@@ -8,6 +8,7 @@ from leveret.storage.analytics.older_events import events_until, older_events
 from leveret.storage.analytics.options import Options
 from leveret.storage.analytics.partitions import (
     Partition,
+    VirtualHosts,
     event_partitions,
     locate_snapshot,
     message_partitions,
@@ -69,7 +70,7 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Tab
         wanted = event_queue_ids(snapshot, options, selection)
         found = [
             *older_events(snapshot, place, options, selection),
-            *event_partitions(snapshot, place, selection.limits, wanted),
+            *event_partitions(snapshot, place, selection.limits, wanted, vhosts_of(options, selection)),
         ]
     else:
         found = list(queue_partitions(snapshot, place))
@@ -115,14 +116,20 @@ def _check_named(options: Options, snapshot: Snapshot) -> None:
 
 
 def event_queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:
-    """Return the ids of the queues whose events are selected; None for all queues."""
+    """Return the ids of the queues whose events are selected, and 0 for events without one; None for all."""
     if options.vhost is None and options.queue is None and not selection.names:
         return None
     names_queue = options.queue is not None or "queue" in selection.names
-    return frozenset(
+    found = frozenset(
         qid
         for qid, name in snapshot.names.items()
         if options.wants(name.vhost, name.name)
         and selection.wants(name.vhost, name.name)
         and not (names_queue and name.kind != "queue")
     )
+    return found if names_queue else found | {0}
+
+
+def vhosts_of(options: Options, selection: Selection) -> VirtualHosts:
+    """Return which virtual hosts are selected."""
+    return options.vhost, selection.names.get("vhost")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from zlib import crc32
+
+import numpy as np
 
 from leveret.storage.analytics.bodies.body_format import BodyFormat
 from leveret.storage.analytics.data_files import LocalFiles, open_files
@@ -24,14 +26,22 @@ from leveret.storage.analytics.partitions import (
     SegmentPart,
     SnapshotLocation,
 )
-from leveret.storage.analytics.rows.event_batches import event_batch, select_events
+from leveret.storage.analytics.rows.event_batches import (
+    DETAILS,
+    EventRows,
+    event_batch,
+    places_of_details,
+    select_events,
+)
 from leveret.storage.analytics.rows.message_batches import message_batch
 from leveret.storage.analytics.rows.queue_batches import queue_row, rows_batch, segment_rows
 from leveret.storage.analytics.rows.record_rows import RecordRows, RowDamage, select_rows
+from leveret.storage.event_details import RECORD_MAX, details_beside, read_details
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.segments import SegmentView, read_open
+from leveret.storage.snapshots.snapshot import EventFileView
 
 _LOG: Final = logging.getLogger(__name__)
 #: Of so few messages at most the beginning of a file is read, instead of all of it; and how much, in bytes.
@@ -140,8 +150,27 @@ class PartitionReader:
         damage = rows.damage._replace(at=rows.damage.at + start)
         path = f"{self._place.location}/events/{os.path.basename(view.path)}"
         self._record_damage(damage, path, f"{path}:{start}")
+        details = self._details(rows, view) if len(rows.events) and self._wants_details(partition) else {}
+        rows = _of_vhosts(rows, partition, details)
         if len(rows.events):
-            yield event_batch(rows, self._columns, partition.names)
+            yield event_batch(rows, self._columns, partition.names, details)
+
+    def _wants_details(self, partition: EventsPartition) -> bool:
+        return partition.wanted is not None or not DETAILS.isdisjoint(self._columns)
+
+    def _details(self, rows: EventRows, view: EventFileView) -> dict[int, dict[str, str]]:
+        """Return the details of events by their places plus 1, those that can be read."""
+        places = np.unique(places_of_details(rows.events))
+        places = places[places > 0]
+        if not len(places):
+            return {}
+        first, salt = int(places[0]), crc32(self._place.store_id)
+        path = details_beside(view.path, view.file)
+        try:
+            octets = self._read_part(path, first - 1, int(places[-1]) - first + RECORD_MAX)
+        except FileNotFoundError:
+            return {}
+        return {int(place): read_details(octets, int(place) - first, salt) for place in places}
 
     def older_events(self, partition: OlderEventsPartition) -> Iterator[Any]:
         """Yield record batches of events that only an archive has.
@@ -224,6 +253,20 @@ class PartitionReader:
         except OSError:
             # The damage is in the log.
             pass
+
+
+def _of_vhosts(rows: EventRows, partition: EventsPartition, details: Mapping[int, Mapping[str, str]]) -> EventRows:
+    """Leave out events without a queue that are of other virtual hosts than those that are selected."""
+    events = rows.events
+    if partition.wanted is None or not (events["qid"] == 0).any():
+        return rows
+    keep = np.array(
+        [
+            qid != 0 or partition.wants_vhost(details.get(int(place), {}).get("vhost"))
+            for qid, place in zip(events["qid"].tolist(), places_of_details(events).tolist(), strict=True)
+        ]
+    )
+    return EventRows(events[keep], rows.damage, rows.shortest[keep], rows.sums[keep])
 
 
 def read_partition(

@@ -11,6 +11,8 @@ from leveret.storage.commit.group import CommitGroup
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.directory.deleted_queues import forget_deleted
 from leveret.storage.disk.files import Files
+from leveret.storage.event_details import details_name
+from leveret.storage.event_details_writer import details_files
 from leveret.storage.event_log import EventLog, EventPosition, event_files, file_name
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
 from leveret.storage.stores.segment_store import SegmentStore
@@ -98,6 +100,9 @@ class Checkpointer:
                 self._files.unlink(f"{self._directory.events}/{file_name(file)}")
                 oldest = following
         if oldest:
+            for file in details_files(self._files, self._directory.events):
+                if file < oldest:
+                    self._files.unlink(f"{self._directory.events}/{details_name(file)}")
             forget_deleted(self._files, self._directory.events, oldest)
 
 

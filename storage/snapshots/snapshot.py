@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
@@ -17,6 +18,7 @@ from leveret.storage.directory.data_directory import QUEUE_FILE
 from leveret.storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
 from leveret.storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
 from leveret.storage.disk.files import DiskFiles, Files
+from leveret.storage.event_details import details_name
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import event_files, file_name
 from leveret.storage.format import FORMAT_VERSION
@@ -441,6 +443,8 @@ class _SnapshotAttempt:
                 size = self.files.size(path)
                 if self.lease is not None:
                     path = link(path, f"{self.lease.path}/{file_name(file)}")
+                    with suppress(FileNotFoundError):
+                        link(f"{directory}/{details_name(file)}", f"{self.lease.path}/{details_name(file)}")
             except FileNotFoundError:
                 # Removed by retention.
                 continue

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, mark_returned
 from leveret.storage.message import Message
@@ -201,7 +202,9 @@ class MemoryStore:
         """Remove taken messages permanently."""
         self.taken_count -= len(entries)
 
-    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+    def note(
+        self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
+    ) -> None:
         """Do nothing: there is no event log."""
 
     def hand_over(self) -> tuple[int, Sequence[Message], Sequence[Entry]]:

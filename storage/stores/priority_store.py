@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
@@ -116,12 +117,14 @@ class PriorityStore:
         for level, group in self._by_level(entries).items():
             self.levels[level].settle(group, kind, flags)
 
-    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+    def note(
+        self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
+    ) -> None:
         """Log an event about messages that are not in the store: by the store of the lowest used priority."""
         level = min(self.levels, default=0)
         if level not in self.levels:
             self.levels[level] = self._make_store(level)
-        self.levels[level].note(kind, count, body_bytes, flags)
+        self.levels[level].note(kind, count, body_bytes, flags, details)
 
     def purge(self) -> int:
         """Remove all ready messages; return their number."""

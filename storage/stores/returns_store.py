@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
@@ -163,9 +164,11 @@ class Returned:
         """Remove taken messages permanently."""
         self.store.settle(_untagged(entries), kind, flags)
 
-    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+    def note(
+        self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
+    ) -> None:
         """Log an event about messages that are not in the store."""
-        self.store.note(kind, count, body_bytes, flags)
+        self.store.note(kind, count, body_bytes, flags, details)
 
     def purge(self) -> int:
         """Remove all ready messages; return their number."""

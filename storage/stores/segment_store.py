@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import DURABLE, SPILL
@@ -289,10 +290,16 @@ class SegmentStore:
             self.ram.forget_arrivals()
         self._note_dirty()
 
-    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+    def note(
+        self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
+    ) -> None:
         """Log an event about messages that are not in the store."""
         self.noted = True
-        self._add_event(0, count, kind, 0, flags, body_bytes)
+        if details is None:
+            self._add_event(0, count, kind, 0, flags, body_bytes)
+        else:
+            place = self.place
+            self._events.add_described(place.qid, place.priority, count, kind, flags, body_bytes, details)
         self._note_dirty()
 
     def purge(self) -> int:

@@ -24,7 +24,7 @@ from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
 from leveret.storage.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
 from leveret.storage.engine import EngineOptions
-from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
@@ -163,6 +163,7 @@ def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path
     builder.settle(store, 3)
     store.settle(store.take(2, 100)[0], EventKind.MAXLEN, 1)
     store.note(EventKind.DEAD_LETTER_LOST, 2, 10)
+    store.note(EventKind.REFUSED, 4, 20, TOLD)
     builder.publish(other, [b"x"])
     # To the tail of a quorum queue, under another number.
     builder.publish(other, [b"x"])
@@ -182,6 +183,7 @@ def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path
     assert columns(rows, "queue", "reason", "messages", "body_bytes") == [
         ("gone", "dead_letter_lost", 2, 10),
         ("gone", "maxlen+dead_letter", 2, 10),
+        ("gone", "refused+told", 4, 20),
     ]
     assert (rows[0]["max_wait_ms"], rows[1]["max_wait_ms"] // 1000) == (None, 60)
     assert rows[0]["minute"] == datetime(2023, 11, 14, tzinfo=UTC)

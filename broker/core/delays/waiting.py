@@ -9,6 +9,7 @@ from leveret.broker.core.delays.delay_header import mark_delayed
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages.publish_details import PublishDetails
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
@@ -107,7 +108,8 @@ class WaitingMessages(Target):
         if is_told:
             self.counters.refuse_told += len(messages)
         body_bytes = sum([len(message.body) for message in messages])
-        self.backing.messages.refuse(len(messages), body_bytes, TOLD if is_told else 0)
+        details = PublishDetails("", messages[0].envelope, publisher)
+        self.backing.messages.refuse(len(messages), body_bytes, TOLD if is_told else 0, details)
 
     def _route(self) -> None:
         self._router.begin(self)

@@ -28,6 +28,7 @@ from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
+from leveret.storage.event_details import EventDetails
 from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
 
 log = logging.getLogger("leveret.storage")
@@ -209,9 +210,9 @@ class DiskMessageStores(MessageStores):
 
     # --- end of a turn ------------------------------------------------------------------------------------------------
 
-    def note_unroutable(self, count: int, body_bytes: int) -> None:
+    def note_unroutable(self, count: int, body_bytes: int, flags: int, details: EventDetails) -> None:
         """Record unroutable messages."""
-        self.engine.note_unroutable(count, body_bytes)
+        self.engine.note_unroutable(count, body_bytes, flags, details)
 
     @property
     def reader_counts(self) -> ReaderCounts | None:

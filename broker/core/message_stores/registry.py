@@ -10,6 +10,7 @@ from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.disk.files import FileCounts
+from leveret.storage.event_details import EventDetails
 from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
 
 
@@ -134,12 +135,14 @@ class MessageStores:
         """Call back once it is synced that messages have left their queues in this turn."""
         self.when_synced(callback)
 
-    def note_unroutable(self, count: int, body_bytes: int) -> None:
+    def note_unroutable(self, count: int, body_bytes: int, flags: int, details: EventDetails) -> None:
         """Record unroutable messages.
 
         Args:
             count: Number of messages.
             body_bytes: Sum of their body lengths in bytes.
+            flags: Event flags: TOLD if they are returned to the publisher, or 0.
+            details: Where they were published to, and by whom.
         """
 
     def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages.publish_details import PublishDetails
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery_count import unstored
@@ -271,7 +272,8 @@ class Contents:
         if is_told and not is_letter:
             self._counters.refused_told += count
         flags = (DEAD_LETTERED if is_letter else 0) | (TOLD if is_told else 0)
-        self._backing.store.note(EventKind.REFUSED, count, len(messages[0].body) * count, flags)
+        details = PublishDetails("", messages[0].envelope, publisher)
+        self._backing.store.note(EventKind.REFUSED, count, len(messages[0].body) * count, flags, details)
         if is_letter:
             self._outbox.send(messages, MAXLEN, is_told=is_told)
 

@@ -36,7 +36,7 @@ from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST
 from leveret.storage.analytics.streaming.message_stream import parts_between
 from leveret.storage.analytics.streaming.next_numbers import numbers_in
 from leveret.storage.analytics.streaming.stream_chains import NUMBERS_MAX, chains_of
-from leveret.storage.analytics.table_plan import event_queue_ids
+from leveret.storage.analytics.table_plan import event_queue_ids, vhosts_of
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease
 from leveret.storage.snapshots.snapshot import Request, Snapshot, take_snapshot
@@ -173,7 +173,7 @@ def _events(
     position: dict[str, Any] = last.position["events"] if last is not None else {"file": 0, "offset": 0}
     taken = last.position.get("taken", {}) if last is not None else {}
     wanted = event_queue_ids(snapshot, options, selection)
-    for part in event_partitions(snapshot, place, limits, wanted):
+    for part in event_partitions(snapshot, place, limits, wanted, vhosts_of(options, selection)):
         if _is_before(part, position, part.view.end):
             continue
         if part.view.file == position["file"]:

@@ -9,7 +9,7 @@ from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs.waits import WAIT_COLUMNS, sum_of_waits
 from leveret.storage.event_format import LOSSES
 
-_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", *WAIT_COLUMNS, "dead_lettered")
+_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", *WAIT_COLUMNS, "dead_lettered", "told")
 _LOSSES = sorted(kind.name.lower() for kind in LOSSES)
 
 
@@ -21,10 +21,15 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         options: Queues and time.
     Returns:
         `overflow`. Reasons that end in `+dead_letter` are dead-lettered messages; those that were not routed to any
-        queue count again as `dead_letter_lost`, without a waiting time.
+        queue count again as `dead_letter_lost`, without a waiting time. What ends in `+told` was refused or returned,
+        and the publisher knows it.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin(*_LOSSES) | f.col("dead_lettered"))
-    reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))
+    reason = (
+        f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter")))
+        .when(f.col("told"), f.concat("kind", f.lit("+told")))
+        .otherwise(f.col("kind"))
+    )
     has_waited = f.col("kind") != "dead_letter_lost"
     overflow = (
         events.groupBy(*options.queue_key, options.span("at"), reason.alias("reason"))

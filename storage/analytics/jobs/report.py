@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from leveret.storage.analytics.archive.archived_columns import BROKER
 from leveret.storage.analytics.job_options import JobOptions, Results
 from leveret.storage.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
-from leveret.storage.analytics.results.findings import findings
+from leveret.storage.analytics.results.findings import TOLD, findings
 from leveret.storage.analytics.results.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
 from leveret.storage.analytics.results.report_sections import Grain, grain_for, sections
 from leveret.storage.analytics.results.result_output import Rows, rows_of
@@ -104,7 +104,7 @@ def _without_broker(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figures(rows: Mapping[str, Rows], moment: datetime, archived: bool) -> list[tuple[str, str, bool]]:
-    lost = sum(row["messages"] for row in rows["overflow"] if not row["reason"].endswith("+dead_letter"))
+    lost = sum(row["messages"] for row in rows["overflow"] if not row["reason"].endswith(("+dead_letter", TOLD)))
     letters = sum(row["messages"] for row in rows["deadletters"])
     return [
         *_waiting_figures(rows, moment),

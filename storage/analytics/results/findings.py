@@ -25,15 +25,19 @@ _REASONS: Final = {
     "purged": "purged",
 }
 _DEAD_LETTERED: Final = "+dead_letter"
+#: Messages that are not lost, because their publishers know that they are in no queue.
+TOLD: Final = "+told"
 #: Maximum number of sentences of each kind.
 _SENTENCES_MAX: Final = 3
 
 
 def reason_text(reason: str) -> str:
     """Return the description of a reason of the job `overflow`."""
-    kind = reason.removesuffix(_DEAD_LETTERED)
+    kind = reason.removesuffix(_DEAD_LETTERED).removesuffix(TOLD)
     text = _REASONS.get(kind, kind.replace("_", " "))
-    return f"{text}, dead-lettered" if kind != reason else text
+    if kind == reason:
+        return text
+    return f"{text}, the publisher was told" if reason.endswith(TOLD) else f"{text}, dead-lettered"
 
 
 def queue_text(row: Mapping[str, Any]) -> str:

@@ -165,7 +165,7 @@ def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
         "Messages that left a queue without being acknowledged, or were not accepted: the queue exceeded its length "
         "limit, it was full and refused the publisher, the messages expired, or a consumer rejected them. "
         "Dead-lettered messages are not lost, unless they could not be routed to a dead-letter queue; that is a "
-        "separate reason.",
+        "separate reason. Nor are messages that were refused or returned if their publisher was told.",
         losses,
         {
             "minute": grain.name,

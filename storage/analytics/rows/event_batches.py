@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from leveret.storage.analytics.rows.arrow_slices import times
 from leveret.storage.analytics.rows.record_rows import RowDamage, RowLimits
 from leveret.storage.directory.queue_names import QueueName
-from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
+from leveret.storage.event_details import NAMES
+from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, TOLD, EventKind
 
 _EVENT: Final = np.dtype(
     [
@@ -29,6 +32,10 @@ _EVENT: Final = np.dtype(
         ("crc", "<u4"),
     ]
 )
+#: Kinds of events whose seq is the place of details.
+_DESCRIBED: Final = (EventKind.REFUSED, EventKind.UNROUTABLE)
+#: Columns that details of events fill.
+DETAILS: Final = frozenset(NAMES)
 _KINDS: Final = {kind.value: kind.name.lower() for kind in EventKind}
 
 
@@ -105,23 +112,54 @@ def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
     return (int(times_there.min()), int(times_there.max())) if len(times_there) else None
 
 
-def event_batch(rows: EventRows, columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
+def places_of_details(events: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Return the place plus 1 of each event's details, 0 for events without any; see event_details.py."""
+    return np.where(np.isin(events["kind"], _DESCRIBED), events["seq"], np.uint64(0))
+
+
+def event_batch(
+    rows: EventRows,
+    columns: Sequence[str],
+    names: Mapping[int, QueueName],
+    details: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+) -> Any:
     """Return events as a record batch.
 
     Args:
         rows: The events.
         columns: Names of the columns, in order.
         names: Queue names by queue id; deleted queues are missing.
+        details: Details by their places plus 1; those that cannot be read are missing.
     """
     arrays = []
     for name in columns:
         if name in ("vhost", "queue", "exchange"):
-            arrays.append(_name_column(rows.events["qid"], names, name))
+            column = _name_column(rows.events["qid"], names, name)
+            if details and name in DETAILS:
+                column = pc.coalesce(_detail_column(rows.events, details, name), column)
+            arrays.append(column)
+        elif name in DETAILS:
+            arrays.append(_detail_column(rows.events, details, name))
+        elif name == "told":
+            arrays.append(pa.array((rows.events["flags"] & TOLD) != 0))
         elif name in _WAITS:
             arrays.append(pa.array(_WAITS[name](rows)))
         else:
             arrays.append(_COLUMNS[name](rows.events))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _detail_column(events: npt.NDArray[Any], details: Mapping[int, Mapping[str, str]], name: str) -> Any:
+    known, at = np.unique(places_of_details(events), return_inverse=True)
+    texts = [details.get(int(place), {}).get(name) for place in known]
+    return pa.array([None if text is None else _readable(text) for text in texts], pa.string()).take(
+        pa.array(at.ravel())
+    )
+
+
+def _readable(text: str) -> str:
+    """Return a text without surrogates, which stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], column: str) -> Any:
@@ -150,7 +188,7 @@ _COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "queue_id": _longs("qid"),
     "at": lambda events: times(events["time"].astype(np.int64)),
     "kind": _kind_column,
-    "seq": _longs("seq"),
+    "seq": lambda events: pa.array(np.where(np.isin(events["kind"], _DESCRIBED), 0, events["seq"]).astype(np.int64)),
     "messages": _longs("length"),
     "body_bytes": _longs("body_bytes"),
     "wait_ms": _longs("wait_ms"),

@@ -90,9 +90,8 @@ class EventStream:
             if start["file"] <= view.file <= end["file"]
         ]
         snapshot.events[:] = views
-        for part in event_partitions(
-            snapshot, locate_snapshot(snapshot, self._options.path), RowLimits(), self._wanted(snapshot)
-        ):
+        place, vhosts = locate_snapshot(snapshot, self._options.path), (self._options.vhost, None)
+        for part in event_partitions(snapshot, place, RowLimits(), self._wanted(snapshot), vhosts):
             first = start["offset"] if part.view.file == start["file"] else 0
             if part.view.end > first:
                 part.start = max(part.start, first)
@@ -120,7 +119,8 @@ class EventStream:
         if self._options.vhost is None and self._options.queue is None:
             return None
         wants = self._options.wants
-        return frozenset(qid for qid, name in snapshot.names.items() if wants(name.vhost, name.name))
+        found = frozenset(qid for qid, name in snapshot.names.items() if wants(name.vhost, name.name))
+        return found if self._options.queue is not None else found | {0}
 
 
 def _to_json(position: EventPosition) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
 from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, LAST_REMOVAL, EventKind
 from leveret.storage.event_log import EventPosition
+from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
-from tests.support.queue_content import publish
+from tests.support.queue_content import envelope, publish
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.stored_queue import Start
 
@@ -82,3 +84,36 @@ def test_messages_that_are_purged_when_they_are_due(files: SimulatedFiles) -> No
     start.loop.advance(2)
     start.stop()
     assert removals(start)[EventKind.PURGED, False] == 2
+
+
+class CountedPublisher:
+    """A publisher that counts how often it is asked who it is, or whether it is told."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def origin(self) -> Origin:
+        self.asked += 1
+        return Origin("connection", 1, "guest")
+
+    @property
+    def is_told(self) -> bool:
+        self.asked += 1
+        return False
+
+
+def test_publishers_are_asked_only_about_messages_that_are_refused(files: SimulatedFiles) -> None:
+    start = Start(files, max_length=3, overflow="reject-publish")
+    publisher, messages = CountedPublisher(), [Message(envelope(key="q"), b"x")]
+    for taken in (1, 1, 1):
+        assert start.queue.publish(messages, 1, publisher) == taken
+    start.loop.run()
+    assert publisher.asked == 0
+    assert start.queue.publish(messages, 1, publisher) == 0
+    start.loop.run()
+    assert publisher.asked == 2
+    start.queue.publish(messages, 1, AnsweredPublisher(Origin("", 0, "job")))
+    start.stop()
+    counters = start.queue.counters
+    assert (counters.refused, counters.refused_told, counters.loss_row()[0]) == (2, 1, 1)

@@ -180,9 +180,16 @@ def settle(builder: DirectoryBuilder, source: MessageStream, looked: list[set[st
     return offset
 
 
+class NoDetails:
+    """Details that are not known."""
+
+    def texts(self, with_id: bool) -> dict[str, str]:
+        return {}
+
+
 def let_time_pass(builder: DirectoryBuilder) -> None:
     """Let there be a later moment, in which no queue has changed."""
-    builder.engine.note_unroutable(1, 1)
+    builder.engine.note_unroutable(1, 1, 0, NoDetails())
     builder.tick()
 
 
