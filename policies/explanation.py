@@ -83,6 +83,8 @@ def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any,
     if merge is Merge.MIN:
         source: Source = "argument" if in_force == argument else merged_source
         reason = f"{merge.value}: {argument} in the argument, {merged} in the {merged_source}"
+        if isinstance(argument, int) and argument < 0:
+            reason = f"{argument} in the argument is no limit, {merged} in the {merged_source} is one"
     else:
         source = "argument" if merge is Merge.ARGUMENT else merged_source
         reason = merge.value

@@ -98,6 +98,12 @@ def test_keys_of_other_queue_types_mean_nothing() -> None:
     assert settings("quorum", {"delivery-limit": 3}, delivery_limit=5).delivery_limit == 3
 
 
+def test_no_delivery_limit_is_more_than_one() -> None:
+    """As in RabbitMQ 4.0; an operator's limit holds."""
+    assert settings("quorum", {"delivery-limit": 3}, delivery_limit=-1).delivery_limit == 3
+    assert settings("quorum", {}, delivery_limit=-1).delivery_limit == -1
+
+
 def test_arguments_that_mean_nothing_are_passed_over() -> None:
     assert settings("classic", {}, foo=1, max_priority=3, single_active_consumer=True) == QueueSettings()
     assert effective_settings("classic", {"max-length": 3}, {"x-max-length": 3}) == QueueSettings()
