@@ -59,9 +59,9 @@ class Option:
         return self.secret or self.kind.masked is not None
 
     def shown(self, value: Any) -> Any:
-        """Return a value for people to read: of the same type, with what is secret masked."""
+        """Return a value for people to read, with what is secret masked."""
         if self.secret and value:
-            return {MASK: MASK} if isinstance(value, Mapping) else MASK
+            return MASK
         return value if self.kind.masked is None else self.kind.masked(value)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from leveret.broker.config.declaration import Option, option_values
 from leveret.broker.config.options import OPTIONS, Settings
+from leveret.storage.url_secrets import MASK
 
 _INTRODUCTION: Final = """# Configuration
 
@@ -91,8 +92,11 @@ def effective_configuration(settings: Settings, origins: Mapping[str, str]) -> s
 
 
 def _line(name: str, value: object, origin: str | None) -> str:
-    # A value of the same type, so that the output can be read as a configuration.
-    written = json.dumps(_plain(value if origin is None else OPTIONS[name].shown(value)))
+    shown = value if origin is None else OPTIONS[name].shown(value)
+    if isinstance(value, Mapping) and shown == MASK:
+        # A value of the same type, so that the output can be read as a configuration.
+        shown = {MASK: MASK}
+    written = json.dumps(_plain(shown))
     return f"{name}: {written}  # {origin or 'default'}\n"
 
 
