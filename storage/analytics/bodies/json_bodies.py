@@ -1,13 +1,14 @@
-"""Reads JSON bodies into an Arrow array: in bulk where all are as expected, one by one where one is not."""
+"""Reads JSON bodies into an Arrow array: in bulk, and one by one those that are not as expected."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -16,13 +17,32 @@ from leveret.storage.analytics.bodies.compression import Payloads
 from leveret.storage.analytics.bodies.errors import BodyError
 from leveret.storage.analytics.bodies.json_values import Place, fit_into
 from leveret.storage.analytics.bodies.rows import read_rows
+from leveret.storage.analytics.bodies.value_types import TIMES
 
-#: Bodies that are read in bulk at once; if one of them is not as expected, these are read one by one.
+#: Bodies that are read in bulk at once. If that fails, it is tried with parts of them; a few are read one by one.
 _AT_ONCE: Final = 1000
+_PARTS: Final = 8
+_FEW: Final = 16
 _BOM: Final = b"\xef\xbb\xbf"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-#: Types for which Arrow's reader does the same as reading one by one.
-_BULK: Final = (pa.types.is_string, pa.types.is_int64, pa.types.is_int32, pa.types.is_boolean)
+#: Types for which Arrow's reader does the same as reading one by one, or fails.
+_BULK: Final = (
+    pa.types.is_string,
+    pa.types.is_int64,
+    pa.types.is_int32,
+    pa.types.is_int16,
+    pa.types.is_int8,
+    pa.types.is_boolean,
+    pa.types.is_float64,
+    pa.types.is_float32,
+    pa.types.is_decimal128,
+    pa.types.is_timestamp,
+    pa.types.is_date32,
+)
+#: Types that are read as others and then cast.
+_READ_AS: Final = {pa.float32(): pa.float64(), pa.date32(): pa.string()}
+#: The days that Spark has, since 1970.
+_DAYS: Final = range(TIMES.start // 86_400_000_000, TIMES.stop // 86_400_000_000)
 
 
 class JsonBodies:
@@ -36,6 +56,7 @@ class JsonBodies:
         self.kind = kind
         self._fit = fit_into(kind)
         self._in_bulk = pa.types.is_struct(kind) and kind.num_fields > 0 and _suits_bulk(kind)
+        self._read_kind = _read_as(kind) if self._in_bulk else kind
 
     def read(self, payloads: Payloads) -> pa.Array:
         """Return the values of bodies, and add what is wrong with some to the reasons."""
@@ -46,24 +67,55 @@ class JsonBodies:
         return pa.concat_arrays(chunks) if chunks else pa.array([], self.kind)
 
     def _chunk(self, payloads: Payloads, start: int, octets: pa.Array) -> pa.Array:
-        if self._in_bulk and not payloads.charsets:
-            found = self._bulk(octets)
-            if found is not None:
-                return found
+        if not self._in_bulk or payloads.charsets:
+            return self._one_by_one(payloads, start, octets)
+        bodies = octets.to_pylist()
+        odd = [row for row, body in enumerate(bodies) if not body or body[0] != 0x7B or body[-1] != 0x7D]
+        if len(odd) > len(bodies) // _PARTS:
+            return self._one_by_one(payloads, start, octets)
+        # Those between the ones that are surely none.
+        bounds = [-1, *odd, len(bodies)]
+        parts: list[pa.Array] = []
+        for before, row in pairwise(bounds):
+            parts += self._objects(payloads, start + before + 1, octets.slice(before + 1, row - before - 1))
+            if row < len(bodies):
+                parts.append(self._one_by_one(payloads, start + row, octets.slice(row, 1)))
+        return pa.concat_arrays(parts)
+
+    def _one_by_one(self, payloads: Payloads, start: int, octets: pa.Array) -> pa.Array:
         return read_rows(self._value, self.kind, payloads, start, octets)
 
-    def _bulk(self, octets: pa.Array) -> pa.Array | None:
+    def _objects(self, payloads: Payloads, start: int, octets: pa.Array) -> Iterator[pa.Array]:
+        """Yield the values of bodies that begin with { and end with }."""
+        if not len(octets):
+            return
+        found = self._bulk(octets.to_pylist())
+        if found is None:
+            yield from self._parts(payloads, start, octets)
+        else:
+            yield found
+
+    def _parts(self, payloads: Payloads, start: int, octets: pa.Array) -> Iterator[pa.Array]:
+        """Yield the values of bodies that could not be read in bulk."""
+        size = -(-len(octets) // _PARTS)
+        pieces = [(at, octets.slice(at, size)) for at in range(0, len(octets), size)]
+        found = [] if len(octets) <= _FEW else [self._bulk(piece.to_pylist()) for _, piece in pieces]
+        if all(values is None for values in found):
+            # Few of them are as expected.
+            yield self._one_by_one(payloads, start, octets)
+            return
+        for (at, piece), values in zip(pieces, found, strict=True):
+            if values is None:
+                yield from self._parts(payloads, start + at, piece)
+            else:
+                yield values
+
+    def _bulk(self, bodies: list[bytes]) -> pa.Array | None:
         """Return the values of bodies that are all valid objects of this type; None if any may not be.
 
-        Where each body begins with { and ends with }, none can go on in the next one: after a value, { is an error in
-        an object or array. So there are as many values as bodies only if each body is one.
+        As each body begins with { and ends with }, none can go on in the next one: after a value, { is an error in an
+        object or array. So there are as many values as bodies only if each body is one.
         """
-        lengths = np.diff(np.frombuffer(octets.buffers()[1], np.int32, len(octets) + 1, octets.offset * 4))
-        if octets.null_count or not lengths.all():
-            return None
-        bodies = octets.to_pylist()
-        if not all(body[0] == 0x7B and body[-1] == 0x7D for body in bodies):
-            return None
         joined = b"\n".join(bodies)
         try:
             # Arrow does not check what it puts into strings.
@@ -72,17 +124,17 @@ class JsonBodies:
                 pa.BufferReader(joined),
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
                 parse_options=arrow_json.ParseOptions(
-                    explicit_schema=pa.schema(list(self.kind)), unexpected_field_behavior="ignore"
+                    explicit_schema=pa.schema(list(self._read_kind)), unexpected_field_behavior="ignore"
                 ),
             )
+            if table.num_rows != len(bodies):
+                return None
+            columns = [pa.concat_arrays(table.column(each.name).chunks) for each in self._read_kind]
+            found = pa.StructArray.from_arrays(columns, fields=list(self._read_kind))
+            found = found if self._read_kind == self.kind else found.cast(self.kind)
         except (UnicodeDecodeError, pa.ArrowException):
             return None
-        if table.num_rows != len(bodies):
-            return None
-        columns = [pa.concat_arrays(table.column(each.name).chunks) for each in self.kind]
-        found = pa.StructArray.from_arrays(columns, fields=list(self.kind))
-        # What is too large for a double is infinite here.
-        return None if _has_infinity(found) else found
+        return None if _is_beyond(found) else found
 
     def _value(self, octets: bytes, charset: str) -> tuple[Any, str | None]:
         value = load_json(octets, charset)
@@ -153,12 +205,34 @@ def _suits_bulk(kind: pa.DataType) -> bool:
         return kind.num_fields > 0 and len(set(names)) == len(names) and all(_suits_bulk(each.type) for each in kind)
     if pa.types.is_list(kind):
         return _suits_bulk(kind.value_type)
-    return pa.types.is_float64(kind) or any(is_one(kind) for is_one in _BULK)
+    return any(is_one(kind) for is_one in _BULK)
 
 
-def _has_infinity(values: pa.Array) -> bool:
-    if pa.types.is_struct(values.type):
-        return any(_has_infinity(values.field(number)) for number in range(values.type.num_fields))
-    if pa.types.is_list(values.type):
-        return _has_infinity(values.flatten())
-    return pa.types.is_float64(values.type) and bool(pc.any(pc.is_inf(values)).as_py())
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which Arrow reads what is cast to a type."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _read_as(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_read_as(kind.value_type))
+    return _READ_AS.get(kind, kind)
+
+
+def _is_beyond(values: pa.Array) -> bool:
+    """Return whether a number is too large for its type, as an infinite one, or a time is not one that Spark has."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return any(_is_beyond(values.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _is_beyond(values.flatten())
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_inf(values)).as_py())
+    if pa.types.is_decimal128(kind):
+        # Arrow does not count the digits before the point.
+        ends = pc.min_max(values).as_py()
+        most = 10 ** (kind.precision - kind.scale)
+        return ends["min"] is not None and not -most < ends["min"] <= ends["max"] < most
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        allowed = _DAYS if pa.types.is_date32(kind) else TIMES
+        ends = pc.min_max(values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())).as_py()
+        return ends["min"] is not None and (ends["min"] not in allowed or ends["max"] not in allowed)
+    return False

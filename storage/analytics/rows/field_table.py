@@ -24,7 +24,8 @@ class TypedValue(NamedTuple):
     value: Any
 
 
-_KINDS: Final = {
+#: Names of the types, by letter.
+KINDS: Final = {
     "t": "bool", "b": "int8", "B": "uint8", "s": "int16", "u": "uint16", "I": "int32", "i": "uint32", "l": "int64",
     "L": "int64", "f": "float", "d": "double", "D": "decimal", "S": "longstr", "x": "binary", "T": "timestamp",
     "A": "array", "F": "table", "V": "void",
@@ -67,6 +68,11 @@ def as_json(table: dict[str, TypedValue]) -> str:
     return json.dumps({name: _typed(value) for name, value in table.items()}, ensure_ascii=False)
 
 
+def json_of(value: TypedValue) -> str:
+    """Return a value as as_json() has it in its table, without its type."""
+    return json.dumps(_typed(value)["value"], ensure_ascii=False)
+
+
 def _typed(value: TypedValue) -> dict[str, Any]:
     inner = value.value
     if value.kind == "table":
@@ -105,4 +111,4 @@ def _value(field: FieldValue) -> TypedValue:
             return TypedValue("binary", base64.b64encode(value).decode())
     elif kind == "x":
         value = base64.b64encode(value).decode()
-    return TypedValue(_KINDS[kind], value)
+    return TypedValue(KINDS[kind], value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,13 @@ from leveret.storage.analytics.bodies.body_format import BodyReader
 from leveret.storage.analytics.bodies.body_options import PROPERTIES_OF_BODIES, reads_values
 from leveret.storage.analytics.columns import HEADERS, PROPERTIES
 from leveret.storage.analytics.rows.arrow_slices import binary_slices, constant, text_slices, times
-from leveret.storage.analytics.rows.field_table import TypedValue, as_json, as_text, decode_table, untyped
 from leveret.storage.analytics.rows.property_slices import Slices, property_column, property_slices
 from leveret.storage.analytics.rows.record_rows import Positions, RecordRows, in_ranges
 from leveret.storage.format import PERSISTENT
 from leveret.storage.snapshots.segments import SegmentView
 
-_STRINGS: Final = pa.map_(pa.string(), pa.string())
-_COUNT_MAX: Final = (1 << 63) - 1
+if TYPE_CHECKING:
+    from leveret.storage.analytics.rows.header_columns import HeaderColumns
 
 
 class Label(NamedTuple):
@@ -62,8 +61,7 @@ def message_batch(
     values = {} if bodies is None else _values(rows, slices, bodies)
     tables = None
     if not names.isdisjoint(HEADERS):
-        start, end, present = slices["headers"]
-        tables = _HeaderColumns(binary_slices(rows.octets, start, end, present))
+        tables = _header_columns(rows.octets, slices["headers"])
     arrays = []
     for name in columns:
         if tables is not None and name in HEADERS:
@@ -96,6 +94,13 @@ def _values(rows: RecordRows, slices: dict[str, Slices], bodies: BodyReader) -> 
     return value_columns(rows, slices, bodies)
 
 
+def _header_columns(octets: bytes, slices: Slices) -> HeaderColumns:
+    # Imported late, since it takes long to load and few queries need it.
+    from leveret.storage.analytics.rows.header_columns import HeaderColumns
+
+    return HeaderColumns(octets, slices)
+
+
 def _stream_offsets(rows: RecordRows, is_stream: bool) -> Any:
     if not is_stream:
         return pa.nulls(len(rows.at), pa.int64())
@@ -105,60 +110,6 @@ def _stream_offsets(rows: RecordRows, is_stream: bool) -> Any:
 def _properties(names: frozenset[str]) -> frozenset[str]:
     found = names & PROPERTIES.keys()
     return found if names.isdisjoint(HEADERS) else found | {"headers"}
-
-
-class _HeaderColumns:
-    """Columns computed from header tables; each distinct table is decoded once."""
-
-    def __init__(self, pieces: Any) -> None:
-        encoded = pieces.dictionary_encode()
-        self._indices = encoded.indices
-        self._tables = [decode_table(piece) for piece in encoded.dictionary.to_pylist()]
-
-    def column(self, name: str) -> Any:
-        kind, convert = _OF_TABLES[name]
-        values = [None if table is None else convert(table) for table in self._tables]
-        found = pa.array(values, kind).take(self._indices)
-        return found.fill_null(0) if name == "dead_letter_count" else found
-
-
-def _map_of(table: dict[str, TypedValue]) -> list[tuple[str, str | None]]:
-    return [(name, as_text(value)) for name, value in table.items()]
-
-
-def _deaths(table: dict[str, TypedValue]) -> list[dict[str, Any]]:
-    """Return the entries of x-death, the latest first."""
-    found = untyped(table["x-death"]) if "x-death" in table else []
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _death_count(table: dict[str, TypedValue]) -> int:
-    counts = (each.get("count", 1) for each in _deaths(table))
-    # A publisher can set any counts; their sum must fit into a bigint.
-    return min(sum(count for count in counts if isinstance(count, int) and count > 0), _COUNT_MAX)
-
-
-def _last_death(field: str) -> Callable[[dict[str, TypedValue]], str | None]:
-    def find(table: dict[str, TypedValue]) -> str | None:
-        found = next(iter(_deaths(table)), {}).get(field)
-        return found if isinstance(found, str) else None
-
-    return find
-
-
-def _death_time(table: dict[str, TypedValue]) -> int | None:
-    found = next(iter(_deaths(table)), {}).get("time")
-    return found * 1_000_000 if isinstance(found, int) and 0 <= found < 253_402_300_800 else None
-
-
-_OF_TABLES: Final[dict[str, tuple[Any, Callable[[dict[str, TypedValue]], Any]]]] = {
-    "headers": (_STRINGS, _map_of),
-    "headers_json": (pa.string(), as_json),
-    "dead_letter_count": (pa.int64(), _death_count),
-    "dead_letter_reason": (pa.string(), _last_death("reason")),
-    "dead_letter_queue": (pa.string(), _last_death("queue")),
-    "dead_lettered_at": (pa.timestamp("us", tz="UTC"), _death_time),
-}
 
 
 def _exchange_end(rows: RecordRows) -> Positions:

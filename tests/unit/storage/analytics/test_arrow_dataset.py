@@ -60,7 +60,7 @@ def opened() -> Iterator[list[str]]:
 def test_what_a_query_excludes_is_not_opened(builder: DirectoryBuilder, opened: list[str]) -> None:
     messages = leveret.dataset(builder.path)
     # Decoding a column that no query names would fail.
-    with mock.patch.object(message_batches, "_HeaderColumns", None), duckdb.connect() as database:
+    with mock.patch.object(message_batches, "_header_columns", None), duckdb.connect() as database:
         queries = {
             "queue = 'q3'": 5,
             "queue in ('q3', 'q4')": 10,

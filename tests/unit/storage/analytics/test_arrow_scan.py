@@ -280,7 +280,7 @@ def test_libraries_of_analysts_read_it(builder: DirectoryBuilder) -> None:
 def test_the_documented_program(builder: DirectoryBuilder, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     builder.publish(builder.store(builder.queue("orders")), [b"x"] * 120)
     builder.tick()
-    source = block("python", "import polars")
+    source = block("python", "polars.from_arrow")
     assert source.count('"leveret-data"') == 3
     found: dict[str, Any] = {}
     exec(source.replace('"leveret-data"', repr(str(tmp_path))), found)

@@ -5,12 +5,14 @@ import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from leveret.storage.analytics.bodies import json_bodies
 from leveret.storage.analytics.bodies.errors import BodyError
 from leveret.storage.analytics.bodies.json_bodies import JsonBodies, load_json
 from leveret.storage.analytics.bodies.json_inference import infer_type
@@ -87,6 +89,104 @@ def test_in_bulk_is_as_one_by_one(bodies: list[bytes]) -> None:
     found = read(reader, *bodies)
     wanted = [(value, payloads.reasons.get(row)) for row, value in enumerate(single.to_pylist())]
     assert repr(found) == repr(wanted)
+
+
+#: Types that Arrow reads, and texts of JSON that are values of these, nearly, or not at all.
+TYPED = parse_type(
+    "d decimal(5,2), f float, s smallint, t tinyint, at timestamp, n timestamp_ntz, day date, l array<decimal(3,1)>"
+)
+NUMBERS = st.sampled_from(
+    [
+        "0",
+        "1",
+        "-1",
+        "1.5",
+        "12.345",
+        "12.34",
+        "0.1",
+        "1e2",
+        "1e39",
+        "1E-3",
+        "-0.0",
+        "127",
+        "128",
+        "32768",
+        "999.99",
+        "999.995",
+        "99999",
+        "3.4028235677973366e38",
+        "NaN",
+        "Infinity",
+        "null",
+    ]
+)
+OFTEN = [
+    "2026-01-31",
+    "2026-01-31T12:00:00Z",
+    "2026-01-31 12:00:00.123456+01:00",
+    "2026-01-31T12:00",
+    "2026-01-31T12",
+    "2026",
+    "20260131",
+    "2026-01-31T12:00:00.1234567",
+    "0001-01-01T00:00:00+01:00",
+    "0000-01-01",
+    "9999-12-31T23:59:59-01:00",
+    "9999-12-31",
+    "2026-02-30",
+    "2026-01-31T24:00:00",
+    "2026-01-31T12:00:60Z",
+    "2026-W05-6",
+    " 2026-01-31",
+    "2026-01-31 ",
+    "1.5",
+    "+1",
+    "1_0",
+    " 1",
+    ".5",
+    "1.",
+    "1e2",
+    "-0.004",
+    "x",
+    "",
+    "NaN",
+    "-2026-01-31",
+    "12026-01-31",
+    "2026-01-31T12:00:00+0130",
+    "2026-01-31T12:00:00+01",
+    "2026-01-31T12:00:00 Z",
+    "1969-12-31",
+    "1969-12",
+]
+TYPED_BODIES = st.dictionaries(
+    st.sampled_from([each.name for each in TYPED]),
+    st.one_of(NUMBERS, st.sampled_from(OFTEN).map(json.dumps), NUMBERS.map("[{}]".format)),
+).map(lambda fields: ("{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}").encode())
+
+
+@given(st.lists(TYPED_BODIES | st.sampled_from([b"", b"{}", b"[]", b'{"d":1}{}']), min_size=1, max_size=12))
+def test_decimals_and_times_in_bulk_are_as_one_by_one(bodies: list[bytes]) -> None:
+    reader = JsonBodies(TYPED)
+    payloads = payloads_of(*bodies)
+    single = read_rows(reader._value, TYPED, payloads, 0, payloads.octets)
+    wanted = [(value, payloads.reasons.get(row)) for row, value in enumerate(single.to_pylist())]
+    with mock.patch.multiple(json_bodies, _FEW=1, _PARTS=2):
+        assert repr(read(reader, *bodies)) == repr(wanted)
+
+
+def test_only_those_that_are_not_as_expected_are_read_one_by_one() -> None:
+    bodies = [b'{"d":%d.25,"at":"2026-01-31T12:00:00Z"}' % (number % 100) for number in range(5000)]
+    for number in range(0, 5000, 500):
+        bodies[number + 7] = b"not JSON"
+        bodies[number + 300] = b'{"d":"x"}'
+    reader = JsonBodies(TYPED)
+    with mock.patch.object(json_bodies, "load_json", wraps=load_json) as loaded:
+        found = read(reader, *bodies)
+    assert loaded.call_count < 200
+    reasons = {row: reason for row, (_, reason) in enumerate(found) if reason is not None}
+    assert list(reasons) == [row for row in range(5000) if row % 500 in (7, 300)]
+    assert reasons[300] == 'd: "x" is not a decimal(5, 2)'
+    assert found[4999] == ({**dict.fromkeys(found[0][0]), "d": Decimal("99.25"), "at": found[0][0]["at"]}, None)
 
 
 @pytest.mark.parametrize(
