@@ -173,7 +173,7 @@ def test_delayed_messages(
             publish(3_600_000)
         assert channel.wait_for_confirms(4) == [True, True, False, False]
     before = rows(process)["exchange", "late"]
-    assert (before["lost"], before["refused"], before["unroutable"]["dropped"]) == (3, 2, 1)
+    assert (before["lost"], before["refused_told"], before["unroutable"]["dropped"]) == (1, 2, 1)
     end(process)
     process.start()
     assert rows(process)["exchange", "late"] == before

@@ -151,7 +151,7 @@ def test_deleting_the_exchange_counts_them_as_lost(loop: ManualLoop, vhost: Virt
     publish_delayed(waiting, 100, b"1", b"2", b"3")
     vhost.topology.delete_exchange("d", False)
     (gone,) = vhost.deleted_exchanges.recent
-    assert gone.counters.loss_row() == (3, 0, 0, 0, 3)
+    assert gone.counters.loss_row() == (3, 0, 0, 0, 3, 0)
     loop.advance(1)
     assert (queue.store.ready_count, loop.pending_timers) == (0, 0)
 

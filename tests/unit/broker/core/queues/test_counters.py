@@ -14,6 +14,7 @@ BY_REASON = ("dropped", "dead_lettered", "dead_letters_lost")
 RISING = (
     "published", "refused", "delivered", "delivered_no_ack", "got", "got_no_ack", "got_empty", "redelivered",
     "acknowledged", "requeued", "dead_letters_arrived", "dead_letters_confirmed", "deduplicated", "deleted", "outlived",
+    "refused_told",
 )  # fmt: skip
 
 
@@ -64,8 +65,8 @@ def test_a_row_has_the_counters_of_its_fields() -> None:
 def test_a_row_of_losses_has_the_counters_of_its_fields() -> None:
     row = dict(zip(QueueCounters.LOSS_FIELDS, counted(1).current_loss_row(7), strict=True))
     assert row == {
-        # All that was dropped but purged, and refused, without what has arrived elsewhere or may yet.
-        "lost": 100 + 110 + 120 + 130 + 2 - 11 - 7,
+        # All that was dropped but purged, and refused without word, without what has arrived elsewhere or may yet.
+        "lost": 100 + 110 + 120 + 130 + 2 - 16 - 11 - 7,
         "drop_maxlen": 100,
         "drop_expired": 110,
         "drop_rejected": 120,
@@ -81,6 +82,7 @@ def test_a_row_of_losses_has_the_counters_of_its_fields() -> None:
         "dead_letter_lost_expired": 112,
         "dead_letter_lost_rejected": 122,
         "dead_letter_lost_delivery_limit": 132,
+        "refuse_told": 16,
     }
 
 
