@@ -140,7 +140,7 @@ def test_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", blocks("yaml"), ids=range(len(blocks("yaml"))))
 def test_configuration_starts_a_broker(tmp_path: Path, content: str) -> None:
     file = tmp_path / "leveret.yaml"
-    file.write_text(content)
+    file.write_text(content.replace("/var/log/leveret", str(tmp_path)))
     load(file, {})
     with running(tmp_path, "--config", str(file)) as program, Connection(program.url) as connection:
         connection.channel()
