@@ -6,7 +6,7 @@ import { h } from "../parts/element.js";
 import { ago, bytes, dateTime, isNumber, number, rate, span } from "../parts/format.js";
 import { properties, tiles, valueTable } from "../parts/layout.js";
 import { features, policyLink } from "./queue_features.js";
-import { bytesFill, messagesFill } from "./queue_fill.js";
+import { bytesFill, messagesFill, nearestFill } from "./queue_fill.js";
 
 const NONE = "none";
 
@@ -26,7 +26,11 @@ export const DETAIL_FIELDS = [
 export function queueTiles(queue) {
   const { message_stats: stats = {}, loss_stats: losses } = queue;
   const lost = losses?.lost ?? 0;
+  const tile = ["Permanently lost", lost > 0 ? h("span", { class: "bad" }, number(lost)) : "0"];
+  // What is wrong comes first.
   return tiles([
+    ...(lost > 0 ? [tile] : []),
+    ...(isNumber(queue.fill?.percent) && !queue.stream ? [["Fill", nearestFill(queue.fill)]] : []),
     ["Ready", number(queue.messages_ready)],
     ["Unacked", number(queue.messages_unacknowledged)],
     ...(queue.messages_delayed > 0 ? [["Delayed", number(queue.messages_delayed)]] : []),
@@ -35,7 +39,7 @@ export function queueTiles(queue) {
     ["In", rate(stats.publish_details?.rate ?? 0)],
     ["Deliver", rate(stats.deliver_get_details?.rate ?? 0)],
     ["Ack", rate(stats.ack_details?.rate ?? 0)],
-    ["Permanently lost", lost > 0 ? h("span", { class: "bad" }, number(lost)) : "0"],
+    ...(lost > 0 ? [] : [tile]),
   ]);
 }
 
