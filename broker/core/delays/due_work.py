@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from leveret.broker.core.delays.schedule import Schedule
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 
@@ -51,16 +52,18 @@ class DueWork:
     def _run(self) -> None:
         """Work for one time slice, or until nothing is left."""
         self._is_scheduled = False
-        time_slice = self._turn.slice()
+        self._turn.share_slice(self._work_for)
+        if self._work:
+            self._is_scheduled = True
+            self._timers.call_later(0, self._run)
+
+    def _work_for(self, time_slice: TimeSlice) -> None:
         while self._work:
             if self._step() and self._work:
                 # The others first.
                 self._work.rotate(-1)
             if time_slice.is_over():
                 break
-        if self._work:
-            self._is_scheduled = True
-            self._timers.call_later(0, self._run)
 
     def _step(self) -> bool:
         """Do the first step; return whether there are more like it."""

@@ -81,7 +81,7 @@ class DueMessages:
             done(entry is not None)
 
     def _route(self, waiting: WaitingMessages, entries: Sequence[Entry]) -> Iterator[None]:
-        """Publish messages to the queues that they are routed to, and settle them at once: a queue may deliver them."""
+        """Publish messages to the queues that they are routed to, and settle them then: a queue may deliver them."""
         exchange = self._topology.exchanges.get(waiting.name)
         for envelope, same in groupby(entries, key=_envelope):
             run = list(same)
@@ -94,7 +94,10 @@ class DueMessages:
                     found = yield from self._find(exchange, envelope)
                 if waiting.deleted:
                     return
-                if _publish(found, [Message(envelope, entry[1].body) for entry in part]):
+                has_queue = yield from _publish(found, [Message(envelope, entry[1].body) for entry in part])
+                if waiting.deleted:
+                    return
+                if has_queue:
                     waiting.schedule.settle(part, EventKind.ROUTED)
                 else:
                     waiting.counters.count_unroutable(len(part), returned=False)
@@ -126,15 +129,18 @@ def _envelope(entry: Entry) -> Envelope:
     return entry[1].envelope
 
 
-def _publish(found: Route, messages: Sequence[Message]) -> bool:
-    """Publish messages with one envelope, in runs of one size; return whether there is a queue for them."""
+def _publish(found: Route, messages: Sequence[Message]) -> Generator[None, None, bool]:
+    """Publish messages with one envelope, in runs of one size and steps of a queue; return whether there is a queue."""
     for history in found.histories:
         history.remember(messages)
     targets = [target for target in found.queues if not target.deleted]
     for size, same in groupby(messages, key=_size):
         run = list(same)
-        for target in targets:
-            target.publish(run, size * len(run))
+        for at, target in enumerate(targets):
+            if at:
+                yield
+            if not target.deleted:
+                target.publish(run, size * len(run))
     return bool(targets)
 
 

@@ -73,6 +73,19 @@ class Turn:
         """Return the time slice for work that can be continued later; at the end of a turn all queues share one."""
         return self._slice or TimeSlice(self._clock)
 
+    def share_slice(self, work: Callable[[TimeSlice], None]) -> None:
+        """Do work for one time slice, which is that of everything it causes, too: of evictions, say.
+
+        Args:
+            work: Called with the slice.
+        """
+        before = self._slice
+        shared = self._slice = before or TimeSlice(self._clock)
+        try:
+            work(shared)
+        finally:
+            self._slice = before
+
     def end_later(self) -> None:
         """Schedule the end of a turn, to make changes durable."""
         self._again = True

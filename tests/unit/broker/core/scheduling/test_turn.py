@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.turn import Turn
+from tests.support.stepping_clock import SteppingClock
 
 
 class Worker:
@@ -127,3 +129,35 @@ def test_a_queue_that_asks_again_while_it_delivers_has_another_turn(
         calls.pop()()
     assert log == ["deliver a"] * 3
     assert not queue.scheduled
+
+
+def test_what_work_causes_shares_its_time_slice() -> None:
+    turn = Turn(lambda callback: None, clock := SteppingClock())
+    seen: list[TimeSlice] = []
+
+    def outer(time_slice: TimeSlice) -> None:
+        seen.append(time_slice)
+        seen.append(turn.slice())
+        turn.share_slice(seen.append)
+        while not time_slice.is_over():
+            pass
+        # What comes later gets no time of its own.
+        assert turn.slice().is_over()
+
+    turn.share_slice(outer)
+    assert len({id(each) for each in seen}) == 1
+    assert not turn.slice().is_over()
+    assert clock() > 0
+
+
+def test_an_error_ends_a_shared_slice() -> None:
+    turn = Turn(lambda callback: None, SteppingClock())
+
+    def fail(time_slice: TimeSlice) -> None:
+        while not time_slice.is_over():
+            pass
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        turn.share_slice(fail)
+    assert not turn.slice().is_over()
