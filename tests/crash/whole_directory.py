@@ -37,6 +37,7 @@ KINDS: Final = {
     "copy of the definitions": r"definitions\.copy\.sqlite",
     "names of deleted queues": r"events/deleted-queues\.jsonl",
     "event log": r"events/ev-\d{20}\.log",
+    "details of events": r"events/de-\d{20}\.log",
     "losses": r"losses\.json",
     "redo log": r"redo/redo-\d{10}\.log",
     "QUEUE.json": r"q/[0-9a-f]{8}/QUEUE\.json",
@@ -122,6 +123,8 @@ def make_scene(directory: Path, stop: bool) -> Scene:
             _declare(channel)
             written = frozenset(_publish(channel))
             _consume(channel)
+            # Unroutable: its event has details.
+            channel.basic_publish("", "nobody", b"x")
         if stop:
             broker.stop()
         else:
