@@ -164,6 +164,7 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
             api.request("POST", "exchanges", VHOST, "amq.default", "publish", body=message)
         refused.value.close()
     declare("calm", 1)
+    declare("letters", 3, max_length=1, dead_letter_exchange="absent")
     ui = open_queue(new_ui, "over")
     losses = part(ui, "Losses")
     expect(losses).to_contain_text("3 messages permanently lost")
@@ -181,6 +182,9 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
     ui.go(page_of("refusing"))
     expect(part(ui, "Losses")).to_contain_text("overflow is reject-publish. The publishers were told, by confirms")
     assert cells(part(ui, "Losses"), "Refused: the queue was full")[1] == "3"
+    ui.go(page_of("letters"))
+    expect(part(ui, "Losses")).to_contain_text("There is no exchange absent for dead letters, so they are lost.")
+    expect(part(ui, "Settings")).to_contain_text("There is no exchange absent, which is the dead-letter-exchange")
     ui.go(page_of("calm"))
     expect(part(ui, "Losses")).to_contain_text("No message was dropped")
     expect(part(ui, "Losses").get_by_role("link")).to_have_attribute("href", "#/losses")
