@@ -16,7 +16,7 @@ from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.rows.record_rows import RowLimits
 from leveret.storage.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
 from leveret.storage.analytics.times import parse_time
-from leveret.storage.readers.reader_file import is_reader_name, matches, names_in
+from leveret.storage.readers.reader_file import LIST_MAX, is_reader_name, matches, names_in
 from leveret.storage.snapshots.lease import TIMEOUT
 from leveret.storage.url_secrets import mask_url
 
@@ -230,6 +230,8 @@ def names_text(names: Sequence[str]) -> str:
 def _names(found: Mapping[str, str], name: str) -> str | None:
     """Return the names in an option: as they are, or as a list in JSON, if it is a list as Python or JSON prints it."""
     text = found.get(name)
+    if text is not None and len(text) > LIST_MAX:
+        raise OptionError(f"option '{name}' has more than {LIST_MAX} characters; use a pattern")
     if text is None or text[:1] + text[-1:] not in _BRACKETS or len(names_in(text)) > 1:
         return text
     try:

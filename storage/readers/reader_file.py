@@ -27,8 +27,9 @@ _DRAFT: Final = ".tmp"
 _FORMAT: Final = 1
 #: Longest file that is read, in bytes: it has the numbers of some 40,000 queues.
 LIMIT: Final = 1 << 20
-#: Longest pattern, in characters.
+#: Longest pattern, and longest list of patterns, in characters.
 _PATTERN_MAX: Final = 1024
+LIST_MAX: Final = 65_536
 #: Stores with a space between them.
 _STORES: Final = re.compile(r"(?:[0-9]{1,10}/[0-9]{1,3}(?: |$))*")
 _NUMBER_END: Final = 1 << 64
@@ -176,7 +177,7 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
             created, seen = fields["created"], fields["seen"]
             if (
                 name == where.rpartition("/")[2]
-                and all(each is None or (is_text(each) and len(each) <= _PATTERN_MAX) for each in (vhost, queue))
+                and all(each is None or _is_wanted(each) for each in (vhost, queue))
                 and is_count(created, _TIME_END)
                 and is_count(seen, _TIME_END)
                 and _is_next(following)
@@ -185,6 +186,10 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise ReaderFileError(f"{where} is damaged: delete it, and the reader is made again where its query is")
+
+
+def _is_wanted(wanted: Any) -> bool:
+    return is_text(wanted) and len(wanted) <= LIST_MAX and all(len(each) <= _PATTERN_MAX for each in names_in(wanted))
 
 
 def _is_next(following: Any) -> bool:

@@ -24,6 +24,8 @@ _AT_ONCE: Final = 1000
 _PARTS: Final = 8
 _FEW: Final = 16
 _BOM: Final = b"\xef\xbb\xbf"
+#: Where Arrow's reader says which body is not as expected.
+_ROW: Final = re.compile(r" in row (\d+)$")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 #: Types for which Arrow's reader does the same as reading one by one, or fails.
 _BULK: Final = (
@@ -87,19 +89,31 @@ class JsonBodies:
 
     def _objects(self, payloads: Payloads, start: int, octets: pa.Array) -> Iterator[pa.Array]:
         """Yield the values of bodies that begin with { and end with }."""
-        if not len(octets):
-            return
-        found = self._bulk(octets.to_pylist())
-        if found is None:
-            yield from self._parts(payloads, start, octets)
-        else:
-            yield found
+        at = errors = 0
+        while at < len(octets):
+            rest = octets.slice(at)
+            found, row = self._bulk(rest.to_pylist())
+            if found is not None:
+                yield found
+                return
+            errors += 1
+            if row is None or errors > _PARTS:
+                yield from self._parts(payloads, start + at, rest)
+                return
+            before = rest.slice(0, row)
+            found = self._bulk(before.to_pylist())[0] if row else None
+            if found is not None:
+                yield found
+            elif row:
+                yield from self._parts(payloads, start + at, before)
+            yield self._one_by_one(payloads, start + at + row, rest.slice(row, 1))
+            at += row + 1
 
     def _parts(self, payloads: Payloads, start: int, octets: pa.Array) -> Iterator[pa.Array]:
         """Yield the values of bodies that could not be read in bulk."""
         size = -(-len(octets) // _PARTS)
         pieces = [(at, octets.slice(at, size)) for at in range(0, len(octets), size)]
-        found = [] if len(octets) <= _FEW else [self._bulk(piece.to_pylist()) for _, piece in pieces]
+        found = [] if len(octets) <= _FEW else [self._bulk(piece.to_pylist())[0] for _, piece in pieces]
         if all(values is None for values in found):
             # Few of them are as expected.
             yield self._one_by_one(payloads, start, octets)
@@ -110,8 +124,10 @@ class JsonBodies:
             else:
                 yield values
 
-    def _bulk(self, bodies: list[bytes]) -> pa.Array | None:
+    def _bulk(self, bodies: list[bytes]) -> tuple[pa.Array | None, int | None]:
         """Return the values of bodies that are all valid objects of this type; None if any may not be.
+
+        Beside None is the number of the first one that is not, if Arrow says it.
 
         As each body begins with { and ends with }, none can go on in the next one: after a value, { is an error in an
         object or array. So there are as many values as bodies only if each body is one.
@@ -128,13 +144,16 @@ class JsonBodies:
                 ),
             )
             if table.num_rows != len(bodies):
-                return None
+                return None, None
             columns = [pa.concat_arrays(table.column(each.name).chunks) for each in self._read_kind]
             found = pa.StructArray.from_arrays(columns, fields=list(self._read_kind))
             found = found if self._read_kind == self.kind else found.cast(self.kind)
-        except (UnicodeDecodeError, pa.ArrowException):
-            return None
-        return None if _is_beyond(found) else found
+        except UnicodeDecodeError:
+            return None, None
+        except pa.ArrowException as error:
+            row = _ROW.search(str(error))
+            return None, int(row[1]) if row is not None and int(row[1]) < len(bodies) else None
+        return None if _is_beyond(found) else found, None
 
     def _value(self, octets: bytes, charset: str) -> tuple[Any, str | None]:
         value = load_json(octets, charset)
