@@ -28,6 +28,8 @@ from leveret.protocol.faults import (
 )
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable
 from leveret.protocol.methods import INDEX
+from leveret.protocol.states import ChannelState
+from leveret.storage.message import Message
 
 _QOS_OK: Final = INDEX["basic.qos-ok"]
 _CONSUME_OK: Final = INDEX["basic.consume-ok"]
@@ -195,6 +197,8 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+        Unfinished: So many messages behind it have expired that counting those that are left takes longer than a time
+            slice.
     """
     queue = queues.open_for_get(channel.host.principal, channel.queue_name(queue_name), channel.host)
     holder = None if no_ack else channel.unacked.get_holder(queue)
@@ -211,8 +215,27 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
     timeout_ms = queue.settings.consumer_timeout
     if holder is not None and timeout_ms is not None and holder not in channel.unacked.deadlines:
         channel.unacked.deadlines[holder] = AckDeadline(channel, holder, timeout_ms)
-    left = queue.ready_count()
-    send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (left,))
+    if queue.store.ready_count and not queue.delivery.prepare(channel.vhost.turn.slice()):
+        _answer_later(channel, queue, (tag, redelivered), message)
+    send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (queue.ready_count(),))
+
+
+def _answer_later(channel: Channel, queue: Queue, first: tuple[int, bool], message: Message) -> None:
+    """Send a message that was got when it is known how many are left.
+
+    Raises:
+        Unfinished: Always.
+    """
+
+    def answer() -> bool:
+        if not queue.deleted and not queue.delivery.prepare(channel.vhost.turn.slice()):
+            return False
+        if channel.state is ChannelState.OPEN:
+            left = 0 if queue.deleted else queue.ready_count()
+            send_message(channel.host, channel.number, _GET_OK, first, message, (left,))
+        return True
+
+    raise Unfinished(answer, is_handled=True)
 
 
 def acknowledge_run(channel: Channel, tags: list[int]) -> None:
