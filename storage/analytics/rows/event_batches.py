@@ -10,7 +10,6 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from leveret.storage.analytics.rows.arrow_slices import times
 from leveret.storage.analytics.rows.record_rows import RowDamage, RowLimits
@@ -136,7 +135,7 @@ def event_batch(
         if name in ("vhost", "queue", "exchange"):
             column = _name_column(rows.events["qid"], names, name)
             if details and name in DETAILS:
-                column = pc.coalesce(_detail_column(rows.events, details, name), column)
+                column = _first_of(_detail_column(rows.events, details, name), column)
             arrays.append(column)
         elif name in DETAILS:
             arrays.append(_detail_column(rows.events, details, name))
@@ -160,6 +159,14 @@ def _detail_column(events: npt.NDArray[Any], details: Mapping[int, Mapping[str, 
 def _readable(text: str) -> str:
     """Return a text without surrogates, which stand for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _first_of(column: Any, other: Any) -> Any:
+    """Return a column, with the values of another one where it has none."""
+    # Imported late, since it takes long to load and few queries need it.
+    import pyarrow.compute as pc
+
+    return pc.coalesce(column, other)
 
 
 def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], column: str) -> Any:

@@ -29,7 +29,8 @@ _LONG: Final = -1
 _UNKNOWN: Final = -2
 _TEXT: Final = ord("S")
 _TRUTH: Final = ord("t")
-_CONTAINERS: Final = np.array([ord("A"), ord("F")])
+#: Types of values that can be malformed although they are as long as they say: also numbers that are not finite.
+_CHECKED: Final = np.array([ord(letter) for letter in "AFfd"])
 #: What JSON has to escape.
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
 
@@ -61,9 +62,9 @@ class HeaderColumns:
         self._row, self._name_at, self._kind_at, self._start, self._end = self._walk(slices)
         self._decoded: dict[int, tuple[Any, list[TypedValue]]] = {}
         self._keep(self._whole[self._row])
-        containers = np.isin(self._kind, _CONTAINERS)
-        if containers.any():
-            self._drop_malformed(containers)
+        checked = np.isin(self._kind, _CHECKED)
+        if checked.any():
+            self._drop_malformed(checked)
         self._drop_repeated()
 
     def column(self, name: str) -> Any:
@@ -121,9 +122,9 @@ class HeaderColumns:
             self._row, self._name_at, self._kind_at = self._row[kept], self._name_at[kept], self._kind_at[kept]
             self._start, self._end = self._start[kept], self._end[kept]
 
-    def _drop_malformed(self, containers: npt.NDArray[np.bool_]) -> None:
-        """Drop the fields of tables with a malformed one in them."""
-        at = np.flatnonzero(containers)
+    def _drop_malformed(self, checked: npt.NDArray[np.bool_]) -> None:
+        """Drop the fields of tables with a malformed value in them."""
+        at = np.flatnonzero(checked)
         indices, values = self._decode(at)
         broken = np.array([value is None for value in values], np.bool_)
         if broken.any():
