@@ -10,6 +10,8 @@ from typing import Final
 from leveret.storage.analytics.archive.arguments import make_parser as archive_parser
 from leveret.storage.analytics.arguments import asks_for_help, print_help
 
+#: Command that prints docs/tables.md.
+_TABLE_REFERENCE: Final = "table-reference"
 #: Packages of the extra `analytics`, and what they bring along.
 _LIBRARIES: Final = ("fsspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark")
 
@@ -21,7 +23,7 @@ def main() -> int:
         The exit status.
     """
     if asks_for_help(sys.argv[1:]):
-        if _is_archive():
+        if _command() == "archive":
             archive_parser().print_help()
         else:
             print_help(sys.argv[1:])
@@ -32,8 +34,8 @@ def main() -> int:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
         how = (
-            "install what archives need: pip install 'leveret[arrow]'"
-            if _is_archive()
+            "install what it needs: pip install 'leveret[arrow]'"
+            if _command() in ("archive", _TABLE_REFERENCE)
             else "install what the jobs need: pip install 'leveret[analytics]' (leveret-analytics archive needs "
             "'leveret[arrow]' only)"
         )
@@ -43,17 +45,26 @@ def main() -> int:
 
 
 def _program() -> Callable[[], int]:
-    if _is_archive():
+    if _command() == "archive":
         from leveret.storage.analytics.archive.command import main as archive
 
         return partial(archive, sys.argv[2:])
+    if _command() == _TABLE_REFERENCE:
+        from leveret.storage.analytics.table_reference import reference_page
+
+        return partial(_print, reference_page())
     from leveret.storage.analytics.command import main as jobs
 
     return jobs
 
 
-def _is_archive() -> bool:
-    return sys.argv[1:2] == ["archive"]
+def _command() -> str:
+    return sys.argv[1] if len(sys.argv) > 1 else ""
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text)
+    return 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,6 @@ class EventKind(IntEnum):
     #: dead ones between them, the newest has an event of its own.
     QUEUE_DELETED = 9
     LOST = 10
-    TRANSIENT_DROPPED = 11
     #: Requeued at the tail, under a new sequence number.
     RETURNED = 12
     #: Moved to another queue on request.
@@ -100,7 +99,6 @@ LOSSES: Final = frozenset(
         EventKind.MAXLEN_BYTES,
         EventKind.DELIVERY_LIMIT,
         EventKind.LOST,
-        EventKind.TRANSIENT_DROPPED,
         EventKind.NOT_ROUTED,
         EventKind.REFUSED,
         EventKind.UNROUTABLE,

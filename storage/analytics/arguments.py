@@ -28,7 +28,8 @@ _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 _WITHOUT_SPARK: Final = """
 
 without Spark (pip install 'leveret[arrow]'):
-  archive      copies messages and events to Parquet as they come; see leveret-analytics archive --help
+  archive          copies messages and events to Parquet as they come; see leveret-analytics archive --help
+  table-reference  prints every column of the tables, and every kind of event
 
 leveret-analytics JOB --help shows the options of a job.
 """

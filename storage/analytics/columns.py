@@ -1,117 +1,158 @@
-"""Tables of the data source and their columns, by name and Spark type."""
+"""Tables of the data source and their columns: name, Spark type, and what docs/tables.md says about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from leveret.protocol.properties import FLAGS
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        kind: Its Spark type.
+        meaning: What it says.
+        nullable: Whether it can be null.
+        since: Version of Leveret that had it first.
+    """
+
+    kind: str
+    meaning: str
+    nullable: bool = False
+    since: str = "0.1"
+
 
 _TYPES: Final = {"delivery_mode": "int", "priority": "int", "timestamp": "timestamp"}
 #: Spark types of the message properties, in wire order. Headers have separate columns.
 PROPERTIES: Final = {name: _TYPES.get(name, "string") for _, name in FLAGS if name != "headers"}
 
-#: Columns that are computed from the headers.
-HEADERS: Final[dict[str, str]] = {
-    "headers": "map<string,string>",
-    "headers_json": "string",
-    "dead_letter_count": "bigint",
-    "dead_letter_reason": "string",
-    "dead_letter_queue": "string",
-    "dead_lettered_at": "timestamp",
+_IDENTITY: Final = (
+    "With `store_priority` and `seq` the key of a message, also if its queue is deleted and declared again"
+)
+_VHOST: Final = Column("string", "Virtual host")
+_PUBLISHED: Final[dict[str, Column]] = {
+    "exchange": Column("string", "Exchange that the message was published to, empty for the default exchange"),
+    "routing_key": Column("string", "Its routing key"),
+    **{name: Column(kind, f"Property `{name}`", nullable=True) for name, kind in PROPERTIES.items()},
 }
+_HEADERS: Final[dict[str, Column]] = {
+    "headers": Column(
+        "map<string,string>", "Headers as text; tables and arrays as JSON, bytes that are not UTF-8 as base64", True
+    ),
+    "headers_json": Column("string", 'Headers as JSON with their types: `{"x": {"type": "int", "value": 1}}`', True),
+    "dead_letter_count": Column("bigint", "How often the message was dead-lettered, as `x-death` says; 0 without it"),
+    "dead_letter_reason": Column(
+        "string", "Reason of the last dead-lettering: `rejected`, `expired`, `maxlen` or `delivery_limit`", True
+    ),
+    "dead_letter_queue": Column("string", "Queue where it was dead-lettered last", True),
+    "dead_lettered_at": Column("timestamp", "When it was dead-lettered last, to the second", True),
+}
+#: Names of the columns that are computed from the headers.
+HEADERS: Final = frozenset(_HEADERS)
 
-TABLES: Final[dict[str, dict[str, str]]] = {
+_BODY: Final[dict[str, Column]] = {
+    "body_bytes": Column("bigint", "Length of the body in bytes"),
+    "body": Column("binary", "The body"),
+}
+_PERSISTENT: Final = Column("boolean", "Whether its delivery mode is 2")
+_OLDEST: Final = Column("timestamp", "When the oldest of these messages arrived", nullable=True)
+_NEWEST: Final = Column("timestamp", "When the newest of these messages arrived", nullable=True)
+_OF_REFUSED: Final = "of a refused or unroutable message"
+
+COLUMNS: Final[dict[str, dict[str, Column]]] = {
     "messages": {
-        "vhost": "string",
-        "queue": "string",
-        # With seq they are the key of a row, also when the queue has been deleted and declared again.
-        "queue_id": "bigint",
-        "store_priority": "int",
-        "seq": "bigint",
-        # Of a message in a stream: seq minus 1.
-        "stream_offset": "bigint",
-        "enqueued_at": "timestamp",
-        "expires_at": "timestamp",
-        "exchange": "string",
-        "routing_key": "string",
-        **PROPERTIES,
-        **HEADERS,
-        "persistent": "boolean",
-        "redelivered": "boolean",
-        "body_bytes": "bigint",
-        "body": "binary",
+        "vhost": _VHOST,
+        "queue": Column("string", "Queue that has the message"),
+        "queue_id": Column("bigint", _IDENTITY),
+        "store_priority": Column(
+            "int", "Part of the queue that has it: its priority, or another number if returns are counted or delayed"
+        ),
+        "seq": Column("bigint", "Number of the message; messages of a queue and priority have ascending ones"),
+        "stream_offset": Column("bigint", "Offset in a stream; null in other queues", nullable=True),
+        "enqueued_at": Column("timestamp", "When it arrived in the queue"),
+        "expires_at": Column(
+            "timestamp", "When it expires; of a message that waits before it is redelivered, when it is due", True
+        ),
+        **_PUBLISHED,
+        **_HEADERS,
+        "persistent": _PERSISTENT,
+        "redelivered": Column("boolean", "Whether it was delivered before"),
+        **_BODY,
     },
     "delayed": {
-        "vhost": "string",
-        "delayed_in": "string",
-        "seq": "bigint",
-        "published_at": "timestamp",
-        "due_at": "timestamp",
-        "exchange": "string",
-        "routing_key": "string",
-        **PROPERTIES,
-        **HEADERS,
-        "persistent": "boolean",
-        "body_bytes": "bigint",
-        "body": "binary",
+        "vhost": _VHOST,
+        "delayed_in": Column("string", "Delayed exchange where it waits"),
+        "seq": Column("bigint", "Number of the message in that exchange; `leveretctl show_delayed_message` takes it"),
+        "published_at": Column("timestamp", "When it was published"),
+        "due_at": Column("timestamp", "When it will be routed"),
+        **_PUBLISHED,
+        **_HEADERS,
+        "persistent": _PERSISTENT,
+        **_BODY,
     },
     "events": {
-        "vhost": "string",
-        "queue": "string",
-        "exchange": "string",
-        "queue_id": "bigint",
-        "at": "timestamp",
-        "kind": "string",
-        "seq": "bigint",
-        "messages": "bigint",
-        "body_bytes": "bigint",
-        # The longest and the shortest wait of these messages, and the sum of all.
-        "wait_ms": "bigint",
-        "min_wait_ms": "bigint",
-        "sum_wait_ms": "bigint",
-        "dead_lettered": "boolean",
-        "redeliveries": "int",
-        "stored": "boolean",
-        "priority": "int",
-        # Of refused and unroutable messages; see also vhost and exchange.
-        "told": "boolean",
-        "routing_key": "string",
-        "message_id": "string",
-        "user_name": "string",
-        "connection_name": "string",
+        "vhost": Column("string", "Virtual host; null if its name is not known any more", nullable=True),
+        "queue": Column("string", "Queue; null if the event is of an exchange", nullable=True),
+        "exchange": Column(
+            "string", f"Delayed exchange, or exchange {_OF_REFUSED}; null for other events of queues", nullable=True
+        ),
+        "queue_id": Column("bigint", "Number of the queue or delayed exchange; 0 if there is none"),
+        "at": Column("timestamp", "When it happened"),
+        "kind": Column("string", "What happened; see [Kinds of events](#kinds-of-events)"),
+        "seq": Column("bigint", "Number of the first message, those that follow have the next ones; 0 if it had none"),
+        "messages": Column("bigint", "Number of messages"),
+        "body_bytes": Column("bigint", "Length of their bodies together, in bytes"),
+        "wait_ms": Column("bigint", "The longest time that one of them has waited in the queue, in ms"),
+        "min_wait_ms": Column("bigint", "The shortest one"),
+        "sum_wait_ms": Column("bigint", "The sum of all their times"),
+        "dead_lettered": Column("boolean", "Whether a dead-letter exchange got them"),
+        "redeliveries": Column("int", "How often they had been redelivered"),
+        "stored": Column("boolean", "Whether they were in a file before they left"),
+        "priority": Column("int", "As `store_priority` in `messages`"),
+        "told": Column(
+            "boolean", f"Whether the publisher {_OF_REFUSED} knows, so that it is not lost; false for other events"
+        ),
+        "routing_key": Column("string", f"Routing key {_OF_REFUSED}", nullable=True),
+        "message_id": Column("string", f"Property `message_id` {_OF_REFUSED}", nullable=True),
+        "user_name": Column("string", f"Publisher's user {_OF_REFUSED}", nullable=True),
+        "connection_name": Column("string", f"Publisher's connection {_OF_REFUSED}", nullable=True),
     },
     "segments": {
-        "vhost": "string",
-        "queue": "string",
-        "queue_id": "bigint",
-        "priority": "int",
-        "first_seq": "bigint",
-        "last_seq": "bigint",
-        "generation": "int",
-        "sealed": "boolean",
-        "persistent": "boolean",
-        "records": "bigint",
-        "messages": "bigint",
-        "body_bytes": "bigint",
-        "file_bytes": "bigint",
-        "oldest_at": "timestamp",
-        "newest_at": "timestamp",
+        "vhost": _VHOST,
+        "queue": Column("string", "Queue that has the segment file"),
+        "queue_id": Column("bigint", "Number of the queue, as in `messages`"),
+        "priority": Column("int", "As `store_priority` in `messages`"),
+        "first_seq": Column("bigint", "Least number of a message in it"),
+        "last_seq": Column("bigint", "Greatest number of a message in it"),
+        "generation": Column("int", "How often it was written again without the messages that have left"),
+        "sealed": Column("boolean", "Whether it is complete: nothing is appended to it any more"),
+        "persistent": Column("boolean", "Whether its messages survive a restart"),
+        "records": Column("bigint", "Messages in the file, also those that have left the queue"),
+        "messages": Column("bigint", "Messages in the file that are in the queue"),
+        "body_bytes": Column("bigint", "Length of the bodies of these messages together, in bytes"),
+        "file_bytes": Column("bigint", "Length of the file in bytes"),
+        "oldest_at": _OLDEST,
+        "newest_at": _NEWEST,
     },
     "queues": {
-        "vhost": "string",
-        "queue": "string",
-        "queue_id": "bigint",
-        "durable": "boolean",
-        "messages": "bigint",
-        "body_bytes": "bigint",
-        "file_bytes": "bigint",
-        "oldest_at": "timestamp",
-        "newest_at": "timestamp",
-        "segments": "int",
-        "as_of": "timestamp",
+        "vhost": _VHOST,
+        "queue": Column("string", "Name of the queue"),
+        "queue_id": Column("bigint", "Its number, as in `messages`"),
+        "durable": Column("boolean", "Whether it is durable"),
+        "messages": Column("bigint", "Its messages that are in files"),
+        "body_bytes": Column("bigint", "Length of their bodies together, in bytes"),
+        "file_bytes": Column("bigint", "Length of its segment files in bytes"),
+        "oldest_at": _OLDEST,
+        "newest_at": _NEWEST,
+        "segments": Column("int", "Number of its segment files"),
+        "as_of": Column("timestamp", "The moment that the table shows"),
     },
 }
+
+#: Spark types of the columns of each table.
+TABLES: Final = {table: {name: each.kind for name, each in columns.items()} for table, columns in COLUMNS.items()}
 
 
 def schema_of(table: str) -> str:

@@ -151,7 +151,7 @@ class PartitionReader:
         path = f"{self._place.location}/events/{os.path.basename(view.path)}"
         self._record_damage(damage, path, f"{path}:{start}")
         details = self._details(rows, view) if len(rows.events) and self._wants_details(partition) else {}
-        rows = _of_vhosts(rows, partition, details)
+        rows = _of_messages(_of_vhosts(rows, partition, details), partition)
         if len(rows.events):
             yield event_batch(rows, self._columns, partition.names, details)
 
@@ -267,6 +267,16 @@ def _of_vhosts(rows: EventRows, partition: EventsPartition, details: Mapping[int
         ]
     )
     return EventRows(events[keep], rows.damage, rows.shortest[keep], rows.sums[keep])
+
+
+def _of_messages(rows: EventRows, partition: EventsPartition) -> EventRows:
+    """Leave out events of stores that have no messages: remembered values, and places of consumers in a stream."""
+    qids = np.unique(rows.events["qid"]).tolist()
+    others = [qid for qid in qids if qid in partition.names and not partition.names[qid].has_messages]
+    if not others:
+        return rows
+    keep = ~np.isin(rows.events["qid"], others)
+    return EventRows(rows.events[keep], rows.damage, rows.shortest[keep], rows.sums[keep])
 
 
 def read_partition(

@@ -34,6 +34,11 @@ class QueueName(NamedTuple):
     kind: str = "queue"
     is_stream: bool = False
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether its records are messages, and not remembered values or places of consumers in a stream."""
+        return self.kind in ("queue", "exchange")
+
 
 def read_queue_names(
     files: Files, path: str, known: Mapping[int, QueueName] = MappingProxyType({})

@@ -122,6 +122,8 @@ def test_each_returns_to_its_queue(channel: Channel, api: Management, dlq: list[
         {"target": "queue 'a'", "reason": "rejected", "count": 3},
         {"target": "queue 'b'", "reason": "rejected", "count": 3},
     ]
+    # Their headers still name queue a.
+    assert api.request("GET", "queues", "/", "a", "dead-letters")["dead_letters"] == 0
     assert (bodies(channel, "a"), bodies(channel, "b"), bodies(channel, "dlq")) == (
         ["a0", "a1", "a2"],
         ["b0", "b1", "b2"],

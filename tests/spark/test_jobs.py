@@ -84,6 +84,19 @@ def test_what_waits(spark: SparkSession, directory: str) -> None:
 
 
 @pytest.mark.spark
+def test_returned_messages_are_no_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither in their own queue nor in another one that got them again by the exchange."""
+    builder = DirectoryBuilder(tmp_path)
+    death = {"queue": "work", "reason": "rejected", "count": 1, "exchange": "amq.topic", "routing-keys": ["k"]}
+    for queue, key in (("work", "work"), ("other", "k"), ("dead", "dead")):
+        builder.publish(builder.store(builder.queue(queue)), [b"m"], key, headers={"x-death": [death]})
+    builder.tick()
+    builder.close()
+    rows = rows_of(deadletters.run(spark, JobOptions(builder.path))["deadletters"])
+    assert columns(rows, "queue", "origin_queue", "messages") == [("dead", "work", 1)]
+
+
+@pytest.mark.spark
 def test_rejected_messages_are_losses(spark: SparkSession, tmp_path: Path) -> None:
     builder = DirectoryBuilder(tmp_path)
     store = builder.store(builder.queue("q"))

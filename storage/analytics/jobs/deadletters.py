@@ -10,6 +10,9 @@ from leveret.storage.analytics.job_options import JobOptions, Results
 _COLUMNS = (
     "vhost",
     "queue",
+    "exchange",
+    "routing_key",
+    "headers",
     "dead_letter_count",
     "dead_letter_reason",
     "dead_letter_queue",
@@ -17,9 +20,16 @@ _COLUMNS = (
     "body_bytes",
 )
 
+#: Whether a message has been returned to where it was dead-lettered: its headers still say that it was.
+_RETURNED = """exists(
+    from_json(headers['x-death'], 'array<struct<queue: string, exchange: string, `routing-keys`: array<string>>>'),
+    death -> death.queue = queue
+        or death.exchange = exchange and array_contains(death.`routing-keys`, routing_key)
+)"""
+
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Count dead letters by their x-death headers.
+    """Count dead letters by their x-death headers; those that were returned to where they come from do not count.
 
     Args:
         spark: The session.
@@ -28,7 +38,9 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         `deadletters`: `origin_queue` and `reason` are those of the latest death; `deaths` is the largest number of
         deaths of one message.
     """
-    letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
+    letters = options.table(spark, "messages", _COLUMNS).where(
+        f"dead_letter_count > 0 and not coalesce({_RETURNED}, false)"
+    )
     deadletters = (
         letters.groupBy(
             *options.queue_key,

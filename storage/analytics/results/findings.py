@@ -21,7 +21,6 @@ _REASONS: Final = {
     "unroutable": "sent where no queue was",
     "lost": "lost (file damaged)",
     "dead_letter_lost": "dead-lettered to where no queue took them",
-    "transient_dropped": "gone (not persistent)",
     "purged": "purged",
 }
 _DEAD_LETTERED: Final = "+dead_letter"

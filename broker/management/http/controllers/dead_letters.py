@@ -67,6 +67,7 @@ class _Counting:
     """
 
     def __init__(self, queue: Queue, trust_publishers: bool) -> None:
+        self._queue = queue.name
         self._trust_publishers = trust_publishers
         self._browser = Browser(queue)
         self._examined = self._bytes = 0
@@ -97,7 +98,8 @@ class _Counting:
         self._examined += 1
         self._bytes += len(found.message.body)
         origin = self._kept[1]
-        if origin is None:
+        # A message that was returned still has the headers.
+        if origin is None or origin.queue == self._queue:
             return
         key = origin.queue, origin.reason, origin.exchange
         count = self._counts.get(key)

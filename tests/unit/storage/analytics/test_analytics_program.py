@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
             "install what the jobs need: pip install 'leveret[analytics]' (leveret-analytics archive needs "
             "'leveret[arrow]' only)",
         ),
-        ("archive", "pyarrow", "install what archives need: pip install 'leveret[arrow]'"),
+        ("archive", "pyarrow", "install what it needs: pip install 'leveret[arrow]'"),
     ],
 )
 def test_without_libraries_it_says_how_to_get_them(tmp_path: Path, job: str, package: str, how: str) -> None:
@@ -61,7 +61,7 @@ def test_help_needs_no_libraries(bare: dict[str, str]) -> None:
     assert "jobs (pip install 'leveret[analytics]'):" in jobs
     for job, summary in SUMMARIES.items():
         assert f"  {job:<12} {summary}" in jobs
-    assert "archive      copies messages and events to Parquet" in others
+    assert "  archive          copies messages and events to Parquet" in others
     assert SUMMARIES.keys() == JOBS.keys()
 
 

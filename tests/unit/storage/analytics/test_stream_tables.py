@@ -62,6 +62,22 @@ def test_messages_and_events(tmp_path: Path) -> None:
     assert [row["messages"] for row in read(tmp_path, "queues")] == [30 - removed]
 
 
+def test_events_are_of_messages_only(tmp_path: Path) -> None:
+    """A deleted stream takes along the places of its consumers, an exchange its remembered values: no messages."""
+    builder = StreamDirectory(tmp_path)
+    builder.write(2)
+    others = [{"vhost": "shop", "offsets": "log"}, {"vhost": "shop", "deduplication": "once"}]
+    for attributes in others:
+        builder.publish(builder.store(builder.engine.create_queue(True, attributes)), [b"1", b"2"])
+    for queue in list(builder.engine.queues.values()):
+        builder.engine.delete_queue(queue)
+    for _ in range(3):
+        builder.tick()
+    for options in ({}, {"vhost": "shop"}):
+        events = [(row["queue"], row["kind"], row["messages"]) for row in read(tmp_path, "events", **options)]
+        assert events == [("log", "queue_deleted", 2)]
+
+
 def time_of(path: Path, offset: int) -> str:
     """When the message with an offset has arrived, in ISO 8601."""
     (found,) = [row["enqueued_at"] for row in read(path, "messages") if row["stream_offset"] == offset]
