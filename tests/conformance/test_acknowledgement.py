@@ -1,4 +1,4 @@
-"""Section 5e: delivery tags, basic.ack, basic.nack, basic.reject."""
+"""Rules 15.20 to 15.26: delivery tags, basic.ack, basic.nack, basic.reject."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def expect_unknown(channel: Channel, way: str, tag: int) -> None:
         settle(channel, tag)
 
 
-def test_5_20_tags_count_over_the_channel(channel: Channel, unique: Unique) -> None:
+def test_15_20_tags_count_over_the_channel(channel: Channel, unique: Unique) -> None:
     first, second = new_queue(channel, unique), new_queue(channel, unique, b"1", b"2")
     assert got(channel, second).delivery_tag == 1
     assert channel.get(first) is None
@@ -46,7 +46,7 @@ def test_5_20_tags_count_over_the_channel(channel: Channel, unique: Unique) -> N
     assert found == [3, 4, 5]
 
 
-def test_5_20_each_channel_counts_for_itself(channel: Channel, unique: Unique) -> None:
+def test_15_20_each_channel_counts_for_itself(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(4))
     other = channel.connection.channel()
     found = [got(each, queue).delivery_tag for each in (channel, other, channel, other)]
@@ -55,12 +55,12 @@ def test_5_20_each_channel_counts_for_itself(channel: Channel, unique: Unique) -
 
 @settling
 @pytest.mark.parametrize("tag", [1, 7, 2**64 - 1])
-def test_5_21_never_sent(channel: Channel, way: str, tag: int) -> None:
+def test_15_21_never_sent(channel: Channel, way: str, tag: int) -> None:
     expect_unknown(channel, way, tag)
 
 
 @settling
-def test_5_21_already_settled(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_21_already_settled(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     tag = got(channel, queue).delivery_tag
     got(channel, queue)
@@ -69,7 +69,7 @@ def test_5_21_already_settled(channel: Channel, unique: Unique, way: str) -> Non
 
 
 @settling
-def test_5_21_delivered_without_acknowledgement(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_21_delivered_without_acknowledgement(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     tag = got(channel, queue, no_ack=True).delivery_tag
     got(channel, queue)
@@ -77,20 +77,20 @@ def test_5_21_delivered_without_acknowledgement(channel: Channel, unique: Unique
 
 
 @settling
-def test_5_21_of_another_channel(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_21_of_another_channel(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1")
     tag = got(channel, queue).delivery_tag
     expect_unknown(channel.connection.channel(), way, tag)
 
 
 @pytest.mark.parametrize("way", ["ack", "nack", "reject", "drop"])
-def test_5_21_zero_without_multiple(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_21_zero_without_multiple(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1")
     got(channel, queue)
     expect_unknown(channel, way, 0)
 
 
-def test_5_22_multiple_settles_up_to_the_tag(channel: Channel, unique: Unique) -> None:
+def test_15_22_multiple_settles_up_to_the_tag(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(5))
     tags = [got(channel, queue).delivery_tag for _ in range(5)]
     channel.ack(tags[1])
@@ -101,7 +101,7 @@ def test_5_22_multiple_settles_up_to_the_tag(channel: Channel, unique: Unique) -
 
 @pytest.mark.parametrize("way", ["ack multiple", "nack multiple"])
 @pytest.mark.parametrize("tag", [2, 99])
-def test_5_22_the_tag_itself_must_be_outstanding(
+def test_15_22_the_tag_itself_must_be_outstanding(
     channel: Channel, unique: Unique, poll: Poll, way: str, tag: int
 ) -> None:
     queue = new_queue(channel, unique, *numbered(3))
@@ -115,7 +115,7 @@ def test_5_22_the_tag_itself_must_be_outstanding(
 
 
 @pytest.mark.parametrize("way", ["ack multiple", "nack multiple"])
-def test_5_23_zero_with_multiple_settles_all(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_23_zero_with_multiple_settles_all(channel: Channel, unique: Unique, way: str) -> None:
     first, second = new_queue(channel, unique, b"1", b"2"), new_queue(channel, unique, b"3")
     for queue in (first, first, second):
         got(channel, queue)
@@ -126,14 +126,14 @@ def test_5_23_zero_with_multiple_settles_all(channel: Channel, unique: Unique, w
 
 
 @pytest.mark.parametrize("way", ["ack multiple", "nack multiple"])
-def test_5_23_zero_with_nothing_outstanding(channel: Channel, way: str) -> None:
+def test_15_23_zero_with_nothing_outstanding(channel: Channel, way: str) -> None:
     SETTLING[way][1](channel, 0)
     channel.sync()
 
 
 @pytest.mark.parametrize("order", ["12345", "54321", "31524"])
 @pytest.mark.parametrize("way", ["reject", "nack"])
-def test_5_24_requeued_to_the_original_position(channel: Channel, unique: Unique, way: str, order: str) -> None:
+def test_15_24_requeued_to_the_original_position(channel: Channel, unique: Unique, way: str, order: str) -> None:
     queue = new_queue(channel, unique, *numbered(6))
     tags = {b"%d" % n: got(channel, queue).delivery_tag for n in range(1, 6)}
     for body in order.encode():
@@ -143,7 +143,7 @@ def test_5_24_requeued_to_the_original_position(channel: Channel, unique: Unique
     assert [each.redelivered for each in again] == [True] * 5 + [False]
 
 
-def test_5_24_between_others(channel: Channel, unique: Unique) -> None:
+def test_15_24_between_others(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(4))
     tags = [got(channel, queue).delivery_tag for _ in range(3)]
     channel.ack(tags[0])
@@ -153,7 +153,7 @@ def test_5_24_between_others(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"2", b"3", b"4", b"5"]
 
 
-def test_5_24_redelivered_stays_set(channel: Channel, unique: Unique) -> None:
+def test_15_24_redelivered_stays_set(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1")
     found = []
     for _ in range(3):
@@ -163,7 +163,7 @@ def test_5_24_redelivered_stays_set(channel: Channel, unique: Unique) -> None:
     assert found == [False, True, True]
 
 
-def test_5_25_back_to_the_same_consumer(channel: Channel, unique: Unique) -> None:
+def test_15_25_back_to_the_same_consumer(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     channel.consume(queue)
     first, second = channel.deliveries(2)
@@ -175,7 +175,7 @@ def test_5_25_back_to_the_same_consumer(channel: Channel, unique: Unique) -> Non
     assert channel.next_delivery().delivery_tag == 4
 
 
-def test_5_25_requeue_while_others_are_outstanding(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_25_requeue_while_others_are_outstanding(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     other = connect().channel()
     mine, theirs = got(channel, queue), got(other, queue)
@@ -189,7 +189,7 @@ def test_5_25_requeue_while_others_are_outstanding(channel: Channel, connect: Co
 
 
 @pytest.mark.parametrize("way", ["reject", "nack", "nack multiple"])
-def test_5_25_without_requeue_it_is_gone(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_25_without_requeue_it_is_gone(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     tag = got(channel, queue).delivery_tag
     if way == "reject":
@@ -200,7 +200,7 @@ def test_5_25_without_requeue_it_is_gone(channel: Channel, unique: Unique, way: 
 
 
 @pytest.mark.parametrize("end", ["channel", "connection", "TCP", "error"])
-def test_5_26_what_is_unacked_at_the_end_is_requeued(
+def test_15_26_what_is_unacked_at_the_end_is_requeued(
     channel: Channel, connect: Connect, unique: Unique, poll: Poll, end: str
 ) -> None:
     queue = new_queue(channel, unique, *numbered(6))
@@ -227,7 +227,7 @@ def test_5_26_what_is_unacked_at_the_end_is_requeued(
     assert [each.redelivered for each in again] == [True] * 4
 
 
-def test_5_26_the_end_of_a_channel_serves_others(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_26_the_end_of_a_channel_serves_others(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     owner = connect().channel()
     owner.consume(queue)

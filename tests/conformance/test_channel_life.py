@@ -1,4 +1,4 @@
-"""Section 2: opening, closing and reopening channels; flow and access."""
+"""Rules 10.16 and 12.19 to 12.32: opening, closing and reopening channels; flow and access."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def fail(channel: Channel, vhost: str, *, answer: bool = True) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 2047, 2048, 65535])
-def test_2_19_any_channel_number_opens(connection: Connection, number: int) -> None:
+def test_12_19_any_channel_number_opens(connection: Connection, number: int) -> None:
     connection.channel(number).sync()
 
 
 @pytest.mark.parametrize("out_of_band", ["", "x", "ä"])
-def test_0_16_out_of_band_is_ignored(connection: Connection, out_of_band: str) -> None:
+def test_10_16_out_of_band_is_ignored(connection: Connection, out_of_band: str) -> None:
     connection.attach(1).rpc(commands.Channel.Open, out_of_band=out_of_band)
 
 
-def test_2_19_second_open(channel: Channel) -> None:
+def test_12_19_second_open(channel: Channel) -> None:
     text = "CHANNEL_ERROR - second 'channel.open' seen"
     with channel.expect_connection_close(504, text, commands.Channel.Open):
         channel.send(commands.Channel.Open)
 
 
-def test_2_20_open_before_close_ok(channel: Channel, vhost: str) -> None:
+def test_12_20_open_before_close_ok(channel: Channel, vhost: str) -> None:
     fail(channel, vhost, answer=False)
     text = "CHANNEL_ERROR - second 'channel.open' seen"
     with channel.expect_connection_close(504, text, commands.Channel.Open):
         channel.send(commands.Channel.Open)
 
 
-def test_2_20_a_closing_channel_ignores_everything(
+def test_12_20_a_closing_channel_ignores_everything(
     channel: Channel, connection: Connection, unique: Unique, vhost: str
 ) -> None:
     queue = unique()
@@ -64,7 +64,7 @@ def test_2_20_a_closing_channel_ignores_everything(
     connection.channel(channel.number).sync()
 
 
-def test_2_20_close_of_a_closing_channel_is_answered_but_frees_nothing(channel: Channel, vhost: str) -> None:
+def test_12_20_close_of_a_closing_channel_is_answered_but_frees_nothing(channel: Channel, vhost: str) -> None:
     fail(channel, vhost, answer=False)
     channel.send(commands.Channel.Close, reply_code=200)
     connection = channel.connection
@@ -75,7 +75,7 @@ def test_2_20_close_of_a_closing_channel_is_answered_but_frees_nothing(channel: 
         reopened.rpc(commands.Channel.Open)
 
 
-def test_2_20_close_ok_frees_the_number(channel: Channel, vhost: str) -> None:
+def test_12_20_close_ok_frees_the_number(channel: Channel, vhost: str) -> None:
     connection = channel.connection
     for _ in range(3):
         fail(channel, vhost)
@@ -83,20 +83,20 @@ def test_2_20_close_ok_frees_the_number(channel: Channel, vhost: str) -> None:
     channel.sync()
 
 
-def test_2_20_methods_after_close_ok_need_an_open(channel: Channel, vhost: str) -> None:
+def test_12_20_methods_after_close_ok_need_an_open(channel: Channel, vhost: str) -> None:
     fail(channel, vhost)
     text = "CHANNEL_ERROR - expected 'channel.open'"
     with channel.expect_connection_close(504, text, commands.Basic.Qos):
         channel.send(commands.Basic.Qos)
 
 
-def test_2_20_other_channels_go_on(connection: Connection, vhost: str) -> None:
+def test_12_20_other_channels_go_on(connection: Connection, vhost: str) -> None:
     first, second = connection.channel(), connection.channel()
     fail(first, vhost)
     second.sync()
 
 
-def test_2_22_close_ok_and_open_may_be_pipelined(channel: Channel, vhost: str) -> None:
+def test_12_22_close_ok_and_open_may_be_pipelined(channel: Channel, vhost: str) -> None:
     fail(channel, vhost, answer=False)
     number = channel.number
     channel.connection.wire.send_bytes(
@@ -109,7 +109,7 @@ def test_2_22_close_ok_and_open_may_be_pipelined(channel: Channel, vhost: str) -
     reopened.reply(commands.Basic.QosOk)
 
 
-def test_2_23_requests_behind_a_failing_one_are_dropped(
+def test_12_23_requests_behind_a_failing_one_are_dropped(
     channel: Channel, connection: Connection, unique: Unique, vhost: str
 ) -> None:
     queue, number = unique(), channel.number
@@ -128,7 +128,7 @@ def test_2_23_requests_behind_a_failing_one_are_dropped(
         other.queue_declare(queue, passive=True)
 
 
-def test_2_23_replies_of_requests_before_the_failing_one_come(channel: Channel, vhost: str) -> None:
+def test_12_23_replies_of_requests_before_the_failing_one_come(channel: Channel, vhost: str) -> None:
     number = channel.number
     channel.connection.wire.send_bytes(
         method_frame(number, commands.Basic.Qos)
@@ -139,7 +139,7 @@ def test_2_23_replies_of_requests_before_the_failing_one_come(channel: Channel, 
         pass
 
 
-def test_2_24_messages_of_consumers_come_back_before_close_ok(
+def test_12_24_messages_of_consumers_come_back_before_close_ok(
     channel: Channel, connect: Connect, unique: Unique, vhost: str
 ) -> None:
     queue = unique()
@@ -154,7 +154,7 @@ def test_2_24_messages_of_consumers_come_back_before_close_ok(
     assert (delivery.body, delivery.redelivered) == (b"x", True)
 
 
-def test_2_24_messages_got_come_back_with_close_ok(
+def test_12_24_messages_got_come_back_with_close_ok(
     channel: Channel, connect: Connect, unique: Unique, vhost: str
 ) -> None:
     queue = unique()
@@ -171,7 +171,7 @@ def test_2_24_messages_got_come_back_with_close_ok(
     assert (delivery.body, delivery.redelivered) == (b"x", True)
 
 
-def test_2_24_no_deliveries_after_close(channel: Channel, connect: Connect, unique: Unique, vhost: str) -> None:
+def test_12_24_no_deliveries_after_close(channel: Channel, connect: Connect, unique: Unique, vhost: str) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.consume(queue, no_ack=True)
@@ -184,7 +184,7 @@ def test_2_24_no_deliveries_after_close(channel: Channel, connect: Connect, uniq
     assert other.get(queue) is not None
 
 
-def test_2_25_a_reopened_channel_starts_fresh(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_12_25_a_reopened_channel_starts_fresh(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.confirm_select()
@@ -211,19 +211,19 @@ def test_2_25_a_reopened_channel_starts_fresh(channel: Channel, unique: Unique, 
 
 
 @pytest.mark.parametrize("code", [0, 200, 404, 65535])
-def test_2_26_any_reply_code_closes_a_channel(channel: Channel, code: int) -> None:
+def test_12_26_any_reply_code_closes_a_channel(channel: Channel, code: int) -> None:
     channel.close(code, "bye")
     channel.connection.channel(channel.number).sync()
 
 
-def test_2_27_flow(channel: Channel) -> None:
+def test_12_27_flow(channel: Channel) -> None:
     assert channel.flow(True).active is True
     with channel.expect_connection_close(540, "NOT_IMPLEMENTED - active=false", commands.Channel.Flow):
         channel.flow(False)
 
 
 @pytest.mark.parametrize("realm", ["", "/data", "x" * 255])
-def test_2_28_access_request(channel: Channel, realm: str) -> None:
+def test_12_28_access_request(channel: Channel, realm: str) -> None:
     # pamqp has no class `access`: realm, then the bits exclusive, passive, active, write, read.
     arguments = bytes([len(realm)]) + realm.encode() + b"\x1f"
     channel.connection.wire.send_raw_method(channel.number, 30, 10, arguments)
@@ -231,7 +231,7 @@ def test_2_28_access_request(channel: Channel, realm: str) -> None:
     assert (received.channel, received.payload) == (channel.number, b"\0\x1e\0\x0b\0\x01")
 
 
-def test_2_32_replies_come_in_the_order_of_requests(channel: Channel, unique: Unique) -> None:
+def test_12_32_replies_come_in_the_order_of_requests(channel: Channel, unique: Unique) -> None:
     queue, number = unique(), channel.number
     header = frame(HEADER, number, content.header(1))
     publish = frame(METHOD, number, payload(commands.Basic.Publish, routing_key=queue))
@@ -259,7 +259,7 @@ def test_2_32_replies_come_in_the_order_of_requests(channel: Channel, unique: Un
         channel.reply(kind)
 
 
-def test_2_32_every_request_is_answered_however_late_the_client_reads(channel: Channel, unique: Unique) -> None:
+def test_12_32_every_request_is_answered_however_late_the_client_reads(channel: Channel, unique: Unique) -> None:
     queue, body, count = unique(), bytes(1_000_000), 50
     channel.queue_declare(queue)
     channel.publish("", queue, body)
@@ -280,7 +280,7 @@ def test_2_32_every_request_is_answered_however_late_the_client_reads(channel: C
     assert size == count * len(body)
 
 
-def test_2_32_channels_are_independent(connection: Connection, unique: Unique) -> None:
+def test_12_32_channels_are_independent(connection: Connection, unique: Unique) -> None:
     channels = [connection.channel() for _ in range(20)]
     queues = [unique() for _ in channels]
     for channel, queue in zip(channels, queues, strict=True):

@@ -1,4 +1,4 @@
-"""Section 9: what client libraries rely on."""
+"""Rules 19.1 to 19.12: what client libraries rely on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.wire import HEADER, METHOD, PROTOCOL_HEADER, Channel, frame, 
 
 
 @pytest.mark.parametrize("capable", [True, False])
-def test_9_1_consumer_cancel_notify(connect: Connect, unique: Unique, capable: bool) -> None:
+def test_19_1_consumer_cancel_notify(connect: Connect, unique: Unique, capable: bool) -> None:
     queue = unique()
     channel = connect(capabilities={"consumer_cancel_notify": capable}).channel()
     channel.queue_declare(queue)
@@ -32,7 +32,7 @@ def test_9_1_consumer_cancel_notify(connect: Connect, unique: Unique, capable: b
 @pytest.mark.parametrize(
     "capabilities", [{}, {"publisher_confirms": False, "basic.nack": False, "exchange_exchange_bindings": False}]
 )
-def test_9_1_other_capabilities_are_not_checked(
+def test_19_1_other_capabilities_are_not_checked(
     connect: Connect, unique: Unique, capabilities: dict[str, bool]
 ) -> None:
     queue, exchange = unique(), unique("x")
@@ -45,7 +45,7 @@ def test_9_1_other_capabilities_are_not_checked(
     assert channel.wait_for_confirms(1) == [False]
 
 
-def test_9_3_common_first_sequence(broker_url: str) -> None:
+def test_19_3_common_first_sequence(broker_url: str) -> None:
     with handshake.to_tune(broker_url) as wire:
         wire.send_bytes(
             method_frame(0, commands.Connection.TuneOk, channel_max=2047, frame_max=131072, heartbeat=60)
@@ -60,7 +60,7 @@ def test_9_3_common_first_sequence(broker_url: str) -> None:
         wire.expect(0, commands.Connection.CloseOk)
 
 
-def test_9_3_the_whole_handshake_in_one_write(broker_url: str) -> None:
+def test_19_3_the_whole_handshake_in_one_write(broker_url: str) -> None:
     # Nobody waits for start and tune here: all that matters is what the frames say.
     with raw_connect(broker_url, header=None) as wire:
         wire.send_bytes(
@@ -76,7 +76,7 @@ def test_9_3_the_whole_handshake_in_one_write(broker_url: str) -> None:
         wire.expect(1, commands.Channel.OpenOk)
 
 
-def test_9_4_returns_come_before_their_ack(channel: Channel) -> None:
+def test_19_4_returns_come_before_their_ack(channel: Channel) -> None:
     channel.confirm_select()
     wire = channel.connection.wire
     channel.publish("", "conformance.none", b"body", {"message_id": "m"}, mandatory=True)
@@ -89,7 +89,7 @@ def test_9_4_returns_come_before_their_ack(channel: Channel) -> None:
     assert ack.payload == payload(commands.Basic.Ack, delivery_tag=1)
 
 
-def test_9_7_returned_properties_are_intact(channel: Channel) -> None:
+def test_19_7_returned_properties_are_intact(channel: Channel) -> None:
     properties = {"message_id": "1234", "headers": [("a", "l", 1), ("n", "V", None)], "delivery_mode": 2}
     channel.publish("", "conformance.none", b"", properties, mandatory=True)
     returned = channel.next_return()
@@ -98,7 +98,7 @@ def test_9_7_returned_properties_are_intact(channel: Channel) -> None:
     assert (returned.reply_code, returned.reply_text) == (312, "NO_ROUTE")
 
 
-def test_9_7_multiple_acks_stay_within_what_was_published(channel: Channel, unique: Unique) -> None:
+def test_19_7_multiple_acks_stay_within_what_was_published(channel: Channel, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.confirm_select()
@@ -113,7 +113,7 @@ def test_9_7_multiple_acks_stay_within_what_was_published(channel: Channel, uniq
         highest = max(highest, confirm.delivery_tag)
 
 
-def test_9_12_a_failed_channel_is_replaced_at_once(channel: Channel, vhost: str) -> None:
+def test_19_12_a_failed_channel_is_replaced_at_once(channel: Channel, vhost: str) -> None:
     number, wire = channel.number, channel.connection.wire
     for round_ in range(20):
         missing = f"conformance.none.{round_}"
@@ -124,7 +124,7 @@ def test_9_12_a_failed_channel_is_replaced_at_once(channel: Channel, vhost: str)
         wire.expect(number, commands.Channel.OpenOk)
 
 
-def test_9_3_frames_may_come_byte_by_byte(channel: Channel, unique: Unique) -> None:
+def test_19_3_frames_may_come_byte_by_byte(channel: Channel, unique: Unique) -> None:
     queue, number = unique(), channel.number
     data = (
         method_frame(number, commands.Queue.Declare, queue=queue)

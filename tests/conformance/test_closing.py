@@ -1,4 +1,4 @@
-"""Section 1g: how connections end."""
+"""Rules 11.40 to 11.49: how connections end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLOSE = commands.Connection.Close
 CLOSE_OK = commands.Connection.CloseOk
 
 
-def test_1_43_exclusive_queues_are_gone_at_close_ok(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_11_43_exclusive_queues_are_gone_at_close_ok(connect: Connect, unique: Unique, vhost: str) -> None:
     owner, channel = connect(), connect().channel()
     queue = unique()
     owner.channel().queue_declare(queue, exclusive=True)
@@ -41,13 +41,13 @@ def test_1_43_exclusive_queues_are_gone_at_close_ok(connect: Connect, unique: Un
 
 
 @pytest.mark.parametrize("code", [0, 200, 320, 65535])
-def test_1_43_any_reply_code_closes(connect: Connect, code: int) -> None:
+def test_11_43_any_reply_code_closes(connect: Connect, code: int) -> None:
     connection = connect()
     connection.wire.send_method(0, CLOSE, reply_code=code, reply_text="bye", class_id=1, method_id=2)
     connection.wire.expect(0, CLOSE_OK)
 
 
-def test_1_44_the_server_leaves_tcp_to_the_client(connect: Connect) -> None:
+def test_11_44_the_server_leaves_tcp_to_the_client(connect: Connect) -> None:
     # At most the heartbeat timeout, and 30 s without one.
     def attempt() -> bool:
         patient, hasty = connect(heartbeat=0), connect(heartbeat=1)
@@ -65,7 +65,7 @@ def test_1_44_the_server_leaves_tcp_to_the_client(connect: Connect) -> None:
     assert in_time(attempt)
 
 
-def test_1_45_after_close_only_close_counts(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_11_45_after_close_only_close_counts(connect: Connect, unique: Unique, vhost: str) -> None:
     connection, channel = connect(), connect().channel()
     queue = unique()
     connection.channel(1)
@@ -81,7 +81,7 @@ def test_1_45_after_close_only_close_counts(connect: Connect, unique: Unique, vh
         channel.queue_declare(queue, passive=True)
 
 
-def test_1_45_a_close_ok_after_close_ends_tcp_at_once(connect: Connect) -> None:
+def test_11_45_a_close_ok_after_close_ends_tcp_at_once(connect: Connect) -> None:
     connection = connect()
     connection.wire.send_method(0, CLOSE, reply_code=200)
     connection.wire.expect(0, CLOSE_OK)
@@ -97,7 +97,7 @@ def fail(connection: Connection) -> None:
     assert (close.reply_code, close.class_id, close.method_id) == (504, 20, 10)
 
 
-def test_1_46_after_the_servers_close_only_close_counts(connect: Connect) -> None:
+def test_11_46_after_the_servers_close_only_close_counts(connect: Connect) -> None:
     connection = connect()
     fail(connection)
     wire = connection.wire
@@ -125,7 +125,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("by_client", [True, False], ids=["closed by the client", "closed by the server"])
-def test_1_45_after_a_close_mistakes_do_not_count(connect: Connect, wrong: bytes, by_client: bool) -> None:
+def test_11_45_after_a_close_mistakes_do_not_count(connect: Connect, wrong: bytes, by_client: bool) -> None:
     connection = connect()
     wire = connection.wire
     connection.channel(1)
@@ -142,7 +142,7 @@ def test_1_45_after_a_close_mistakes_do_not_count(connect: Connect, wrong: bytes
     connection.abort()
 
 
-def test_1_45_but_unreadable_input_ends_tcp_in_three_seconds(connect: Connect) -> None:
+def test_11_45_but_unreadable_input_ends_tcp_in_three_seconds(connect: Connect) -> None:
     unreadable = {"end octet": frame(HEARTBEAT, 0, b"", end=0), "size": frame(METHOD, 1, b"", size=200_000)[:7]}
     wires = {}
     for name, octets in unreadable.items():
@@ -156,7 +156,7 @@ def test_1_45_but_unreadable_input_ends_tcp_in_three_seconds(connect: Connect) -
 
 
 @pytest.mark.parametrize("by_client", [True, False], ids=["closed by the client", "closed by the server"])
-def test_1_45_an_unknown_method_on_channel_0_ends_tcp_at_once(connect: Connect, by_client: bool) -> None:
+def test_11_45_an_unknown_method_on_channel_0_ends_tcp_at_once(connect: Connect, by_client: bool) -> None:
     connection = connect()
     if by_client:
         connection.wire.send_method(0, CLOSE, reply_code=200)
@@ -168,7 +168,7 @@ def test_1_45_an_unknown_method_on_channel_0_ends_tcp_at_once(connect: Connect, 
     connection.abort()
 
 
-def test_1_46_close_ok_ends_tcp_at_once(connect: Connect) -> None:
+def test_11_46_close_ok_ends_tcp_at_once(connect: Connect) -> None:
     connection = connect()
     fail(connection)
     connection.wire.send_method(0, CLOSE_OK)
@@ -176,7 +176,7 @@ def test_1_46_close_ok_ends_tcp_at_once(connect: Connect) -> None:
     connection.abort()
 
 
-def test_1_46_an_unanswered_close_ends_after_the_timeout(connect: Connect) -> None:
+def test_11_46_an_unanswered_close_ends_after_the_timeout(connect: Connect) -> None:
     def attempt() -> bool:
         connection = connect(heartbeat=1)
         failed = time.monotonic()
@@ -203,7 +203,7 @@ def ending(connection: Connection) -> tuple[int, str]:
         heartbeats += 1
 
 
-def test_1_46_heartbeats_go_on_while_an_answer_is_awaited(connect: Connect) -> None:
+def test_11_46_heartbeats_go_on_while_an_answer_is_awaited(connect: Connect) -> None:
     connection = connect(heartbeat=4)
     # What is sent in a half of the timeout takes the place of its heartbeat: so the next half has one.
     time.sleep(1.5)
@@ -213,7 +213,7 @@ def test_1_46_heartbeats_go_on_while_an_answer_is_awaited(connect: Connect) -> N
     assert end == "RST"
 
 
-def test_1_44_heartbeats_go_on_after_close_ok(connect: Connect) -> None:
+def test_11_44_heartbeats_go_on_after_close_ok(connect: Connect) -> None:
     connection = connect(heartbeat=4)
     time.sleep(1.5)
     connection.wire.send_method(0, CLOSE, reply_code=200)
@@ -223,24 +223,24 @@ def test_1_44_heartbeats_go_on_after_close_ok(connect: Connect) -> None:
     assert end == "RST"
 
 
-def test_1_46_close_ok_is_followed_by_a_reset(connect: Connect) -> None:
+def test_11_46_close_ok_is_followed_by_a_reset(connect: Connect) -> None:
     connection = connect(heartbeat=0)
     fail(connection)
     connection.wire.send_method(0, CLOSE_OK)
     assert ending(connection) == (0, "RST")
 
 
-def test_1_40_the_socket_of_a_silent_peer_is_reset(connect: Connect) -> None:
+def test_11_40_the_socket_of_a_silent_peer_is_reset(connect: Connect) -> None:
     assert ending(connect(heartbeat=1))[1] == "RST"
 
 
-def test_1_46_an_unknown_method_on_channel_0_resets(connect: Connect) -> None:
+def test_11_46_an_unknown_method_on_channel_0_resets(connect: Connect) -> None:
     connection = connect(heartbeat=0)
     connection.wire.send_raw_method(0, 99, 99)
     assert ending(connection) == (0, "RST")
 
 
-def test_1_47_exclusive_queues_are_gone_at_the_servers_close(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_11_47_exclusive_queues_are_gone_at_the_servers_close(connect: Connect, unique: Unique, vhost: str) -> None:
     owner, channel = connect(), connect().channel()
     queue = unique()
     owner.channel().queue_declare(queue, exclusive=True)
@@ -251,7 +251,7 @@ def test_1_47_exclusive_queues_are_gone_at_the_servers_close(connect: Connect, u
 
 
 @pytest.mark.parametrize("reason", [None, "conformance says so"])
-def test_1_48_closed_by_management(
+def test_11_48_closed_by_management(
     connection: Connection, management: Management, poll: Poll, reason: str | None
 ) -> None:
     headers = {} if reason is None else {"X-Reason": reason}
@@ -292,13 +292,13 @@ def doomed(management: Management, accounts: Accounts) -> Iterator[str]:
                 raise
 
 
-def test_1_48_user_deleted(connect: Connect, management: Management, doomed: str) -> None:
+def test_11_48_user_deleted(connect: Connect, management: Management, doomed: str) -> None:
     connection = connect(user=doomed, password=doomed, vhost=doomed)
     with connection.expect_connection_close(320, f"CONNECTION_FORCED - user '{doomed}' is deleted", (0, 0)):
         management.request("DELETE", "users", doomed)
 
 
-def test_1_48_vhost_deleted(connect: Connect, management: Management, doomed: str) -> None:
+def test_11_48_vhost_deleted(connect: Connect, management: Management, doomed: str) -> None:
     connection = connect(user=doomed, password=doomed, vhost=doomed)
     management.request("DELETE", "vhosts", doomed)
     with pytest.raises(ConnectionClosed) as caught:
@@ -309,7 +309,7 @@ def test_1_48_vhost_deleted(connect: Connect, management: Management, doomed: st
     assert caught.value.text in texts
 
 
-def test_1_49_a_lost_permission_leaves_connections_and_consumers(
+def test_11_49_a_lost_permission_leaves_connections_and_consumers(
     connect: Connect, management: Management, doomed: str
 ) -> None:
     connection = connect(user=doomed, password=doomed, vhost=doomed)

@@ -1,4 +1,4 @@
-"""What rabbitmqctl and rabbitmq-diagnostics print, replayed: `transcripts/` holds what those of 3.10.8 printed.
+"""Rule 46.1: what rabbitmqctl and rabbitmq-diagnostics print: `transcripts/` holds what those of 3.10.8 printed.
 
 In a transcript `$` begins a command, `<<<` what it reads, `[stderr]` a line of standard error, `[exit …]` ends it.
 The program's name and its general options are ours; bold letters, times and what differs for a reason are left out or
@@ -83,7 +83,7 @@ def played(ctl: Leveretctl, names: Names, command: str) -> str:
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS)
-def test_transcript(ctl: Leveretctl, names: Names, transcript: str) -> None:
+def test_46_1_transcript(ctl: Leveretctl, names: Names, transcript: str) -> None:
     text = (DIRECTORY / f"{transcript}.txt").read_text("utf-8")
     steps = [(command, names.fill(expected)) for command, expected in commands(text)]
     assert steps

@@ -1,4 +1,4 @@
-"""Queue semantics 5: publisher confirms, beyond what `test_confirms` has."""
+"""Rules 5.1 to 5.13: publisher confirms, beyond what `test_confirms` has."""
 
 from __future__ import annotations
 

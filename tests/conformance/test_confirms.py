@@ -1,4 +1,4 @@
-"""Section 7: publisher confirms."""
+"""Rules 5.1 to 5.9: publisher confirms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_one_write(channel: Channel, queue: str, messages: list[bytes]) -> None:
     channel.connection.wire.send_bytes(b"".join(out))
 
 
-def test_7_1_select_is_repeatable(channel: Channel, unique: Unique) -> None:
+def test_5_1_select_is_repeatable(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.confirm_select()
     channel.publish("", queue)
@@ -33,7 +33,7 @@ def test_7_1_select_is_repeatable(channel: Channel, unique: Unique) -> None:
     assert channel.wait_for_confirms(2) == [True, True]
 
 
-def test_7_1_select_with_nowait(channel: Channel, unique: Unique) -> None:
+def test_5_1_select_with_nowait(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.confirm_select(nowait=True)
     channel.publish("", queue)
@@ -41,21 +41,21 @@ def test_7_1_select_with_nowait(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("nowait", [False, True])
-def test_7_1_not_on_a_transactional_channel(channel: Channel, nowait: bool) -> None:
+def test_5_2_not_on_a_transactional_channel(channel: Channel, nowait: bool) -> None:
     channel.tx_select()
     text = "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
     with channel.expect_channel_close(406, text, commands.Confirm.Select):
         channel.confirm_select(nowait=nowait)
 
 
-def test_7_1_no_transactions_on_a_confirm_channel(channel: Channel) -> None:
+def test_5_2_no_transactions_on_a_confirm_channel(channel: Channel) -> None:
     channel.confirm_select()
     text = "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
     with channel.expect_channel_close(406, text, commands.Tx.Select):
         channel.tx_select()
 
 
-def test_7_2_counting_starts_with_select(channel: Channel, unique: Unique) -> None:
+def test_5_1_counting_starts_with_select(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue)
     channel.publish("", queue)
@@ -67,7 +67,7 @@ def test_7_2_counting_starts_with_select(channel: Channel, unique: Unique) -> No
     assert channel.confirms.popleft() == Confirm(True, 1, False)
 
 
-def test_7_2_each_channel_counts_for_itself(channel: Channel, unique: Unique) -> None:
+def test_5_1_each_channel_counts_for_itself(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     other = channel.connection.channel()
     for each in (channel, other):
@@ -76,7 +76,7 @@ def test_7_2_each_channel_counts_for_itself(channel: Channel, unique: Unique) ->
     assert channel.wait_for_confirms(1) == other.wait_for_confirms(1) == [True]
 
 
-def test_7_2_a_failing_publish_gets_none(channel: Channel, unique: Unique) -> None:
+def test_5_3_a_failing_publish_gets_none(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.confirm_select()
     channel.publish("", queue)
@@ -87,7 +87,7 @@ def test_7_2_a_failing_publish_gets_none(channel: Channel, unique: Unique) -> No
     assert not channel.confirms
 
 
-def test_7_3_every_number_is_confirmed_once(channel: Channel, unique: Unique) -> None:
+def test_5_9_every_number_is_confirmed_once(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, durable=True)
     channel.confirm_select()
     for number in range(200):
@@ -110,7 +110,7 @@ def test_7_3_every_number_is_confirmed_once(channel: Channel, unique: Unique) ->
     assert sorted(seen) == list(range(1, 201))
 
 
-def test_7_3_confirms_are_coalesced(channel: Channel, unique: Unique) -> None:
+def test_5_9_confirms_are_coalesced(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.confirm_select()
     in_one_write(channel, queue, numbered(200))
@@ -122,7 +122,7 @@ def test_7_3_confirms_are_coalesced(channel: Channel, unique: Unique) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("mode", [1, 2])
-def test_7_5_ack(channel: Channel, unique: Unique, durable: bool, mode: int) -> None:
+def test_5_5_ack(channel: Channel, unique: Unique, durable: bool, mode: int) -> None:
     queue = new_queue(channel, unique, durable=durable)
     channel.confirm_select()
     for body in numbered(3):
@@ -131,7 +131,7 @@ def test_7_5_ack(channel: Channel, unique: Unique, durable: bool, mode: int) -> 
     assert drain(channel, queue) == numbered(3)
 
 
-def test_7_5_to_many_queues(channel: Channel, unique: Unique) -> None:
+def test_5_5_to_many_queues(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "fanout")
     queues = [new_queue(channel, unique, durable=durable) for durable in (True, False, True)]
     for queue in queues:
@@ -144,7 +144,7 @@ def test_7_5_to_many_queues(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
-def test_7_5_consumed_at_once(channel: Channel, connect: Connect, unique: Unique, no_ack: bool) -> None:
+def test_5_5_consumed_at_once(channel: Channel, connect: Connect, unique: Unique, no_ack: bool) -> None:
     queue = new_queue(channel, unique, durable=True)
     consumer = connect().channel()
     consumer.consume(queue, no_ack=no_ack)
@@ -158,7 +158,7 @@ def test_7_5_consumed_at_once(channel: Channel, connect: Connect, unique: Unique
     assert channel.wait_for_confirms(10) == [True] * 10
 
 
-def test_6_7_unroutable_messages_are_confirmed(channel: Channel, unique: Unique) -> None:
+def test_5_4_unroutable_messages_are_confirmed(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.confirm_select()
     channel.publish("", unique())
@@ -168,7 +168,7 @@ def test_6_7_unroutable_messages_are_confirmed(channel: Channel, unique: Unique)
     assert len(channel.returns) == 1
 
 
-def test_7_6_a_deleted_queue(channel: Channel, unique: Unique) -> None:
+def test_5_7_a_deleted_queue(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, durable=True)
     channel.confirm_select()
     for body in numbered(100):
@@ -178,7 +178,7 @@ def test_7_6_a_deleted_queue(channel: Channel, unique: Unique) -> None:
     channel.reply(commands.Queue.DeleteOk)
 
 
-def test_7_5_confirms_without_the_capability(connect: Connect, unique: Unique) -> None:
+def test_5_5_confirms_without_the_capability(connect: Connect, unique: Unique) -> None:
     channel = connect(capabilities={}).channel()
     queue = new_queue(channel, unique)
     channel.confirm_select()

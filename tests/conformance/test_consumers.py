@@ -1,4 +1,4 @@
-"""Sections 5a and 5d: basic.consume, basic.cancel, and cancellation by the broker."""
+"""Rules 15.1 to 15.19: basic.consume, basic.cancel, and cancellation by the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.wire import BODY, HEADER, Channel, ChannelClosed, Connection
 CONSUME = commands.Basic.Consume
 
 
-def test_5_1_consume_ok_comes_before_the_first_delivery(channel: Channel, unique: Unique) -> None:
+def test_15_1_consume_ok_comes_before_the_first_delivery(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"waiting")
     channel.send(CONSUME, queue=queue, consumer_tag="tag", no_ack=True)
     wire = channel.connection.wire
@@ -26,7 +26,7 @@ def test_5_1_consume_ok_comes_before_the_first_delivery(channel: Channel, unique
     assert [wire.read_frame().type for _ in range(2)] == [HEADER, BODY]
 
 
-def test_5_1_consume_with_nowait(channel: Channel, unique: Unique) -> None:
+def test_15_1_consume_with_nowait(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"waiting")
     channel.consume(queue, "tag", nowait=True)
     delivery = channel.next_delivery()
@@ -34,7 +34,7 @@ def test_5_1_consume_with_nowait(channel: Channel, unique: Unique) -> None:
     assert not channel.replies
 
 
-def test_5_1_generated_tags(channel: Channel, unique: Unique) -> None:
+def test_15_1_generated_tags(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     tags = {channel.consume(queue).consumer_tag for _ in range(3)}
     assert len(tags) == 3
@@ -43,14 +43,14 @@ def test_5_1_generated_tags(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("tag", ["ä☃", " ", "amq.ctag-mine", "t" * 255])
-def test_5_1_any_tag_goes(channel: Channel, unique: Unique, tag: str) -> None:
+def test_15_1_any_tag_goes(channel: Channel, unique: Unique, tag: str) -> None:
     queue = new_queue(channel, unique, b"one")
     assert channel.consume(queue, tag).consumer_tag == tag
     assert channel.next_delivery().consumer_tag == tag
     assert channel.cancel(tag).consumer_tag == tag
 
 
-def test_5_2_a_used_tag(connection: Connection, unique: Unique) -> None:
+def test_15_2_a_used_tag(connection: Connection, unique: Unique) -> None:
     channel = connection.channel()
     queue, other = new_queue(channel, unique), new_queue(channel, unique)
     channel.consume(queue, "abc")
@@ -58,7 +58,7 @@ def test_5_2_a_used_tag(connection: Connection, unique: Unique) -> None:
         channel.consume(other, "abc")
 
 
-def test_5_2_the_same_tag_on_another_channel(connection: Connection, unique: Unique) -> None:
+def test_15_2_the_same_tag_on_another_channel(connection: Connection, unique: Unique) -> None:
     first, second = connection.channel(), connection.channel()
     queue = new_queue(first, unique)
     first.consume(queue, "abc")
@@ -67,7 +67,7 @@ def test_5_2_the_same_tag_on_another_channel(connection: Connection, unique: Uni
 
 
 @pytest.mark.parametrize("nowait", [False, True])
-def test_5_3_missing_queue(channel: Channel, unique: Unique, vhost: str, nowait: bool) -> None:
+def test_15_3_missing_queue(channel: Channel, unique: Unique, vhost: str, nowait: bool) -> None:
     queue = unique()
     with channel.expect_channel_close(404, no_queue(queue, vhost), CONSUME):
         channel.consume(queue, nowait=nowait)
@@ -75,7 +75,7 @@ def test_5_3_missing_queue(channel: Channel, unique: Unique, vhost: str, nowait:
 
 @pytest.mark.parametrize("first_exclusive", [True, False])
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_5_4_exclusive_consumer(
+def test_15_4_exclusive_consumer(
     channel: Channel, connect: Connect, unique: Unique, vhost: str, first_exclusive: bool, elsewhere: bool
 ) -> None:
     queue = new_queue(channel, unique)
@@ -85,14 +85,14 @@ def test_5_4_exclusive_consumer(
         other.consume(queue, exclusive=not first_exclusive)
 
 
-def test_5_4_two_exclusive_consumers(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_15_4_two_exclusive_consumers(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, exclusive=True)
     with channel.expect_channel_close(403, exclusive_use(queue, vhost), CONSUME):
         channel.consume(queue, exclusive=True)
 
 
-def test_5_4_get_beside_an_exclusive_consumer(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_4_get_beside_an_exclusive_consumer(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     channel.qos(1)
     channel.consume(queue, exclusive=True)
@@ -101,7 +101,7 @@ def test_5_4_get_beside_an_exclusive_consumer(channel: Channel, connect: Connect
 
 
 @pytest.mark.parametrize("end", ["cancel", "channel", "connection", "TCP"])
-def test_5_4_exclusive_use_ends_with_the_consumer(
+def test_15_4_exclusive_use_ends_with_the_consumer(
     channel: Channel, connect: Connect, unique: Unique, poll: Poll, end: str
 ) -> None:
     queue = new_queue(channel, unique)
@@ -119,21 +119,21 @@ def test_5_4_exclusive_use_ends_with_the_consumer(
     channel.consume(queue, exclusive=True)
 
 
-def test_5_5_no_local_is_ignored(channel: Channel, unique: Unique) -> None:
+def test_15_5_no_local_is_ignored(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, no_local=True, no_ack=True)
     channel.publish("", queue, b"my own")
     assert channel.next_delivery().body == b"my own"
 
 
-def test_5_5_unknown_arguments_are_ignored(channel: Channel, unique: Unique) -> None:
+def test_15_5_unknown_arguments_are_ignored(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"one")
     channel.consume(queue, arguments=[("foo", "S", "bar"), ("x-foo", "V", None), ("x-cancel-on", "t", 1)])
     assert channel.next_delivery().body == b"one"
 
 
 @pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
-def test_5_6_priority_of_any_integer_type(channel: Channel, unique: Unique, letter: str) -> None:
+def test_15_6_priority_of_any_integer_type(channel: Channel, unique: Unique, letter: str) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "low", no_ack=True)
     channel.consume(queue, "high", no_ack=True, arguments=[("x-priority", letter, 5)])
@@ -144,7 +144,7 @@ def test_5_6_priority_of_any_integer_type(channel: Channel, unique: Unique, lett
 @pytest.mark.parametrize(
     ("letter", "value", "type_name"), [("S", "5", "longstr"), ("d", 5.0, "double"), ("t", 1, "bool")]
 )
-def test_5_6_priority_of_another_type(
+def test_15_6_priority_of_another_type(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
 ) -> None:
     queue = new_queue(channel, unique)
@@ -153,7 +153,7 @@ def test_5_6_priority_of_another_type(
         channel.consume(queue, arguments=[("x-priority", letter, value)])
 
 
-def test_5_6_stream_offset_on_a_classic_queue(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_15_6_stream_offset_on_a_classic_queue(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique)
     text = invalid_argument("x-stream-offset", queue, vhost, " of queue type rabbit_classic_queue")
     with channel.expect_channel_close(406, text, CONSUME):
@@ -161,7 +161,7 @@ def test_5_6_stream_offset_on_a_classic_queue(channel: Channel, unique: Unique, 
 
 
 @pytest.mark.parametrize(("letter", "value", "type_name"), [("I", 1, "signedint"), ("S", "true", "longstr")])
-def test_5_6_cancel_on_ha_failover_is_a_flag(
+def test_15_6_cancel_on_ha_failover_is_a_flag(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
 ) -> None:
     queue = new_queue(channel, unique)
@@ -171,7 +171,7 @@ def test_5_6_cancel_on_ha_failover_is_a_flag(
         channel.consume(queue, arguments=[("x-cancel-on-ha-failover", letter, value)])
 
 
-def test_5_6_a_wrong_value_comes_before_an_argument_of_another_queue_type(
+def test_15_6_a_wrong_value_comes_before_an_argument_of_another_queue_type(
     channel: Channel, unique: Unique, vhost: str
 ) -> None:
     queue = new_queue(channel, unique)
@@ -181,7 +181,7 @@ def test_5_6_a_wrong_value_comes_before_an_argument_of_another_queue_type(
 
 
 @pytest.mark.parametrize("name", ["x-stream-offset", "x-cancel-on-ha-failover"])
-def test_5_6_arguments_that_quorum_queues_do_not_know(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
+def test_15_6_arguments_that_quorum_queues_do_not_know(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
     queue = unique()
     channel.queue_declare(queue, durable=True, arguments=[("x-queue-type", "S", "quorum")])
     try:
@@ -193,11 +193,11 @@ def test_5_6_arguments_that_quorum_queues_do_not_know(channel: Channel, unique: 
 
 
 @pytest.mark.parametrize("tag", ["unknown", ""])
-def test_5_7_cancel_of_an_unknown_tag(channel: Channel, tag: str) -> None:
+def test_15_7_cancel_of_an_unknown_tag(channel: Channel, tag: str) -> None:
     assert channel.cancel(tag).consumer_tag == tag
 
 
-def test_5_7_nothing_comes_after_cancel_ok(channel: Channel, unique: Unique) -> None:
+def test_15_7_nothing_comes_after_cancel_ok(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "tag", no_ack=True)
     assert channel.cancel("tag").consumer_tag == "tag"
@@ -207,7 +207,7 @@ def test_5_7_nothing_comes_after_cancel_ok(channel: Channel, unique: Unique) -> 
     assert channel.cancel("tag").consumer_tag == "tag"
 
 
-def test_5_7_cancel_with_nowait(channel: Channel, unique: Unique) -> None:
+def test_15_7_cancel_with_nowait(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "tag")
     channel.cancel("tag", nowait=True)
@@ -215,7 +215,7 @@ def test_5_7_cancel_with_nowait(channel: Channel, unique: Unique) -> None:
     assert counts(channel, queue) == (0, 0)
 
 
-def test_5_7_a_cancelled_tag_is_free(channel: Channel, unique: Unique) -> None:
+def test_15_7_a_cancelled_tag_is_free(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"one")
     channel.consume(queue, "tag")
     channel.next_delivery()
@@ -225,7 +225,7 @@ def test_5_7_a_cancelled_tag_is_free(channel: Channel, unique: Unique) -> None:
     assert channel.next_delivery().body == b"two"
 
 
-def test_5_8_unacked_messages_stay_with_the_channel(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_8_unacked_messages_stay_with_the_channel(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     other = connect().channel()
     other.consume(queue, "tag")
@@ -237,8 +237,8 @@ def test_5_8_unacked_messages_stay_with_the_channel(channel: Channel, connect: C
     assert drain(channel, queue) == [b"1", b"3"]
 
 
-@pytest.mark.departs("5.9", "none")
-def test_5_9_pipelined_consume_and_cancel(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("none")
+def test_15_9_pipelined_consume_and_cancel(channel: Channel, unique: Unique) -> None:
     # 3.10.8 can fail here with 541.
     queue = new_queue(channel, unique)
     channel.send(CONSUME, queue=queue, consumer_tag="tag")
@@ -248,7 +248,7 @@ def test_5_9_pipelined_consume_and_cancel(channel: Channel, unique: Unique) -> N
     assert counts(channel, queue) == (0, 0)
 
 
-def test_5_18_consumers_hear_of_the_deletion(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_18_consumers_hear_of_the_deletion(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     other = connect().channel()
     other.consume(queue, "one")
@@ -258,7 +258,7 @@ def test_5_18_consumers_hear_of_the_deletion(channel: Channel, connect: Connect,
     assert sorted(other.cancelled) == ["one", "two"]
 
 
-def test_5_18_basic_cancel_has_nowait_set(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_18_basic_cancel_has_nowait_set(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     other = connect().channel()
     other.consume(queue, "tag")
@@ -268,7 +268,7 @@ def test_5_18_basic_cancel_has_nowait_set(channel: Channel, connect: Connect, un
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"consumer_cancel_notify": False}])
-def test_5_18_clients_without_the_capability_hear_nothing(
+def test_15_18_clients_without_the_capability_hear_nothing(
     channel: Channel, connect: Connect, unique: Unique, capabilities: dict[str, bool]
 ) -> None:
     queue = new_queue(channel, unique)
@@ -282,7 +282,7 @@ def test_5_18_clients_without_the_capability_hear_nothing(
     assert not other.cancelled
 
 
-def test_5_18_delete_ok_comes_first(channel: Channel, unique: Unique) -> None:
+def test_15_18_delete_ok_comes_first(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "tag")
     channel.send(commands.Queue.Delete, queue=queue)
@@ -291,7 +291,7 @@ def test_5_18_delete_ok_comes_first(channel: Channel, unique: Unique) -> None:
     assert wire.expect(channel.number, commands.Basic.Cancel).consumer_tag == "tag"
 
 
-def test_5_18_an_exclusive_queue_too(connection: Connection, unique: Unique) -> None:
+def test_15_18_an_exclusive_queue_too(connection: Connection, unique: Unique) -> None:
     first, second = connection.channel(), connection.channel()
     queue = new_queue(first, unique, exclusive=True)
     second.consume(queue, "tag")
@@ -299,7 +299,7 @@ def test_5_18_an_exclusive_queue_too(connection: Connection, unique: Unique) -> 
     second.wait_until(lambda: bool(second.cancelled), "basic.cancel")
 
 
-def test_5_19_the_tag_is_free_again(channel: Channel, unique: Unique) -> None:
+def test_15_19_the_tag_is_free_again(channel: Channel, unique: Unique) -> None:
     queue, other = new_queue(channel, unique), new_queue(channel, unique, *numbered(2))
     channel.consume(queue, "tag")
     channel.queue_delete(queue)

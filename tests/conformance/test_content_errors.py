@@ -1,4 +1,4 @@
-"""Section 2: content frames out of place, sizes, and properties that cannot be decoded."""
+"""Rules 10.4 and 12.9 to 12.31: content frames out of place, sizes, and properties that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ NOWHERE = publish_to("conformance.none")
     ],
     ids=["publish", "qos", "channel.close", "body", "empty body", "weight"],
 )
-def test_2_9_no_header_where_one_is_due(channel: Channel, second: tuple[int, bytes]) -> None:
+def test_12_9_no_header_where_one_is_due(channel: Channel, second: tuple[int, bytes]) -> None:
     with channel.expect_connection_close(505, NO_HEADER, PUBLISH):
         send(channel, NOWHERE, second)
 
 
 @pytest.mark.parametrize("class_id", [0, 10, 50, 61, 65535])
-def test_2_10_header_of_another_class(channel: Channel, class_id: int) -> None:
+def test_12_10_header_of_another_class(channel: Channel, class_id: int) -> None:
     text = f"UNEXPECTED_FRAME - expected content header for class 60, got one for class {class_id} instead"
     with channel.expect_connection_close(505, text, PUBLISH):
         send(channel, NOWHERE, (HEADER, content.header(3, class_id=class_id)))
@@ -60,7 +60,7 @@ def test_2_10_header_of_another_class(channel: Channel, class_id: int) -> None:
     ids=["publish", "channel.close", "header"],
 )
 @pytest.mark.parametrize("before", [b"", b"ab"], ids=["at once", "in the middle"])
-def test_2_11_no_body_where_one_is_due(channel: Channel, before: bytes, third: tuple[int, bytes]) -> None:
+def test_12_11_no_body_where_one_is_due(channel: Channel, before: bytes, third: tuple[int, bytes]) -> None:
     parts = [(BODY, before)] if before else []
     with channel.expect_connection_close(505, NO_BODY, PUBLISH):
         send(channel, NOWHERE, (HEADER, content.header(3)), *parts, third)
@@ -78,12 +78,12 @@ def test_2_11_no_body_where_one_is_due(channel: Channel, before: bytes, third: t
     ],
     ids=["header", "body", "empty body", "empty body of nothing", "second header", "second body"],
 )
-def test_2_12_content_without_a_method(channel: Channel, frames: list[tuple[int, bytes]]) -> None:
+def test_12_12_content_without_a_method(channel: Channel, frames: list[tuple[int, bytes]]) -> None:
     with channel.expect_connection_close(505, NO_METHOD, (0, 0)):
         send(channel, *frames)
 
 
-def test_2_13_empty_body_frames_in_the_middle(channel: Channel, unique: Unique) -> None:
+def test_12_13_empty_body_frames_in_the_middle(channel: Channel, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     bodies = [(BODY, part) for part in (b"", b"ab", b"", b"", b"c")]
@@ -94,22 +94,22 @@ def test_2_13_empty_body_frames_in_the_middle(channel: Channel, unique: Unique) 
     assert delivery.body == b"abc"
 
 
-@pytest.mark.departs("10.5", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize("bodies", [[b"abcd"], [b"ab", b"cd"]])
-def test_2_14_more_body_than_announced(channel: Channel, bodies: list[bytes]) -> None:
+def test_12_14_more_body_than_announced(channel: Channel, bodies: list[bytes]) -> None:
     text = "FRAME_ERROR - content body frame exceeds remaining content size"
     with channel.expect_connection_close(501, text):
         send(channel, NOWHERE, (HEADER, content.header(3)), *((BODY, body) for body in bodies))
 
 
-@pytest.mark.departs("10.5", "4.0")
-def test_2_30_a_size_above_the_hard_cap_is_refused_at_the_header(channel: Channel) -> None:
+@pytest.mark.departs("4.0")
+def test_12_30_a_size_above_the_hard_cap_is_refused_at_the_header(channel: Channel) -> None:
     text = "FRAME_ERROR - content body size 536870913 exceeds maximum allowed size 536870912"
     with channel.expect_connection_close(501, text):
         send(channel, NOWHERE, (HEADER, content.header(536870913)))
 
 
-def test_2_18_publish_on_a_channel_that_is_not_open(channel: Channel) -> None:
+def test_12_18_publish_on_a_channel_that_is_not_open(channel: Channel) -> None:
     wire = channel.connection.wire
     wire.send_bytes(frame(METHOD, 9, NOWHERE[1]) + frame(HEADER, 9, content.header(3)))
     channel.sync()
@@ -128,7 +128,7 @@ SERVER_CONTENTS = {
 
 
 @pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
-def test_2_17_content_of_methods_that_clients_do_not_send_is_awaited(channel: Channel, kind: MethodType) -> None:
+def test_12_17_content_of_methods_that_clients_do_not_send_is_awaited(channel: Channel, kind: MethodType) -> None:
     send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), SERVER_CONTENTS[kind])))
     send(channel, (HEADER, content.header(3)), (BODY, b"ab"))
     channel.connection.channel().sync()
@@ -137,20 +137,20 @@ def test_2_17_content_of_methods_that_clients_do_not_send_is_awaited(channel: Ch
 
 
 @pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
-def test_2_16_but_not_on_channel_0(channel: Channel, kind: MethodType) -> None:
+def test_12_16_but_not_on_channel_0(channel: Channel, kind: MethodType) -> None:
     text = "CHANNEL_ERROR - unexpected method in connection state running"
     with channel.expect_connection_close(504, text, kind):
         channel.connection.wire.send_raw_method(0, *methods.ids(kind), SERVER_CONTENTS[kind])
 
 
 @pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
-def test_2_9_a_content_of_a_server_method_is_checked_too(channel: Channel, kind: MethodType) -> None:
+def test_12_9_a_content_of_a_server_method_is_checked_too(channel: Channel, kind: MethodType) -> None:
     with channel.expect_connection_close(505, NO_HEADER, kind):
         send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), SERVER_CONTENTS[kind])), NOWHERE)
 
 
 @pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
-def test_2_18_a_content_of_a_server_method_on_a_channel_that_is_not_open(channel: Channel, kind: MethodType) -> None:
+def test_12_18_a_content_of_a_server_method_on_a_channel_that_is_not_open(channel: Channel, kind: MethodType) -> None:
     wire = channel.connection.wire
     with channel.expect_connection_close(504, "CHANNEL_ERROR - expected 'channel.open'", kind):
         wire.send_raw_method(9, *methods.ids(kind), SERVER_CONTENTS[kind])
@@ -166,7 +166,7 @@ def test_2_18_a_content_of_a_server_method_on_a_channel_that_is_not_open(channel
     ],
     ids=["2.9", "2.11", "2.12"],
 )
-def test_2_21_content_is_checked_on_a_closing_channel(
+def test_12_21_content_is_checked_on_a_closing_channel(
     channel: Channel, vhost: str, frames: list[tuple[int, bytes]], text: str, ids: tuple[int, int]
 ) -> None:
     channel.answer_close = False
@@ -177,7 +177,7 @@ def test_2_21_content_is_checked_on_a_closing_channel(
         send(channel, *frames)
 
 
-def test_2_29_too_large_message(channel: Channel) -> None:
+def test_12_29_too_large_message(channel: Channel) -> None:
     size = 134217728 + 1
     wire = channel.connection.wire
     wire.timeout = channel.connection.timeout = 30
@@ -243,19 +243,19 @@ def with_table(body: bytes) -> bytes:
         "continuation bit, a value and a second flag word",
     ],
 )
-def test_2_31_undecodable_properties(channel: Channel, properties: bytes) -> None:
+def test_12_31_undecodable_properties(channel: Channel, properties: bytes) -> None:
     with channel.expect_connection_close(541, "INTERNAL_ERROR", (0, 0)):
         channel.publish("", "conformance.none", b"x", properties)
 
 
-def test_2_31_only_when_the_publish_is_complete(channel: Channel) -> None:
+def test_12_31_only_when_the_publish_is_complete(channel: Channel) -> None:
     send(channel, NOWHERE, (HEADER, content.header(2, b"\0\x01\0\0")), (BODY, b"a"))
     channel.connection.channel().sync()
     with channel.expect_connection_close(541, "INTERNAL_ERROR", (0, 0)):
         send(channel, (BODY, b"b"))
 
 
-def test_0_4_properties_of_all_flags_are_relayed(channel: Channel, unique: Unique, accounts: Accounts) -> None:
+def test_10_4_properties_of_all_flags_are_relayed(channel: Channel, unique: Unique, accounts: Accounts) -> None:
     queue = unique()
     channel.queue_declare(queue)
     values = {
@@ -283,7 +283,7 @@ def test_0_4_properties_of_all_flags_are_relayed(channel: Channel, unique: Uniqu
 
 
 @pytest.mark.parametrize("properties", [b"\0\x01", b"\0\x02", b"\0\x03", b"\x80\x03\x01a"])
-def test_0_4_flag_bits_0_and_1_are_relayed_and_mean_nothing(
+def test_10_4_flag_bits_0_and_1_are_relayed_and_mean_nothing(
     channel: Channel, unique: Unique, properties: bytes
 ) -> None:
     queue = unique()

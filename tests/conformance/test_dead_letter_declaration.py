@@ -1,4 +1,4 @@
-"""Queue semantics 2.2.1 to 2.2.5: which queue has a dead-letter exchange, and who may declare it."""
+"""Rules 2.2.1 to 2.2.5: which queue has a dead-letter exchange, and who may declare it."""
 
 from __future__ import annotations
 

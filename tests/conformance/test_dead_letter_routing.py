@@ -1,4 +1,4 @@
-"""Queue semantics 2.3.1 to 2.3.6: by which keys letters are routed, and what of a message stays as it was."""
+"""Rules 2.3.1 to 2.3.6: by which keys letters are routed, and what of a message stays as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 2.2.6 to 2.2.13: which messages are dead-lettered, and where they come to."""
+"""Rules 2.2.6 to 2.2.13: which messages are dead-lettered, and where they come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 2.3.7 to 2.3.12: what the headers `x-death` and `x-first-death-…` say."""
+"""Rules 2.3.7 to 2.3.12: what the headers `x-death` and `x-first-death-…` say."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_2_3_7_headers_of_a_client_are_replaced(channel: Channel, unique: Unique
     assert len(headers_of_3_10(letter)) == 4
 
 
-@pytest.mark.departs("2.3.8", "3.13")
+@pytest.mark.departs("3.13")
 def test_2_3_8_the_last_death_is_the_first_one(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique)
     fill(channel, queue, b"one")
@@ -116,7 +116,7 @@ def test_2_3_8_the_last_death_is_the_first_one(channel: Channel, unique: Unique)
     ]
 
 
-@pytest.mark.departs("2.3.8", "3.13")
+@pytest.mark.departs("3.13")
 def test_2_3_8_each_death_is_the_last_one(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "fanout")
     between, letters = dead_lettering(channel, unique, ("x-message-ttl", "I", 20))
@@ -127,7 +127,7 @@ def test_2_3_8_each_death_is_the_last_one(channel: Channel, unique: Unique) -> N
     assert [headers[name] for name in LAST_DEATH] == [exchange, between, "expired"]
 
 
-@pytest.mark.departs("2.3.8", "3.13")
+@pytest.mark.departs("3.13")
 def test_2_3_8_they_are_sorted_in(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique)
     headers: list[Triple] = [("z", "I", 1), ("x-last-death-queue", "I", 1), ("x-g", "I", 1)]
@@ -163,7 +163,7 @@ def test_2_3_9_the_most_recent_death_comes_first(channel: Channel, unique: Uniqu
     assert history(letter) == [(between, "rejected", 1), (queue, "rejected", 1)]
 
 
-@pytest.mark.departs("2.3.9", "4.0")
+@pytest.mark.departs("4.0")
 def test_2_3_9_all_deaths_are_in_order(channel: Channel, unique: Unique) -> None:
     # 3.10.8 turns the entries below the new one round at each death, against its own documentation.
     queues = [unique() for _ in range(6)]
@@ -278,7 +278,7 @@ def test_2_3_12_a_repeat_comes_first(channel: Channel, unique: Unique) -> None:
     ]
 
 
-@pytest.mark.departs("2.3.9", "4.0")
+@pytest.mark.departs("4.0")
 def test_2_3_12_reasons_are_counted_apart(channel: Channel, unique: Unique) -> None:
     queue, between = unique("a"), unique("b")
     channel.queue_declare(queue, arguments=[*dead_letter_to("", between), ("x-message-ttl", "I", 50)])

@@ -1,4 +1,4 @@
-"""Queue semantics 2.3.13 to 2.3.15: the reason of each way to die, and `x-death` headers made by clients."""
+"""Rules 2.3.13 to 2.3.15: the reason of each way to die, and `x-death` headers made by clients."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def reject_with(channel: Channel, queue: str, letters: str, *headers: Triple) ->
 # x-first-death-… headers. Leveret does that only when configured so.
 
 
-@pytest.mark.departs("2.3.15", "4.0")
+@pytest.mark.departs("4.0")
 def test_2_3_15_counts_start_again(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique)
     letter = reject_with(channel, queue, letters, ("x-death", "A", [forged(queue), forged(queue)]))
@@ -147,7 +147,7 @@ def test_2_3_15_counts_start_again(channel: Channel, unique: Unique) -> None:
     assert [key for key, _, _ in death_tables(letter)[0]] == FIRST_KEYS
 
 
-@pytest.mark.departs("2.3.15", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize(
     "value",
     [("S", "text"), ("A", []), ("A", [forged("other")]), ("A", [("I", 1)]), ("A", [forged("other", None)])],
@@ -161,7 +161,7 @@ def test_2_3_15_any_header_is_replaced(channel: Channel, unique: Unique, value: 
     assert own_headers(letter) == [("other", "I", 1)]
 
 
-@pytest.mark.departs("2.3.15", "4.0")
+@pytest.mark.departs("4.0")
 def test_2_3_15_a_letter_published_again_is_new(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique)
     letter = reject_with(channel, queue, letters)

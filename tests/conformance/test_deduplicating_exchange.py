@@ -1,4 +1,4 @@
-"""Plugins 2.1 to 2.12: the exchange type x-message-deduplication."""
+"""Rules 32.1 to 32.12: the exchange type x-message-deduplication."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def publish(
 # -- declaring ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.departs("2.2", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -66,7 +66,7 @@ def publish(
         ([SIZE, ("x-cache-persistence", "I", 1)], BAD_PERSISTENCE),
     ],
 )
-def test_2_2_wrong_arguments(channel: Channel, unique: Unique, arguments: list[Triple], text: str) -> None:
+def test_32_2_wrong_arguments(channel: Channel, unique: Unique, arguments: list[Triple], text: str) -> None:
     with channel.expect_channel_close(406, f"PRECONDITION_FAILED - {text}", commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), TYPE, arguments=arguments)
 
@@ -81,7 +81,7 @@ def test_2_2_wrong_arguments(channel: Channel, unique: Unique, arguments: list[T
         [SIZE, ("x-cache-persistence", "S", "disk")],
     ],
 )
-def test_2_2_right_arguments(channel: Channel, unique: Unique, arguments: list[Triple]) -> None:
+def test_32_2_right_arguments(channel: Channel, unique: Unique, arguments: list[Triple]) -> None:
     exchange = new_exchange(channel, unique, TYPE, arguments=arguments)
     queue = bound_queue(channel, unique, exchange, "")
     publish(channel, exchange, b"1")
@@ -90,8 +90,8 @@ def test_2_2_right_arguments(channel: Channel, unique: Unique, arguments: list[T
     assert drain(channel, queue) == [b"1"]
 
 
-@pytest.mark.departs("2.2", "4.0")
-def test_2_2_over_http(api: HttpApi, own_vhost: str) -> None:
+@pytest.mark.departs("4.0")
+def test_32_2_over_http(api: HttpApi, own_vhost: str) -> None:
     below = path("exchanges", own_vhost, "x")
     api.check("PUT", below, {"type": TYPE}, 400, bad_request(BAD_SIZE))
     arguments = {"x-cache-size": 5, "x-cache-ttl": 1000, "x-cache-persistence": "disk"}
@@ -102,7 +102,7 @@ def test_2_2_over_http(api: HttpApi, own_vhost: str) -> None:
 @pytest.mark.parametrize(
     "again", [[], [("x-cache-size", "I", 5)], [("x-cache-size", "S", "a"), ("x-cache-ttl", "I", 0)]]
 )
-def test_2_3_declaring_again_compares_nothing(channel: Channel, unique: Unique, again: list[Triple]) -> None:
+def test_32_3_declaring_again_compares_nothing(channel: Channel, unique: Unique, again: list[Triple]) -> None:
     exchange = new_exchange(channel, unique, TYPE, arguments=[SIZE])
     channel.exchange_declare(exchange, TYPE, arguments=again)
 
@@ -110,7 +110,7 @@ def test_2_3_declaring_again_compares_nothing(channel: Channel, unique: Unique, 
 # -- duplicates ---------------------------------------------------------------------------------------------
 
 
-def test_2_1_it_is_a_fanout(channel: Channel, unique: Unique) -> None:
+def test_32_1_it_is_a_fanout(channel: Channel, unique: Unique) -> None:
     exchange, first = deduplicating(channel, unique)
     second = bound_queue(channel, unique, exchange, "another key")
     publish(channel, exchange, b"1")
@@ -120,7 +120,7 @@ def test_2_1_it_is_a_fanout(channel: Channel, unique: Unique) -> None:
     assert drain(channel, first) == drain(channel, second) == [b"1", b"2"]
 
 
-def test_2_4_without_the_header_nothing_is_dropped(channel: Channel, unique: Unique) -> None:
+def test_32_4_without_the_header_nothing_is_dropped(channel: Channel, unique: Unique) -> None:
     exchange, queue = deduplicating(channel, unique)
     for number in range(3):
         channel.publish(exchange, "", b"%d" % number)
@@ -151,7 +151,7 @@ DIFFERENT: list[tuple[Triple, Triple]] = [
 
 
 @pytest.mark.parametrize(("first", "second"), EQUAL)
-def test_2_4_equal_values(channel: Channel, unique: Unique, first: Triple, second: Triple) -> None:
+def test_32_4_equal_values(channel: Channel, unique: Unique, first: Triple, second: Triple) -> None:
     exchange, queue = deduplicating(channel, unique)
     publish(channel, exchange, b"1", first[2], first[1])
     publish(channel, exchange, b"2", second[2], second[1])
@@ -160,7 +160,7 @@ def test_2_4_equal_values(channel: Channel, unique: Unique, first: Triple, secon
 
 
 @pytest.mark.parametrize(("first", "second"), DIFFERENT)
-def test_2_4_different_values(channel: Channel, unique: Unique, first: Triple, second: Triple) -> None:
+def test_32_4_different_values(channel: Channel, unique: Unique, first: Triple, second: Triple) -> None:
     exchange, queue = deduplicating(channel, unique)
     publish(channel, exchange, b"1", first[2], first[1])
     publish(channel, exchange, b"2", second[2], second[1])
@@ -168,7 +168,7 @@ def test_2_4_different_values(channel: Channel, unique: Unique, first: Triple, s
     assert drain(channel, queue) == [b"1", b"2"]
 
 
-def test_2_4_the_header_among_others(channel: Channel, unique: Unique) -> None:
+def test_32_4_the_header_among_others(channel: Channel, unique: Unique) -> None:
     exchange, queue = deduplicating(channel, unique)
     others: tuple[Triple, ...] = (
         ("t", "t", True), ("n", "F", [(HEADER, "S", "inside")]), ("a", "A", [("S", HEADER)]), ("d", "D", (2, 314)),
@@ -182,7 +182,7 @@ def test_2_4_the_header_among_others(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"1", b"2", b"3"]
 
 
-def test_2_5_the_ttl(channel: Channel, unique: Unique) -> None:
+def test_32_5_the_ttl(channel: Channel, unique: Unique) -> None:
     exchange, queue = deduplicating(channel, unique, ("x-cache-ttl", "I", 600))
     publish(channel, exchange, b"1")
     started = time.monotonic()
@@ -199,7 +199,7 @@ def test_2_5_the_ttl(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize(("kind", "value"), [("I", 300), ("d", 300.5), ("l", 300), ("s", 300)])
-def test_2_5_the_ttl_of_a_message(channel: Channel, unique: Unique, kind: str, value: object) -> None:
+def test_32_5_the_ttl_of_a_message(channel: Channel, unique: Unique, kind: str, value: object) -> None:
     exchange, queue = deduplicating(channel, unique)
     publish(channel, exchange, b"1", headers=(("x-cache-ttl", kind, value),))
     started = time.monotonic()
@@ -211,7 +211,7 @@ def test_2_5_the_ttl_of_a_message(channel: Channel, unique: Unique, kind: str, v
 
 
 @pytest.mark.parametrize("value", [0, -1])
-def test_2_5_not_remembered(channel: Channel, unique: Unique, value: int) -> None:
+def test_32_5_not_remembered(channel: Channel, unique: Unique, value: int) -> None:
     exchange, queue = deduplicating(channel, unique)
     for body in (b"1", b"2", b"3"):
         publish(channel, exchange, body, headers=(("x-cache-ttl", "I", value),))
@@ -219,9 +219,9 @@ def test_2_5_not_remembered(channel: Channel, unique: Unique, value: int) -> Non
     assert drain(channel, queue) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.departs("2.5", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize(("kind", "value"), [("S", "1"), ("t", True), ("V", None)])
-def test_2_5_a_ttl_that_is_no_number_is_none(channel: Channel, unique: Unique, kind: str, value: object) -> None:
+def test_32_5_a_ttl_that_is_no_number_is_none(channel: Channel, unique: Unique, kind: str, value: object) -> None:
     exchange, queue = deduplicating(channel, unique)
     for body in (b"1", b"2"):
         publish(channel, exchange, body, headers=(("x-cache-ttl", kind, value),))
@@ -229,8 +229,8 @@ def test_2_5_a_ttl_that_is_no_number_is_none(channel: Channel, unique: Unique, k
     assert drain(channel, queue) == [b"1"]
 
 
-@pytest.mark.departs("2.6", "4.0")
-def test_2_6_the_oldest_value_makes_room(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_32_6_the_oldest_value_makes_room(channel: Channel, unique: Unique) -> None:
     exchange, queue = deduplicating(channel, unique, size=("x-cache-size", "I", 3))
     for value in ("a", "b", "c", "a", "d", "b", "c", "d", "a"):
         publish(channel, exchange, value.encode(), value)
@@ -239,8 +239,8 @@ def test_2_6_the_oldest_value_makes_room(channel: Channel, unique: Unique) -> No
     assert drain(channel, queue) == [b"a", b"b", b"c", b"d", b"a"]
 
 
-@pytest.mark.departs("2.7", "4.0")
-def test_2_7_a_duplicate_is_acked_and_goes_nowhere(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_32_7_a_duplicate_is_acked_and_goes_nowhere(channel: Channel, unique: Unique) -> None:
     alternate = new_exchange(channel, unique, "fanout")
     other = bound_queue(channel, unique, alternate, "")
     exchange, queue = deduplicating(channel, unique, ("alternate-exchange", "S", alternate))
@@ -252,8 +252,8 @@ def test_2_7_a_duplicate_is_acked_and_goes_nowhere(channel: Channel, unique: Uni
     assert (drain(channel, queue), counts(channel, other)[0]) == ([b"1"], 0)
 
 
-@pytest.mark.departs("2.7", "4.0")
-def test_2_7_the_alternate_exchange_gets_what_is_no_duplicate(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_32_7_the_alternate_exchange_gets_what_is_no_duplicate(channel: Channel, unique: Unique) -> None:
     alternate = new_exchange(channel, unique, "fanout")
     other = bound_queue(channel, unique, alternate, "")
     exchange = new_exchange(channel, unique, TYPE, arguments=[SIZE, ("alternate-exchange", "S", alternate)])
@@ -263,7 +263,7 @@ def test_2_7_the_alternate_exchange_gets_what_is_no_duplicate(channel: Channel, 
     assert drain(channel, other) == [b"1"]
 
 
-def test_2_8_remembered_without_a_queue(channel: Channel, unique: Unique) -> None:
+def test_32_8_remembered_without_a_queue(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, TYPE, arguments=[SIZE])
     channel.confirm_select()
     publish(channel, exchange, b"1", mandatory=True)
@@ -276,7 +276,7 @@ def test_2_8_remembered_without_a_queue(channel: Channel, unique: Unique) -> Non
     assert drain(channel, queue) == [b"3"]
 
 
-def test_2_8_remembered_though_rolled_back(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_32_8_remembered_though_rolled_back(channel: Channel, connect: Connect, unique: Unique) -> None:
     exchange, queue = deduplicating(channel, unique)
     transaction = connect().channel()
     transaction.tx_select()
@@ -352,8 +352,8 @@ def test_messages_with_ids_of_their_own(channel: Channel, unique: Unique) -> Non
     assert drain(channel, queue) == [b"%d" % number for number in range(20)]
 
 
-@pytest.mark.departs("2.8", "4.0")
-def test_a_message_that_is_refused_can_be_tried_again(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_32_8_a_message_that_is_refused_can_be_tried_again(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, TYPE, arguments=[SIZE])
     queue = new_queue(channel, unique, arguments=[("x-max-length", "I", 1), ("x-overflow", "S", "reject-publish")])
     channel.queue_bind(queue, exchange, "")
@@ -371,7 +371,7 @@ def test_a_message_that_is_refused_can_be_tried_again(channel: Channel, unique: 
 # -- policies and the HTTP API ------------------------------------------------------------------------------
 
 
-def test_2_11_the_exchange_over_http(channel: Channel, unique: Unique, api: HttpApi, vhost: str) -> None:
+def test_32_11_the_exchange_over_http(channel: Channel, unique: Unique, api: HttpApi, vhost: str) -> None:
     exchange, queue = deduplicating(channel, unique)
     for value in "abca":
         publish(channel, exchange, b"1", value)
@@ -381,7 +381,7 @@ def test_2_11_the_exchange_over_http(channel: Channel, unique: Unique, api: Http
     assert info["bytes"] > 0
 
 
-def test_2_12_a_policy_replaces_arguments(channel: Channel, unique: Unique, policy: SetPolicy) -> None:
+def test_32_12_a_policy_replaces_arguments(channel: Channel, unique: Unique, policy: SetPolicy) -> None:
     exchange, queue = deduplicating(channel, unique)
     for value in "abc":
         publish(channel, exchange, value.encode(), value)
@@ -404,6 +404,6 @@ def test_2_12_a_policy_replaces_arguments(channel: Channel, unique: Unique, poli
         ({"x-cache-persistence": "zz"}, '"x-cache-persistence" must be either "disk" or "memory", got <<"zz">>'),
     ],
 )
-def test_2_12_policies_are_checked(api: HttpApi, own_vhost: str, definition: dict[str, object], text: str) -> None:
+def test_32_12_policies_are_checked(api: HttpApi, own_vhost: str, definition: dict[str, object], text: str) -> None:
     body = {"pattern": "^x$", "definition": definition, "apply-to": "exchanges"}
     api.check("PUT", path("policies", own_vhost, "p"), body, 400, refusal(text))

@@ -1,4 +1,4 @@
-"""Plugins 2.13 to 2.17: queues that drop messages whose header value is in them already."""
+"""Rules 32.12 to 32.17: queues that drop messages whose header value is in them already."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def publish(channel: Channel, queue: str, *bodies: bytes, value: object = "a", *
     channel.sync(queue)
 
 
-def test_2_13_a_duplicate_is_dropped_while_the_value_is_in_the_queue(channel: Channel, unique: Unique) -> None:
+def test_32_13_a_duplicate_is_dropped_while_the_value_is_in_the_queue(channel: Channel, unique: Unique) -> None:
     queue = unique_queue(channel, unique)
     publish(channel, queue, b"1", b"2")
     publish(channel, queue, b"3", value="b")
@@ -48,7 +48,7 @@ def test_2_13_a_duplicate_is_dropped_while_the_value_is_in_the_queue(channel: Ch
 @pytest.mark.parametrize(
     ("kind", "value", "drops"), [("t", True, True), ("S", "true", True), ("I", 1, True), ("t", False, False)]
 )
-def test_2_13_any_value_but_false_means_so(
+def test_32_13_any_value_but_false_means_so(
     channel: Channel, unique: Unique, kind: str, value: object, drops: bool
 ) -> None:
     queue = new_queue(channel, unique, arguments=[("x-message-deduplication", kind, value)])
@@ -56,22 +56,22 @@ def test_2_13_any_value_but_false_means_so(
     assert drain(channel, queue) == ([b"1"] if drops else [b"1", b"2"])
 
 
-def test_2_13_declaring_again_does_not_compare_it(channel: Channel, unique: Unique) -> None:
+def test_32_13_declaring_again_does_not_compare_it(channel: Channel, unique: Unique) -> None:
     queue = unique_queue(channel, unique)
     channel.queue_declare(queue)
     other = new_queue(channel, unique)
     channel.queue_declare(other, arguments=[ARGUMENT])
 
 
-def test_2_13_a_quorum_queue_ignores_it(channel: Channel, unique: Unique) -> None:
+def test_32_13_a_quorum_queue_ignores_it(channel: Channel, unique: Unique) -> None:
     arguments = [ARGUMENT, ("x-queue-type", "S", "quorum")]
     queue = new_queue(channel, unique, arguments=arguments, durable=True)
     publish(channel, queue, b"1", b"2")
     assert drain(channel, queue) == [b"1", b"2"]
 
 
-@pytest.mark.departs("2.14", "4.0")
-def test_2_14_a_duplicate_is_acked_and_not_dead_lettered(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_32_14_a_duplicate_is_acked_and_not_dead_lettered(channel: Channel, unique: Unique) -> None:
     letters = new_queue(channel, unique)
     dead: list[Triple] = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", letters)]
     queue = unique_queue(channel, unique, *dead)
@@ -84,7 +84,7 @@ def test_2_14_a_duplicate_is_acked_and_not_dead_lettered(channel: Channel, uniqu
 
 
 @pytest.mark.parametrize("way", ["ack", "reject", "nack", "get without ack", "consume without ack", "purge"])
-def test_2_15_the_value_is_free_again(channel: Channel, connect: Connect, unique: Unique, way: str) -> None:
+def test_32_15_the_value_is_free_again(channel: Channel, connect: Connect, unique: Unique, way: str) -> None:
     queue = unique_queue(channel, unique)
     publish(channel, queue, b"1", b"duplicate")
     if way == "purge":
@@ -109,7 +109,7 @@ def test_2_15_the_value_is_free_again(channel: Channel, connect: Connect, unique
     assert drain(channel, queue) == [b"2"]
 
 
-def test_2_15_a_purge_frees_the_values_of_unacked_messages_too(channel: Channel, unique: Unique) -> None:
+def test_32_15_a_purge_frees_the_values_of_unacked_messages_too(channel: Channel, unique: Unique) -> None:
     queue = unique_queue(channel, unique)
     publish(channel, queue, b"1")
     publish(channel, queue, b"2", value="b")
@@ -124,7 +124,7 @@ def test_2_15_a_purge_frees_the_values_of_unacked_messages_too(channel: Channel,
 
 @pytest.mark.parametrize("letters", [False, True])
 @pytest.mark.parametrize("limit", [("x-max-length", "I", 1), ("x-message-ttl", "I", 1)])
-def test_2_15_drop_head_and_expiry_free_the_value(
+def test_32_15_drop_head_and_expiry_free_the_value(
     channel: Channel, unique: Unique, limit: Triple, letters: bool
 ) -> None:
     dead: list[Triple] = [("x-dead-letter-exchange", "S", "")] if letters else []
@@ -144,7 +144,7 @@ def test_2_15_drop_head_and_expiry_free_the_value(
     assert [delivery.body for delivery in channel.deliveries(1)] == [b"2"]
 
 
-def test_2_15_expiration_frees_the_value(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_32_15_expiration_frees_the_value(channel: Channel, unique: Unique, poll: Poll) -> None:
     queue = unique_queue(channel, unique)
     publish(channel, queue, b"1", expiration="100")
     poll(lambda: counts(channel, queue)[0] == 0)
@@ -152,7 +152,7 @@ def test_2_15_expiration_frees_the_value(channel: Channel, unique: Unique, poll:
     assert drain(channel, queue) == [b"2"]
 
 
-def test_2_15_a_consumer_that_waits_without_acks(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_32_15_a_consumer_that_waits_without_acks(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = unique_queue(channel, unique)
     consumer = connect().channel()
     consumer.consume(queue, no_ack=True)
@@ -183,8 +183,8 @@ def test_a_full_queue_refuses_what_is_no_duplicate(channel: Channel, unique: Uni
     assert drain(channel, queue) == [b"b"]
 
 
-@pytest.mark.departs("2.16", "4.0")
-def test_2_16_a_policy_counts_messages_that_are_there(
+@pytest.mark.departs("4.0")
+def test_32_16_a_policy_counts_messages_that_are_there(
     channel: Channel, unique: Unique, policy: SetPolicy, api: HttpApi, vhost: str, poll: Poll
 ) -> None:
     queue = new_queue(channel, unique)
@@ -208,7 +208,7 @@ def _entries(api: HttpApi, vhost: str, queue: str) -> object:
     return info.get("entries")
 
 
-def test_2_17_over_http(channel: Channel, unique: Unique, api: HttpApi, vhost: str) -> None:
+def test_32_17_over_http(channel: Channel, unique: Unique, api: HttpApi, vhost: str) -> None:
     queue = unique_queue(channel, unique)
     publish(channel, queue, b"1", b"2")
     publish(channel, queue, b"3", value="b")
@@ -216,7 +216,7 @@ def test_2_17_over_http(channel: Channel, unique: Unique, api: HttpApi, vhost: s
     assert (info["entries"], len(info["nodes"]), set(info)) == (2, 1, {"bytes", "entries", "nodes"})
 
 
-def test_2_12_the_policy_is_checked(api: HttpApi, own_vhost: str) -> None:
+def test_32_12_the_policy_is_checked(api: HttpApi, own_vhost: str) -> None:
     body = {"pattern": "q", "definition": {"x-message-deduplication": "true"}}
     text = '"x-message-deduplication" must be a boolean, got <<"true">>'
     api.check("PUT", path("policies", own_vhost, "p"), body, 400, refusal(text))

@@ -1,4 +1,4 @@
-"""Plugins 1: the exchange type x-delayed-message."""
+"""Rules 31.1 to 31.17: the exchange type x-delayed-message."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def received(channel: Channel, queue: str, count: int) -> list[Delivery]:
 
 
 @pytest.mark.parametrize("argument", [None, ("I", 1), ("t", True), ("V", None), ("F", [])])
-def test_1_1_a_type_inside_is_required(channel: Channel, unique: Unique, argument: tuple[str, object] | None) -> None:
+def test_31_1_a_type_inside_is_required(channel: Channel, unique: Unique, argument: tuple[str, object] | None) -> None:
     arguments: list[Triple] = [] if argument is None else [(INNER, *argument)]
     with channel.expect_channel_close(406, NO_TYPE, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), TYPE, arguments=arguments)
 
 
-def test_1_1_it_is_not_inside_itself(channel: Channel, unique: Unique) -> None:
+def test_31_1_it_is_not_inside_itself(channel: Channel, unique: Unique) -> None:
     text = f"PRECONDITION_FAILED - Invalid argument, '{TYPE}' can't be used for '{INNER}'"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), TYPE, arguments=[(INNER, "S", TYPE)])
 
 
-@pytest.mark.departs("1.1", "4.0")
-def test_1_1_an_unknown_type_inside(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_31_1_an_unknown_type_inside(channel: Channel, unique: Unique) -> None:
     text = "PRECONDITION_FAILED - unknown exchange type 'zzz'"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), TYPE, arguments=[(INNER, "S", "zzz")])
 
 
 @pytest.mark.parametrize("kind", ["S", "x"])
-def test_1_1_strings_of_both_types_count(channel: Channel, unique: Unique, kind: str) -> None:
+def test_31_1_strings_of_both_types_count(channel: Channel, unique: Unique, kind: str) -> None:
     value: object = "fanout" if kind == "S" else b"fanout"
     exchange = new_exchange(channel, unique, TYPE, arguments=[(INNER, kind, value)])
     queue = bound_queue(channel, unique, exchange, "")
@@ -76,7 +76,7 @@ def test_1_1_strings_of_both_types_count(channel: Channel, unique: Unique, kind:
     assert bodies(received(channel, queue, 1)) == [b"1"]
 
 
-def test_1_1_over_http(api: HttpApi, own_vhost: str) -> None:
+def test_31_1_over_http(api: HttpApi, own_vhost: str) -> None:
     below = path("exchanges", own_vhost, "x")
     text = f"Invalid argument, '{INNER}' must be an existing exchange type"
     api.check("PUT", below, {"type": TYPE}, 400, bad_request(text))
@@ -84,7 +84,7 @@ def test_1_1_over_http(api: HttpApi, own_vhost: str) -> None:
     assert api.get(f"{below}?columns=type,arguments") == {"type": TYPE, "arguments": {INNER: "topic"}}
 
 
-def test_1_2_the_type_inside_checks_arguments_and_keys(channel: Channel, unique: Unique) -> None:
+def test_31_2_the_type_inside_checks_arguments_and_keys(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique, "x-consistent-hash")
     queue = new_queue(channel, unique)
     text = 'PRECONDITION_FAILED - The binding key must be an integer: <<"a">>'
@@ -93,12 +93,12 @@ def test_1_2_the_type_inside_checks_arguments_and_keys(channel: Channel, unique:
 
 
 @pytest.mark.parametrize("again", [[], [(INNER, "S", "topic")], [(INNER, "S", "zzz")], [(INNER, "I", 1)]])
-def test_1_3_declaring_again_does_not_compare_it(channel: Channel, unique: Unique, again: list[Triple]) -> None:
+def test_31_3_declaring_again_does_not_compare_it(channel: Channel, unique: Unique, again: list[Triple]) -> None:
     exchange = delayed(channel, unique)
     channel.exchange_declare(exchange, TYPE, arguments=again)
 
 
-def test_1_3_the_type_is_compared(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_31_3_the_type_is_compared(channel: Channel, unique: Unique, vhost: str) -> None:
     exchange = delayed(channel, unique)
     text = (
         f"PRECONDITION_FAILED - inequivalent arg 'type' for exchange '{exchange}' in vhost '{vhost}':"
@@ -115,7 +115,7 @@ def test_1_3_the_type_is_compared(channel: Channel, unique: Unique, vhost: str) 
     ("kind", "value"), [("b", 120), ("B", 200), ("s", SHORT), ("u", SHORT), ("I", SHORT), ("i", SHORT), ("l", SHORT),
                         ("d", 300.7), ("f", 300.5), ("S", "300"), ("S", "+300")],
 )  # fmt: skip
-def test_1_4_values_that_delay(channel: Channel, unique: Unique, kind: str, value: object) -> None:
+def test_31_4_values_that_delay(channel: Channel, unique: Unique, kind: str, value: object) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     started = time.monotonic()
@@ -125,9 +125,9 @@ def test_1_4_values_that_delay(channel: Channel, unique: Unique, kind: str, valu
     assert time.monotonic() - started >= int(float(str(value))) / 1000
 
 
-@pytest.mark.departs("1.4", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize("value", [" 900", "900.5", "abc", ""])
-def test_1_4_strings_that_are_no_numbers(channel: Channel, unique: Unique, value: str) -> None:
+def test_31_4_strings_that_are_no_numbers(channel: Channel, unique: Unique, value: str) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     publish(channel, exchange, b"1", value, "S")
@@ -136,7 +136,7 @@ def test_1_4_strings_that_are_no_numbers(channel: Channel, unique: Unique, value
 
 
 @pytest.mark.parametrize(("kind", "value"), [("I", 0), ("I", -5), ("t", True), ("T", 900), ("V", None), ("F", [])])
-def test_1_5_routed_at_once_with_the_header_as_it_is(
+def test_31_5_routed_at_once_with_the_header_as_it_is(
     channel: Channel, unique: Unique, kind: str, value: object
 ) -> None:
     exchange = delayed(channel, unique)
@@ -147,8 +147,8 @@ def test_1_5_routed_at_once_with_the_header_as_it_is(
     assert delivery.headers == [("x-delay", kind, value)]
 
 
-@pytest.mark.departs("1.5", "4.0")
-def test_1_5_a_delay_of_years(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_31_5_a_delay_of_years(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     channel.confirm_select()
@@ -157,8 +157,8 @@ def test_1_5_a_delay_of_years(channel: Channel, unique: Unique) -> None:
     assert counts(channel, queue)[0] == 0
 
 
-@pytest.mark.departs("1.6", "4.0")
-def test_1_6_a_stored_message_is_not_returned(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_31_6_a_stored_message_is_not_returned(channel: Channel, unique: Unique) -> None:
     other = bound_queue(channel, unique, alternate := new_exchange(channel, unique, "fanout"), "")
     exchange = new_exchange(
         channel, unique, TYPE, arguments=[(INNER, "S", "direct"), ("alternate-exchange", "S", alternate)]
@@ -174,8 +174,8 @@ def test_1_6_a_stored_message_is_not_returned(channel: Channel, unique: Unique) 
     assert (delivery.body, delivery.exchange) == (b"2", exchange)
 
 
-@pytest.mark.departs("1.7", "4.0")
-def test_1_7_a_transaction_stores_at_commit(connect: Connect, channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_31_7_a_transaction_stores_at_commit(connect: Connect, channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     transaction = connect().channel()
@@ -188,7 +188,7 @@ def test_1_7_a_transaction_stores_at_commit(connect: Connect, channel: Channel, 
     channel.expect_no_delivery()
 
 
-def test_1_8_all_keys_route_when_it_is_due(channel: Channel, unique: Unique) -> None:
+def test_31_8_all_keys_route_when_it_is_due(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queues = [bound_queue(channel, unique, exchange, key) for key in ("k", "cc", "bcc")]
     headers = [("CC", "A", [("S", "cc")]), ("BCC", "A", [("S", "bcc")])]
@@ -198,7 +198,7 @@ def test_1_8_all_keys_route_when_it_is_due(channel: Channel, unique: Unique) -> 
         assert [key for key, _, _ in delivery.headers] == ["CC", "x-delay"]
 
 
-def test_1_9_behind_another_exchange(channel: Channel, unique: Unique) -> None:
+def test_31_9_behind_another_exchange(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     fanout = new_exchange(channel, unique, "fanout")
     channel.exchange_bind(exchange, fanout, "")
@@ -210,7 +210,7 @@ def test_1_9_behind_another_exchange(channel: Channel, unique: Unique) -> None:
     assert (delivery.body, delivery.exchange, delivery.routing_key) == (b"1", fanout, "k")
 
 
-def test_1_9_only_the_first_of_two_delays(channel: Channel, unique: Unique) -> None:
+def test_31_9_only_the_first_of_two_delays(channel: Channel, unique: Unique) -> None:
     first, second = delayed(channel, unique), delayed(channel, unique)
     channel.exchange_bind(second, first, "k")
     queue = bound_queue(channel, unique, second, "k")
@@ -220,7 +220,7 @@ def test_1_9_only_the_first_of_two_delays(channel: Channel, unique: Unique) -> N
     assert time.monotonic() - started >= 1.0
 
 
-def test_1_10_the_bindings_of_the_moment_count(channel: Channel, unique: Unique) -> None:
+def test_31_10_the_bindings_of_the_moment_count(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     removed = bound_queue(channel, unique, exchange, "k")
     publish(channel, exchange, b"1")
@@ -231,7 +231,7 @@ def test_1_10_the_bindings_of_the_moment_count(channel: Channel, unique: Unique)
 
 
 @pytest.mark.parametrize("inner", ["fanout", "topic", "headers", "x-random", "x-consistent-hash", "x-modulus-hash"])
-def test_1_10_every_type_routes(channel: Channel, unique: Unique, inner: str) -> None:
+def test_31_10_every_type_routes(channel: Channel, unique: Unique, inner: str) -> None:
     exchange = delayed(channel, unique, inner)
     queue = new_queue(channel, unique)
     channel.queue_bind(queue, exchange, "1", arguments=[("a", "I", 5)])
@@ -240,7 +240,7 @@ def test_1_10_every_type_routes(channel: Channel, unique: Unique, inner: str) ->
     assert sorted(bodies(received(channel, queue, 2))) == [b"1", b"2"]
 
 
-def test_1_11_order(channel: Channel, unique: Unique) -> None:
+def test_31_11_order(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     for number in range(200):
@@ -251,7 +251,7 @@ def test_1_11_order(channel: Channel, unique: Unique) -> None:
     assert not any(delivery.redelivered for delivery in found)
 
 
-def test_1_11_different_headers(channel: Channel, unique: Unique) -> None:
+def test_31_11_different_headers(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique, "fanout")
     queue = bound_queue(channel, unique, exchange, "")
     for number in range(40):
@@ -263,7 +263,7 @@ def test_1_11_different_headers(channel: Channel, unique: Unique) -> None:
     assert found == at_once + sorted(set(range(40)) - set(at_once), reverse=True)
 
 
-def test_1_11_the_ttl_starts_when_it_is_due(channel: Channel, unique: Unique) -> None:
+def test_31_11_the_ttl_starts_when_it_is_due(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     publish(channel, exchange, b"1", 600, properties={"expiration": "300"})
@@ -271,8 +271,8 @@ def test_1_11_the_ttl_starts_when_it_is_due(channel: Channel, unique: Unique) ->
     assert delivery.properties["expiration"] == "300"
 
 
-@pytest.mark.departs("1.12", "3.13")
-def test_1_12_the_header_at_delivery(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("3.13")
+def test_31_12_the_header_at_delivery(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     publish(channel, exchange, b"1", "10", "S", headers=[("z", "I", 1), ("b", "t", True)])
@@ -280,7 +280,7 @@ def test_1_12_the_header_at_delivery(channel: Channel, unique: Unique) -> None:
     assert delivery.headers == [("b", "t", True), ("x-delay", "l", -10), ("z", "I", 1)]
 
 
-def test_1_13_a_dead_letter_is_delayed(channel: Channel, unique: Unique) -> None:
+def test_31_13_a_dead_letter_is_delayed(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     source = new_queue(channel, unique, arguments=[
@@ -293,8 +293,8 @@ def test_1_13_a_dead_letter_is_delayed(channel: Channel, unique: Unique) -> None
     assert {key for key, _, _ in delivery.headers} >= {"x-delay", "x-death"}
 
 
-@pytest.mark.departs("1.15", "4.0")
-def test_1_15_deleting_the_exchange_drops_its_messages(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_31_15_deleting_the_exchange_drops_its_messages(channel: Channel, unique: Unique) -> None:
     exchange = delayed(channel, unique)
     publish(channel, exchange, b"1")
     channel.exchange_delete(exchange)
@@ -304,8 +304,8 @@ def test_1_15_deleting_the_exchange_drops_its_messages(channel: Channel, unique:
     assert bodies(received(channel, queue, 1)) == [b"2"]
 
 
-@pytest.mark.departs("1.17", "4.0")
-def test_a_limit_refuses(channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy) -> None:
+@pytest.mark.departs("4.0")
+def test_31_17_a_limit_refuses(channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")
     policy(exchange, {"max-delayed": 2}, apply_to="exchanges")

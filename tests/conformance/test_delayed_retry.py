@@ -1,4 +1,4 @@
-"""Plugins 4.1 to 4.6: RabbitMQ 4.3's delayed retries on quorum queues."""
+"""Rules 34.1 to 34.6: RabbitMQ 4.3's delayed retries on quorum queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
 
-pytestmark = pytest.mark.departs("plugins 4", "4.3")
+pytestmark = pytest.mark.departs("4.3")
 
 #: A delay in milliseconds that a test waits for, and one that no test waits for.
 SHORT, LONG = 300, 3_600_000
@@ -71,7 +71,7 @@ RETURNED = ("nack", "recover")
 
 @pytest.mark.parametrize("way", [*FAILED, *RETURNED])
 @pytest.mark.parametrize("kind", ["all", "failed", "returned", "disabled", "bogus"])
-def test_4_4_which_returns_are_delayed(
+def test_34_4_which_returns_are_delayed(
     channel: Channel,
     connect: Connect,
     unique: Unique,
@@ -95,7 +95,7 @@ def test_4_4_which_returns_are_delayed(
     channel.queue_delete(queue)
 
 
-def test_4_3_the_delay_grows_with_failures(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_34_3_the_delay_grows_with_failures(channel: Channel, unique: Unique, poll: Poll) -> None:
     queue = quorum(channel, unique, arguments=retry("all", SHORT, 2 * SHORT))
     fill(channel, queue, b"1")
     for failed, delay in ((False, 1), (False, 1), (True, 1), (True, 2), (False, 2), (True, 2)):
@@ -107,7 +107,7 @@ def test_4_3_the_delay_grows_with_failures(channel: Channel, unique: Unique, pol
         assert time.monotonic() - began >= delay * SHORT / 1000
 
 
-def test_4_5_only_failures_count(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
+def test_34_5_only_failures_count(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
     letters = new_queue(channel, unique, hint="letters")
     limit: Triple = ("x-delivery-limit", "I", 1)
     queue = quorum(channel, unique, letters=letters, arguments=[*retry("all", 20), limit])
@@ -123,7 +123,7 @@ def test_4_5_only_failures_count(channel: Channel, connect: Connect, unique: Uni
     assert take_dead_letters(channel, letters) == [(b"1", "delivery_limit")]
 
 
-def test_4_4_rejected_messages_are_dead_lettered_at_once(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_34_4_rejected_messages_are_dead_lettered_at_once(channel: Channel, unique: Unique, poll: Poll) -> None:
     letters = new_queue(channel, unique, hint="letters")
     queue = quorum(channel, unique, letters=letters, arguments=retry("all", LONG))
     fill(channel, queue, b"1")
@@ -133,7 +133,7 @@ def test_4_4_rejected_messages_are_dead_lettered_at_once(channel: Channel, uniqu
     poll(lambda: counts(channel, letters)[0] == 1)
 
 
-def test_4_6_they_precede_others_and_count_for_limits(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_34_6_they_precede_others_and_count_for_limits(channel: Channel, unique: Unique, poll: Poll) -> None:
     queue = quorum(channel, unique, 2, None, "reject-publish", arguments=retry("all", SHORT))
     assert outcomes(channel, queue, b"1", b"2") == [True, True]
     tag = got(channel, queue).delivery_tag
@@ -145,7 +145,7 @@ def test_4_6_they_precede_others_and_count_for_limits(channel: Channel, unique: 
     assert drain(channel, queue) == [b"1", b"2"]
 
 
-def test_4_6_a_purge_counts_them(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_34_6_a_purge_counts_them(channel: Channel, unique: Unique, poll: Poll) -> None:
     queue = quorum(channel, unique, arguments=retry("all", LONG))
     fill(channel, queue, b"1", b"2")
     tag = got(channel, queue).delivery_tag
@@ -155,7 +155,7 @@ def test_4_6_a_purge_counts_them(channel: Channel, unique: Unique, poll: Poll) -
     assert channel.queue_purge(queue).message_count == 2
 
 
-def test_4_6_http_fields(channel: Channel, unique: Unique, management: Management, vhost: str, poll: Poll) -> None:
+def test_34_6_http_fields(channel: Channel, unique: Unique, management: Management, vhost: str, poll: Poll) -> None:
     queue = quorum(channel, unique, arguments=retry("all", LONG, 2 * LONG))
     fill(channel, queue, b"1")
     tag = got(channel, queue).delivery_tag
@@ -170,7 +170,7 @@ def test_4_6_http_fields(channel: Channel, unique: Unique, management: Managemen
     assert management.request("GET", "queues", vhost, other)["delayed_retry"] == "disabled"
 
 
-def test_4_1_arguments_are_compared_and_not_checked(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_34_1_arguments_are_compared_and_not_checked(channel: Channel, unique: Unique, vhost: str) -> None:
     wrong: list[Triple] = [("x-delayed-retry-type", "I", 1), ("x-delayed-retry-min", "S", "x")]
     queue = quorum(channel, unique, arguments=wrong)
     fill(channel, queue, b"1")
@@ -184,7 +184,7 @@ def test_4_1_arguments_are_compared_and_not_checked(channel: Channel, unique: Un
         channel.queue_declare(queue, durable=True, arguments=arguments)
 
 
-def test_4_2_policies(
+def test_34_2_policies(
     channel: Channel, unique: Unique, management: Management, vhost: str, policies: PolicySet, poll: Poll
 ) -> None:
     queue = quorum(channel, unique, arguments=retry("all", 500, 5000))

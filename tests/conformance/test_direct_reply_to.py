@@ -1,4 +1,4 @@
-"""Section 6c: direct reply-to."""
+"""Rules 16.18 to 16.22: direct reply-to."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def opaque(requester: Channel, unique: Unique) -> str:
     return found
 
 
-def test_6_18_acknowledgement_is_refused(channel: Channel) -> None:
+def test_16_18_acknowledgement_is_refused(channel: Channel) -> None:
     text = "PRECONDITION_FAILED - reply consumer cannot acknowledge"
     with channel.expect_channel_close(406, text, CONSUME):
         channel.consume(NAME)
 
 
-def test_6_18_one_a_channel(requester: Channel) -> None:
+def test_16_18_one_a_channel(requester: Channel) -> None:
     text = "PRECONDITION_FAILED - reply consumer already set"
     with requester.expect_channel_close(406, text, CONSUME):
         requester.consume(NAME, no_ack=True)
 
 
-def test_6_18_each_channel_may_have_one(connection: Connection, unique: Unique) -> None:
+def test_16_18_each_channel_may_have_one(connection: Connection, unique: Unique) -> None:
     channels = [connection.channel() for _ in range(2)]
     for channel in channels:
         channel.consume(NAME, "tag", no_ack=True)
@@ -56,18 +56,18 @@ def test_6_18_each_channel_may_have_one(connection: Connection, unique: Unique) 
     assert len(set(names)) == 2
 
 
-def test_6_18_generated_tag(channel: Channel) -> None:
+def test_16_18_generated_tag(channel: Channel) -> None:
     assert re.fullmatch(r"amq\.ctag-[A-Za-z0-9_-]{22}", channel.consume(NAME, no_ack=True).consumer_tag)
 
 
-def test_6_18_a_used_tag(channel: Channel, unique: Unique) -> None:
+def test_16_18_a_used_tag(channel: Channel, unique: Unique) -> None:
     channel.consume(new_queue(channel, unique), "tag")
     text = "NOT_ALLOWED - attempt to reuse consumer tag 'tag'"
     with channel.expect_connection_close(530, text, CONSUME):
         channel.consume(NAME, "tag", no_ack=True)
 
 
-def test_6_18_its_tag_is_not_taken(requester: Channel, unique: Unique) -> None:
+def test_16_18_its_tag_is_not_taken(requester: Channel, unique: Unique) -> None:
     name, queue = opaque(requester, unique), new_queue(requester, unique)
     requester.consume(queue, "replies", no_ack=True)
     fill(requester, queue, b"from the queue")
@@ -75,12 +75,12 @@ def test_6_18_its_tag_is_not_taken(requester: Channel, unique: Unique) -> None:
     assert sorted(bodies(requester.deliveries(2))) == [b"from the queue", b"reply"]
 
 
-def test_6_18_no_permission_is_needed(connect: Connect, accounts: Accounts) -> None:
+def test_16_18_no_permission_is_needed(connect: Connect, accounts: Accounts) -> None:
     channel = connect(**accounts.login("nobody")).channel()
     channel.consume(NAME, no_ack=True)
 
 
-def test_6_18_cancel_removes_it(requester: Channel, unique: Unique) -> None:
+def test_16_18_cancel_removes_it(requester: Channel, unique: Unique) -> None:
     queue = new_queue(requester, unique)
     assert requester.cancel("replies").consumer_tag == "replies"
     requester.consume(NAME, "again", no_ack=True)
@@ -90,7 +90,7 @@ def test_6_18_cancel_removes_it(requester: Channel, unique: Unique) -> None:
         requester.publish("", queue, properties={"reply_to": NAME})
 
 
-def test_6_19_the_opaque_name(requester: Channel, unique: Unique) -> None:
+def test_16_19_the_opaque_name(requester: Channel, unique: Unique) -> None:
     first, second = opaque(requester, unique), opaque(requester, unique)
     assert first == second
     assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[A-Za-z0-9+/=_-]+\.[A-Za-z0-9+/=_-]+", first)
@@ -98,13 +98,13 @@ def test_6_19_the_opaque_name(requester: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("name", [NAME + ".", NAME.upper(), NAME[:-1], NAME + ".bogus"])
-def test_6_19_only_the_exact_name_is_replaced(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_19_only_the_exact_name_is_replaced(channel: Channel, unique: Unique, name: str) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue, properties={"reply_to": name})
     assert got(channel, queue).properties == {"reply_to": name}
 
 
-def test_6_19_other_properties_stay(requester: Channel, unique: Unique) -> None:
+def test_16_19_other_properties_stay(requester: Channel, unique: Unique) -> None:
     queue = new_queue(requester, unique)
     properties = {"headers": [("k", "l", 1)], "correlation_id": "c", "type": "t"}
     requester.publish("", queue, b"body", {**properties, "reply_to": NAME})
@@ -114,7 +114,7 @@ def test_6_19_other_properties_stay(requester: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_6_19_without_a_consumer_on_this_channel(connection: Connection, unique: Unique, elsewhere: bool) -> None:
+def test_16_19_without_a_consumer_on_this_channel(connection: Connection, unique: Unique, elsewhere: bool) -> None:
     channel = connection.channel()
     if elsewhere:
         connection.channel().consume(NAME, no_ack=True)
@@ -123,7 +123,7 @@ def test_6_19_without_a_consumer_on_this_channel(connection: Connection, unique:
         channel.publish("", unique(), properties={"reply_to": NAME})
 
 
-def test_6_20_the_reply(requester: Channel, channel: Channel, unique: Unique) -> None:
+def test_16_20_the_reply(requester: Channel, channel: Channel, unique: Unique) -> None:
     name = opaque(requester, unique)
     channel.publish("", name, b"answer", {"correlation_id": "c"})
     reply = requester.next_delivery()
@@ -131,7 +131,7 @@ def test_6_20_the_reply(requester: Channel, channel: Channel, unique: Unique) ->
     assert (reply.exchange, reply.routing_key, reply.redelivered) == ("", name, False)
 
 
-def test_6_20_replies_take_no_tag(requester: Channel, channel: Channel, unique: Unique) -> None:
+def test_16_20_replies_take_no_tag(requester: Channel, channel: Channel, unique: Unique) -> None:
     name = opaque(requester, unique)
     queue = new_queue(requester, unique, b"first")
     tag = got(requester, queue).delivery_tag
@@ -144,13 +144,13 @@ def test_6_20_replies_take_no_tag(requester: Channel, channel: Channel, unique: 
         requester.ack(tag + 1)
 
 
-def test_6_20_a_reply_with_a_large_body(requester: Channel, channel: Channel, unique: Unique) -> None:
+def test_16_20_a_reply_with_a_large_body(requester: Channel, channel: Channel, unique: Unique) -> None:
     body = bytes(range(256)) * 1500
     channel.publish("", opaque(requester, unique), body)
     assert requester.next_delivery().body == body
 
 
-def test_6_20_through_cc(requester: Channel, channel: Channel, unique: Unique) -> None:
+def test_16_20_through_cc(requester: Channel, channel: Channel, unique: Unique) -> None:
     name, queue = opaque(requester, unique), new_queue(channel, unique)
     channel.publish("", queue, b"both", {"headers": [("CC", "A", [("S", name)])]})
     assert requester.next_delivery().body == b"both"
@@ -158,7 +158,7 @@ def test_6_20_through_cc(requester: Channel, channel: Channel, unique: Unique) -
 
 
 @pytest.mark.parametrize("mandatory", [False, True])
-def test_6_21_bogus_names(channel: Channel, mandatory: bool) -> None:
+def test_16_21_bogus_names(channel: Channel, mandatory: bool) -> None:
     channel.confirm_select()
     channel.publish("", NAME + ".bogus", b"lost", mandatory=mandatory)
     assert channel.wait_for_confirms(1) == [True]
@@ -166,7 +166,7 @@ def test_6_21_bogus_names(channel: Channel, mandatory: bool) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "channel", "connection"])
-def test_6_21_a_vanished_requester(requester: Channel, channel: Channel, unique: Unique, end: str) -> None:
+def test_16_21_a_vanished_requester(requester: Channel, channel: Channel, unique: Unique, end: str) -> None:
     name = opaque(requester, unique)
     if end == "cancel":
         requester.cancel("replies")
@@ -182,7 +182,7 @@ def test_6_21_a_vanished_requester(requester: Channel, channel: Channel, unique:
         assert not requester.pending
 
 
-def test_6_21_a_mandatory_reply_is_returned_even_when_delivered(
+def test_16_21_a_mandatory_reply_is_returned_even_when_delivered(
     requester: Channel, channel: Channel, unique: Unique
 ) -> None:
     name = opaque(requester, unique)
@@ -193,7 +193,7 @@ def test_6_21_a_mandatory_reply_is_returned_even_when_delivered(
 
 
 @pytest.mark.parametrize("passive", [False, True])
-def test_6_22_declaring_the_opaque_name(
+def test_16_22_declaring_the_opaque_name(
     requester: Channel, channel: Channel, unique: Unique, vhost: str, passive: bool
 ) -> None:
     name = opaque(requester, unique)
@@ -205,28 +205,28 @@ def test_6_22_declaring_the_opaque_name(
 
 
 @pytest.mark.parametrize("passive", [False, True])
-def test_6_22_declaring_the_bare_name(channel: Channel, passive: bool) -> None:
+def test_16_22_declaring_the_bare_name(channel: Channel, passive: bool) -> None:
     declared = channel.queue_declare(NAME, passive=passive)
     assert (declared.queue, declared.message_count, declared.consumer_count) == (NAME, 0, 1)
 
 
-def test_6_22_get_of_the_bare_name(channel: Channel, vhost: str) -> None:
+def test_16_22_get_of_the_bare_name(channel: Channel, vhost: str) -> None:
     with channel.expect_channel_close(404, no_queue(NAME, vhost), commands.Basic.Get):
         channel.get(NAME)
 
 
-def test_6_22_purge_of_the_bare_name(channel: Channel, vhost: str) -> None:
+def test_16_22_purge_of_the_bare_name(channel: Channel, vhost: str) -> None:
     with channel.expect_channel_close(404, no_queue(NAME, vhost), commands.Queue.Purge):
         channel.queue_purge(NAME)
 
 
-def test_6_22_delete_of_the_bare_name(channel: Channel) -> None:
+def test_16_22_delete_of_the_bare_name(channel: Channel) -> None:
     assert channel.queue_delete(NAME).message_count == 0
 
 
-@pytest.mark.departs("10.10", "4.2")
+@pytest.mark.departs("4.2")
 @pytest.mark.parametrize("method", [commands.Queue.Bind, commands.Queue.Unbind], ids=["bind", "unbind"])
-def test_6_22_the_opaque_name_cannot_be_bound(requester: Channel, unique: Unique, method: MethodType) -> None:
+def test_16_22_the_opaque_name_cannot_be_bound(requester: Channel, unique: Unique, method: MethodType) -> None:
     name = opaque(requester, unique)
     with requester.expect_channel_close(403, VOLATILE, method):
         requester.send(method, queue=name, exchange="amq.direct", routing_key=unique("key"))

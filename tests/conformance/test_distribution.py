@@ -1,4 +1,4 @@
-"""Section 5b: which consumer gets a message."""
+"""Rules 15.10 to 15.13: which consumer gets a message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tags(deliveries: list[Delivery]) -> list[str | None]:
     return [delivery.consumer_tag for delivery in deliveries]
 
 
-def test_5_10_round_robin(channel: Channel, unique: Unique) -> None:
+def test_15_10_round_robin(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     for tag in "abc":
         channel.consume(queue, tag, no_ack=True)
@@ -32,7 +32,7 @@ def test_5_10_round_robin(channel: Channel, unique: Unique) -> None:
     assert bodies(deliveries) == numbered(7)
 
 
-def test_5_10_round_robin_over_connections(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_10_round_robin_over_connections(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     consumers = [connect().channel() for _ in range(3)]
     for consumer in consumers:
@@ -42,7 +42,7 @@ def test_5_10_round_robin_over_connections(channel: Channel, connect: Connect, u
     assert found == [[b"1", b"4"], [b"2", b"5"], [b"3", b"6"]]
 
 
-def test_5_10_a_consumer_without_room_is_passed_over(channel: Channel, unique: Unique) -> None:
+def test_15_10_a_consumer_without_room_is_passed_over(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(1)
     channel.consume(queue, "a")
@@ -52,7 +52,7 @@ def test_5_10_a_consumer_without_room_is_passed_over(channel: Channel, unique: U
     assert tags(channel.deliveries(5)) == list("abbbb")
 
 
-def test_5_11_the_higher_priority_gets_all(channel: Channel, unique: Unique) -> None:
+def test_15_11_the_higher_priority_gets_all(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     for tag, value in (("low", -1), ("high", 10), ("other", 0)):
         channel.consume(queue, tag, no_ack=True, arguments=priority(value))
@@ -63,7 +63,7 @@ def test_5_11_the_higher_priority_gets_all(channel: Channel, unique: Unique) -> 
     assert tags(channel.deliveries(2)) == ["other"] * 2
 
 
-def test_5_11_round_robin_within_a_level(channel: Channel, unique: Unique) -> None:
+def test_15_11_round_robin_within_a_level(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     for tag, value in (("low", 1), ("a", 2), ("b", 2)):
         channel.consume(queue, tag, no_ack=True, arguments=priority(value))
@@ -71,7 +71,7 @@ def test_5_11_round_robin_within_a_level(channel: Channel, unique: Unique) -> No
     assert tags(channel.deliveries(4)) == list("abab")
 
 
-def test_5_11_the_next_level_serves_while_the_higher_is_full(channel: Channel, unique: Unique) -> None:
+def test_15_11_the_next_level_serves_while_the_higher_is_full(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "low", arguments=priority(-5))
     channel.qos(2)
@@ -86,7 +86,7 @@ def test_5_11_the_next_level_serves_while_the_higher_is_full(channel: Channel, u
     assert channel.next_delivery().consumer_tag == "high"
 
 
-def test_5_12_single_active_consumer(channel: Channel, unique: Unique) -> None:
+def test_15_12_single_active_consumer(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     channel.qos(1)
     for tag in ("first", "second", "third"):
@@ -102,7 +102,7 @@ def test_5_12_single_active_consumer(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "channel", "TCP"])
-def test_5_12_the_next_one_takes_over(channel: Channel, connect: Connect, unique: Unique, end: str) -> None:
+def test_15_12_the_next_one_takes_over(channel: Channel, connect: Connect, unique: Unique, end: str) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     active, waiting = connect().channel(), connect().channel()
     active.consume(queue, "active")
@@ -128,8 +128,8 @@ def test_5_12_the_next_one_takes_over(channel: Channel, connect: Connect, unique
     assert [each.redelivered for each in deliveries] == [end != "cancel"] * len(expected)
 
 
-@pytest.mark.departs("5.12", "R:")
-def test_5_12_the_next_one_gets_what_is_ready_at_once(channel: Channel, connect: Connect, unique: Unique) -> None:
+@pytest.mark.departs("none")
+def test_15_12_the_next_one_gets_what_is_ready_at_once(channel: Channel, connect: Connect, unique: Unique) -> None:
     # 3.10.8 waits for the next ack or publish.
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     active, waiting = connect().channel(), connect().channel()
@@ -145,7 +145,7 @@ def test_5_12_the_next_one_gets_what_is_ready_at_once(channel: Channel, connect:
     assert (returned.body, returned.redelivered) == (b"1", True)
 
 
-def test_5_12_the_highest_priority_takes_over(channel: Channel, unique: Unique) -> None:
+def test_15_12_the_highest_priority_takes_over(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     for tag, value in (("active", 0), ("low", 1), ("high", 5), ("late", 5)):
         channel.consume(queue, tag, no_ack=True, arguments=priority(value))
@@ -157,7 +157,7 @@ def test_5_12_the_highest_priority_takes_over(channel: Channel, unique: Unique) 
     assert found == ["active", "high", "late", "low"]
 
 
-def test_5_12_a_later_higher_priority_waits(channel: Channel, unique: Unique) -> None:
+def test_15_12_a_later_higher_priority_waits(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     channel.consume(queue, "active", no_ack=True)
     channel.consume(queue, "high", no_ack=True, arguments=priority(10))
@@ -166,7 +166,7 @@ def test_5_12_a_later_higher_priority_waits(channel: Channel, unique: Unique) ->
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_5_12_no_exclusive_consumers(channel: Channel, unique: Unique, vhost: str, others: bool) -> None:
+def test_15_12_no_exclusive_consumers(channel: Channel, unique: Unique, vhost: str, others: bool) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE)
     if others:
         channel.consume(queue)
@@ -174,7 +174,7 @@ def test_5_12_no_exclusive_consumers(channel: Channel, unique: Unique, vhost: st
         channel.consume(queue, exclusive=True)
 
 
-def test_5_12_get_is_allowed(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_12_get_is_allowed(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2", arguments=SINGLE_ACTIVE)
     channel.qos(1)
     channel.consume(queue)
@@ -182,7 +182,7 @@ def test_5_12_get_is_allowed(channel: Channel, connect: Connect, unique: Unique)
     assert got(connect().channel(), queue, no_ack=True).body == b"2"
 
 
-def test_5_12_auto_delete_counts_waiting_consumers(
+def test_15_12_auto_delete_counts_waiting_consumers(
     channel: Channel, connect: Connect, unique: Unique, poll: Poll
 ) -> None:
     queue = new_queue(channel, unique, arguments=SINGLE_ACTIVE, auto_delete=True)
@@ -194,7 +194,7 @@ def test_5_12_auto_delete_counts_waiting_consumers(
     poll(lambda: not exists(connect, queue))
 
 
-def test_5_13_no_ack_ignores_prefetch(channel: Channel, unique: Unique) -> None:
+def test_15_13_no_ack_ignores_prefetch(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(1)
     channel.qos(1, global_=True)

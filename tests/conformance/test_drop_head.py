@@ -1,4 +1,4 @@
-"""Queue semantics 1.4: the oldest messages make room."""
+"""Rules 1.4.1 to 1.4.11: the oldest messages make room."""
 
 from __future__ import annotations
 

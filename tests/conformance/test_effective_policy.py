@@ -1,4 +1,4 @@
-"""Queue semantics 3.3: what comes of arguments, policy and operator policy together."""
+"""Rules 3.3.1 to 3.3.9: what comes of arguments, policy and operator policy together."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_3_3_4_keys_of_operator_policies(policies: PolicySet, key: str, value: i
     assert policies.put(NAME, of({key: value}), OPERATOR).status == 201
 
 
-@pytest.mark.departs("3.3.4", "3.12.7")
+@pytest.mark.departs("3.12.7")
 @pytest.mark.parametrize(("key", "value"), [("overflow", "reject-publish"), ("queue-version", 2)])
 def test_3_3_4_newer_keys_of_operator_policies(policies: PolicySet, key: str, value: Any) -> None:
     assert policies.put(NAME, of({key: value}), OPERATOR).status == 201
@@ -150,7 +150,7 @@ def test_3_3_5_all_keys_of_both(channel: Channel, unique: Unique, policies: Poli
     assert arrivals(channel, letters, 2) == [b"1", b"2"]
 
 
-@pytest.mark.departs("3.3.5", "3.12.7")
+@pytest.mark.departs("3.12.7")
 @pytest.mark.parametrize(
     ("user", "operator", "expected"),
     [("drop-head", "reject-publish", [b"1", b"2"]), ("reject-publish", "drop-head", [b"4", b"5"])],
@@ -176,7 +176,7 @@ def test_3_3_6_all_three(channel: Channel, unique: Unique, policies: PolicySet) 
     assert kept(channel, queue, 12) == 8
 
 
-@pytest.mark.departs("3.3.7", "3.12.7")
+@pytest.mark.departs("3.12.7")
 def test_3_3_7_an_argument_beats_the_overflow_of_the_operator(
     channel: Channel, unique: Unique, policies: PolicySet
 ) -> None:
@@ -215,7 +215,7 @@ def test_3_3_9_the_object_of_a_queue(channel: Channel, unique: Unique, policies:
     poll(lambda: policy_fields(policies, queue) == [name, limit, merged])
 
 
-@pytest.mark.departs("3.3.9", "R:")
+@pytest.mark.departs("none")
 def test_3_3_9_at_once(channel: Channel, unique: Unique, policies: PolicySet) -> None:
     queue = new_queue(channel, unique, arguments=[("x-max-length", "I", 1)])
     assert policy_fields(policies, queue) == [None, None, {}]

@@ -1,4 +1,4 @@
-"""Section 3: exchange.bind, exchange.unbind, and exchanges that delete themselves."""
+"""Rules 13.13 to 13.17: exchange.bind, exchange.unbind, and exchanges that delete themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def expect_missing(channel: Channel, name: str, vhost: str) -> None:
         channel.exchange_declare(name, passive=True)
 
 
-def test_3_13_auto_delete_with_the_last_binding(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_13_auto_delete_with_the_last_binding(channel: Channel, unique: Unique, vhost: str) -> None:
     name = new_exchange(channel, unique, auto_delete=True)
     queue = bound_queue(channel, unique, name, "one", "two")
     channel.queue_unbind(queue, name, "one")
@@ -29,14 +29,14 @@ def test_3_13_auto_delete_with_the_last_binding(channel: Channel, unique: Unique
     expect_missing(channel, name, vhost)
 
 
-def test_3_13_auto_delete_with_the_queue(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_13_auto_delete_with_the_queue(channel: Channel, unique: Unique, vhost: str) -> None:
     name = new_exchange(channel, unique, auto_delete=True)
     queue = bound_queue(channel, unique, name, "one", "two")
     channel.queue_delete(queue)
     expect_missing(channel, name, vhost)
 
 
-def test_3_13_auto_delete_with_the_destination_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_13_auto_delete_with_the_destination_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
     name = new_exchange(channel, unique, auto_delete=True)
     destination = new_exchange(channel, unique)
     channel.exchange_bind(destination, name)
@@ -44,7 +44,7 @@ def test_3_13_auto_delete_with_the_destination_exchange(channel: Channel, unique
     expect_missing(channel, name, vhost)
 
 
-def test_3_13_auto_delete_goes_up_a_chain(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_13_auto_delete_goes_up_a_chain(channel: Channel, unique: Unique, vhost: str) -> None:
     chain = [new_exchange(channel, unique, auto_delete=True) for _ in range(3)]
     for source, destination in pairwise(chain):
         channel.exchange_bind(destination, source)
@@ -55,7 +55,7 @@ def test_3_13_auto_delete_goes_up_a_chain(channel: Channel, unique: Unique, vhos
         expect_missing(connection.channel(), name, vhost)
 
 
-def test_3_13_never_bound_stays(channel: Channel, unique: Unique) -> None:
+def test_13_13_never_bound_stays(channel: Channel, unique: Unique) -> None:
     name = new_exchange(channel, unique, auto_delete=True)
     queue = new_queue(channel, unique)
     channel.queue_unbind(queue, name, "never bound")
@@ -63,7 +63,7 @@ def test_3_13_never_bound_stays(channel: Channel, unique: Unique) -> None:
     channel.exchange_declare(name, auto_delete=True)
 
 
-def test_3_13_a_lost_binding_as_destination_does_not_count(channel: Channel, unique: Unique) -> None:
+def test_13_13_a_lost_binding_as_destination_does_not_count(channel: Channel, unique: Unique) -> None:
     name, source = new_exchange(channel, unique, auto_delete=True), new_exchange(channel, unique)
     channel.exchange_bind(name, source)
     channel.exchange_unbind(name, source)
@@ -73,7 +73,7 @@ def test_3_13_a_lost_binding_as_destination_does_not_count(channel: Channel, uni
 
 
 @pytest.mark.parametrize(("source_exists", "destination_exists"), [(False, True), (True, False), (False, False)])
-def test_3_15_bind_names_the_missing_exchange(
+def test_13_15_bind_names_the_missing_exchange(
     channel: Channel, unique: Unique, vhost: str, source_exists: bool, destination_exists: bool
 ) -> None:
     source = new_exchange(channel, unique) if source_exists else unique("source")
@@ -83,7 +83,7 @@ def test_3_15_bind_names_the_missing_exchange(
         channel.exchange_bind(destination, source)
 
 
-def test_3_15_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
+def test_13_15_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
     source, destination = new_exchange(channel, unique), new_exchange(channel, unique)
     queue = bound_queue(channel, unique, destination, "key")
     channel.exchange_bind(destination, source, "key")
@@ -94,7 +94,7 @@ def test_3_15_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"once"]
 
 
-def test_3_15_an_exchange_may_be_bound_to_itself(channel: Channel, unique: Unique) -> None:
+def test_13_15_an_exchange_may_be_bound_to_itself(channel: Channel, unique: Unique) -> None:
     name = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, name, "")
     channel.exchange_bind(name, name)
@@ -102,7 +102,7 @@ def test_3_15_an_exchange_may_be_bound_to_itself(channel: Channel, unique: Uniqu
     assert drain(channel, queue) == [b"once"]
 
 
-def test_3_15_system_exchanges_may_be_bound(channel: Channel, unique: Unique) -> None:
+def test_13_15_system_exchanges_may_be_bound(channel: Channel, unique: Unique) -> None:
     key = unique("key")
     name = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, name, "")
@@ -113,7 +113,7 @@ def test_3_15_system_exchanges_may_be_bound(channel: Channel, unique: Unique) ->
     channel.exchange_unbind("amq.topic", "amq.direct", key)
 
 
-def test_3_16_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> None:
+def test_13_16_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> None:
     name, missing = new_exchange(channel, unique), unique("missing")
     channel.exchange_unbind(name, "amq.direct", unique("key"))
     channel.exchange_unbind(missing, "amq.direct", "key")
@@ -121,7 +121,7 @@ def test_3_16_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> N
     channel.exchange_unbind(missing, missing, "key")
 
 
-def test_3_16_the_arguments_must_match(channel: Channel, unique: Unique) -> None:
+def test_13_16_the_arguments_must_match(channel: Channel, unique: Unique) -> None:
     source, destination = new_exchange(channel, unique), new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, destination, "")
     channel.exchange_bind(destination, source, "key", arguments=[("a", "I", 1)])
@@ -133,7 +133,7 @@ def test_3_16_the_arguments_must_match(channel: Channel, unique: Unique) -> None
     assert drain(channel, queue) == [b"still bound"]
 
 
-def test_3_17_cycles_are_safe(channel: Channel, unique: Unique) -> None:
+def test_13_17_cycles_are_safe(channel: Channel, unique: Unique) -> None:
     ring = [new_exchange(channel, unique, "fanout") for _ in range(3)]
     for position, name in enumerate(ring):
         channel.exchange_bind(name, ring[position - 1])
@@ -143,7 +143,7 @@ def test_3_17_cycles_are_safe(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"once"]
 
 
-def test_3_17_deliveries_name_the_published_route(channel: Channel, unique: Unique) -> None:
+def test_13_17_deliveries_name_the_published_route(channel: Channel, unique: Unique) -> None:
     outer, inner = new_exchange(channel, unique, "topic"), new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, inner, "ignored")
     channel.exchange_bind(inner, outer, "#")
@@ -152,7 +152,7 @@ def test_3_17_deliveries_name_the_published_route(channel: Channel, unique: Uniq
     assert (delivery.exchange, delivery.routing_key) == (outer, "some.key")
 
 
-def test_3_17_each_exchange_routes_by_its_own_type(channel: Channel, unique: Unique) -> None:
+def test_13_17_each_exchange_routes_by_its_own_type(channel: Channel, unique: Unique) -> None:
     outer, inner = new_exchange(channel, unique, "fanout"), new_exchange(channel, unique, "topic")
     channel.exchange_bind(inner, outer)
     queue = bound_queue(channel, unique, inner, "stock.*")

@@ -1,4 +1,4 @@
-"""Section 6a: how the exchange types route; alternate exchanges."""
+"""Rules 16.9 to 16.15: how the exchange types route; alternate exchanges."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ HEADERS: list[tuple[str | None, list[Triple], bool]] = [
 ]
 
 
-def test_6_11_default_exchange_routes_by_queue_name(channel: Channel, unique: Unique) -> None:
+def test_16_11_default_exchange_routes_by_queue_name(channel: Channel, unique: Unique) -> None:
     queue, other = new_queue(channel, unique), new_queue(channel, unique)
     channel.publish("", queue, b"mine")
     channel.publish("", queue + "x", b"nobody's")
@@ -89,7 +89,7 @@ def test_6_11_default_exchange_routes_by_queue_name(channel: Channel, unique: Un
 
 
 @pytest.mark.parametrize("exchange", ["amq.direct", "declared"])
-def test_6_11_direct_compares_whole_keys(channel: Channel, unique: Unique, exchange: str) -> None:
+def test_16_11_direct_compares_whole_keys(channel: Channel, unique: Unique, exchange: str) -> None:
     if exchange == "declared":
         exchange = new_exchange(channel, unique)
     key = unique("key")
@@ -99,7 +99,7 @@ def test_6_11_direct_compares_whole_keys(channel: Channel, unique: Unique, excha
     assert drain(channel, queue) == [key.encode()] * 2
 
 
-def test_6_11_the_empty_key_is_a_key(channel: Channel, unique: Unique) -> None:
+def test_16_11_the_empty_key_is_a_key(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "")
     channel.publish(exchange, "", b"empty")
@@ -107,7 +107,7 @@ def test_6_11_the_empty_key_is_a_key(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"empty"]
 
 
-def test_6_11_keys_need_not_be_utf8_when_published(channel: Channel, unique: Unique) -> None:
+def test_16_11_keys_need_not_be_utf8_when_published(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, exchange, "")
     channel.publish(exchange, b"\xff\xfe\0")
@@ -115,7 +115,7 @@ def test_6_11_keys_need_not_be_utf8_when_published(channel: Channel, unique: Uni
     assert delivery.routing_key.encode("utf-8", "surrogateescape") == b"\xff\xfe\0"
 
 
-def test_6_11_fanout_ignores_keys(channel: Channel, unique: Unique) -> None:
+def test_16_11_fanout_ignores_keys(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "fanout")
     queues = [bound_queue(channel, unique, exchange, key) for key in ("", "a", "#")]
     for key in ("", "a", "b"):
@@ -124,7 +124,7 @@ def test_6_11_fanout_ignores_keys(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("pattern", TOPICS)
-def test_6_12_topic(channel: Channel, unique: Unique, pattern: str) -> None:
+def test_16_12_topic(channel: Channel, unique: Unique, pattern: str) -> None:
     exchange = new_exchange(channel, unique, "topic")
     queue = bound_queue(channel, unique, exchange, pattern)
     matching, others = TOPICS[pattern]
@@ -133,7 +133,7 @@ def test_6_12_topic(channel: Channel, unique: Unique, pattern: str) -> None:
     assert drain(channel, queue) == [key.encode() for key in matching]
 
 
-def test_6_12_topic_with_many_bindings(channel: Channel, unique: Unique) -> None:
+def test_16_12_topic_with_many_bindings(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "topic")
     queues = {pattern: bound_queue(channel, unique, exchange, pattern) for pattern in TOPICS}
     keys = sorted({key for matching, _ in TOPICS.values() for key in matching})
@@ -145,7 +145,7 @@ def test_6_12_topic_with_many_bindings(channel: Channel, unique: Unique) -> None
         assert not found & set(others)
 
 
-def test_6_12_a_removed_pattern_leaves_its_neighbours(channel: Channel, unique: Unique) -> None:
+def test_16_12_a_removed_pattern_leaves_its_neighbours(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "topic")
     queue = bound_queue(channel, unique, exchange, "a.#", "a.*.c", "a.b.c")
     channel.queue_unbind(queue, exchange, "a.#")
@@ -159,7 +159,7 @@ def test_6_12_a_removed_pattern_leaves_its_neighbours(channel: Channel, unique: 
 
 
 @pytest.mark.parametrize(("x_match", "arguments", "matches"), HEADERS)
-def test_6_13_headers(
+def test_16_13_headers(
     channel: Channel, unique: Unique, x_match: str | None, arguments: list[Triple], matches: bool
 ) -> None:
     exchange = new_exchange(channel, unique, "headers")
@@ -173,7 +173,7 @@ def test_6_13_headers(
 @pytest.mark.parametrize(
     ("x_match", "matches"), [("all", True), ("any", False), ("all-with-x", True), ("any-with-x", False)]
 )
-def test_6_14_messages_without_headers(
+def test_16_14_messages_without_headers(
     channel: Channel, unique: Unique, x_match: str, matches: bool, properties: dict[str, Any]
 ) -> None:
     exchange = new_exchange(channel, unique, "headers")
@@ -186,7 +186,7 @@ def test_6_14_messages_without_headers(
 
 
 @pytest.mark.parametrize("name", ["amq.headers", "amq.match"])
-def test_6_13_predeclared_headers_exchanges(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_13_predeclared_headers_exchanges(channel: Channel, unique: Unique, name: str) -> None:
     mark: Triple = ("mark", "S", unique("mark"))
     queue = bound_queue(channel, unique, name, "", arguments=[mark])
     channel.publish(name, "", b"mine", {"headers": [mark]})
@@ -198,7 +198,7 @@ def alternate(channel: Channel, unique: Unique, name: str, type_: str = "direct"
     return new_exchange(channel, unique, type_, arguments=[("alternate-exchange", "S", name)])
 
 
-def test_6_15_alternate_exchange_gets_the_unmatched(channel: Channel, unique: Unique) -> None:
+def test_16_15_alternate_exchange_gets_the_unmatched(channel: Channel, unique: Unique) -> None:
     last = new_exchange(channel, unique, "fanout")
     exchange = alternate(channel, unique, last)
     unmatched = bound_queue(channel, unique, last, "")
@@ -211,7 +211,7 @@ def test_6_15_alternate_exchange_gets_the_unmatched(channel: Channel, unique: Un
     assert not channel.returns
 
 
-def test_6_15_alternate_exchanges_chain(channel: Channel, unique: Unique) -> None:
+def test_16_15_alternate_exchanges_chain(channel: Channel, unique: Unique) -> None:
     last = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, last, "")
     middle = alternate(channel, unique, last)
@@ -219,7 +219,7 @@ def test_6_15_alternate_exchanges_chain(channel: Channel, unique: Unique) -> Non
     assert drain(channel, queue) == [b"far"]
 
 
-def test_6_15_a_dead_end_counts_as_matched(channel: Channel, unique: Unique) -> None:
+def test_16_15_a_dead_end_counts_as_matched(channel: Channel, unique: Unique) -> None:
     last, dead_end = new_exchange(channel, unique, "fanout"), new_exchange(channel, unique)
     exchange = alternate(channel, unique, last)
     queue = bound_queue(channel, unique, last, "")
@@ -230,7 +230,7 @@ def test_6_15_a_dead_end_counts_as_matched(channel: Channel, unique: Unique) -> 
 
 
 @pytest.mark.parametrize("cyclic", [False, True])
-def test_6_15_unroutable_alternate_exchanges(channel: Channel, unique: Unique, cyclic: bool) -> None:
+def test_16_15_unroutable_alternate_exchanges(channel: Channel, unique: Unique, cyclic: bool) -> None:
     other = unique("x")
     exchange = alternate(channel, unique, other)
     if cyclic:
@@ -239,7 +239,7 @@ def test_6_15_unroutable_alternate_exchanges(channel: Channel, unique: Unique, c
     assert channel.next_return().body == b"lost"
 
 
-def test_6_15_an_alternate_exchange_behind_a_binding(channel: Channel, unique: Unique) -> None:
+def test_16_15_an_alternate_exchange_behind_a_binding(channel: Channel, unique: Unique) -> None:
     last = new_exchange(channel, unique, "fanout")
     inner = alternate(channel, unique, last)
     outer = new_exchange(channel, unique, "fanout")
@@ -249,7 +249,7 @@ def test_6_15_an_alternate_exchange_behind_a_binding(channel: Channel, unique: U
     assert drain(channel, queue) == [b"unmatched inside"]
 
 
-def test_6_9_cc_keeps_the_published_route(channel: Channel, unique: Unique) -> None:
+def test_16_9_cc_keeps_the_published_route(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "copy")
     channel.publish(exchange, "main", b"", {"headers": [("CC", "A", [("S", "copy")])]})
@@ -257,7 +257,7 @@ def test_6_9_cc_keeps_the_published_route(channel: Channel, unique: Unique) -> N
     assert (delivery.exchange, delivery.routing_key) == (exchange, "main")
 
 
-def test_6_10_one_copy_a_queue(channel: Channel, unique: Unique) -> None:
+def test_16_10_one_copy_a_queue(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "topic")
     queue = bound_queue(channel, unique, exchange, "#", "a.*", "*.b", "a.b")
     channel.publish(exchange, "a.b", b"once")

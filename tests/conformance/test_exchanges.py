@@ -1,4 +1,4 @@
-"""Section 3: exchange.declare and exchange.delete."""
+"""Rules 13.1 to 13.18: exchange.declare and exchange.delete."""
 
 from __future__ import annotations
 
@@ -58,38 +58,38 @@ ON_DEFAULT: list[tuple[type[Any], Callable[[Channel], Any]]] = [
         ("amq.topic", "topic"),
     ],
 )
-def test_3_1_predeclared_exchanges(channel: Channel, vhost: str, name: str, type_: str) -> None:
+def test_13_1_predeclared_exchanges(channel: Channel, vhost: str, name: str, type_: str) -> None:
     channel.exchange_declare(name, type_, durable=True)
     text = inequivalent("durable", f"exchange '{name}'", vhost, "'false'", "'true'")
     with channel.expect_channel_close(406, text, DECLARE):
         channel.exchange_declare(name, type_)
 
 
-def test_3_1_the_trace_exchange_is_internal(channel: Channel) -> None:
+def test_13_1_the_trace_exchange_is_internal(channel: Channel) -> None:
     channel.exchange_declare("amq.rabbitmq.trace", "topic", durable=True, internal=True)
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "headers", "topic"])
-def test_3_2_types(channel: Channel, unique: Unique, type_: str) -> None:
+def test_13_2_types(channel: Channel, unique: Unique, type_: str) -> None:
     name = new_exchange(channel, unique, type_)
     channel.exchange_declare(name, type_)
 
 
-@pytest.mark.departs("10.4", "4.0")
-def test_3_3_the_type_is_checked_first(connect: Connect, accounts: Accounts) -> None:
+@pytest.mark.departs("4.0")
+def test_13_3_the_type_is_checked_first(connect: Connect, accounts: Accounts) -> None:
     channel = connect(**accounts.login("nobody")).channel()
     text = "PRECONDITION_FAILED - unknown exchange type 'zzz'"
     with channel.expect_channel_close(406, text, DECLARE):
         channel.exchange_declare("", "zzz")
 
 
-def test_3_3_default_exchange_before_permission(connect: Connect, accounts: Accounts) -> None:
+def test_13_3_default_exchange_before_permission(connect: Connect, accounts: Accounts) -> None:
     channel = connect(**accounts.login("nobody")).channel()
     with channel.expect_channel_close(403, DEFAULT_EXCHANGE, DECLARE):
         channel.exchange_declare("")
 
 
-def test_3_3_permission_before_equivalence(
+def test_13_3_permission_before_equivalence(
     channel: Channel, connect: Connect, accounts: Accounts, unique: Unique, vhost: str
 ) -> None:
     name = new_exchange(channel, unique)
@@ -98,20 +98,20 @@ def test_3_3_permission_before_equivalence(
         other.exchange_declare(name, "fanout")
 
 
-def test_3_3_permission_before_reserved_prefix(connect: Connect, accounts: Accounts, vhost: str) -> None:
+def test_13_3_permission_before_reserved_prefix(connect: Connect, accounts: Accounts, vhost: str) -> None:
     channel = connect(**accounts.login("nobody")).channel()
     text = refused("exchange", "amq.conformance", vhost, accounts.user("nobody"))
     with channel.expect_channel_close(403, text, DECLARE):
         channel.exchange_declare("amq.conformance")
 
 
-def test_3_3_reserved_prefix_before_alternate_exchange(channel: Channel) -> None:
+def test_13_3_reserved_prefix_before_alternate_exchange(channel: Channel) -> None:
     text = "ACCESS_REFUSED - exchange name 'amq.conformance' contains reserved prefix 'amq.*'"
     with channel.expect_channel_close(403, text, DECLARE):
         channel.exchange_declare("amq.conformance", arguments=[("alternate-exchange", "I", 1)])
 
 
-def test_3_4_line_ends_are_removed_from_names(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_4_line_ends_are_removed_from_names(channel: Channel, unique: Unique, vhost: str) -> None:
     name = unique("x")
     broken = name[:5] + "\r\n" + name[5:] + "\n"
     channel.exchange_declare("\r" + name)
@@ -121,14 +121,14 @@ def test_3_4_line_ends_are_removed_from_names(channel: Channel, unique: Unique, 
         channel.exchange_declare(broken, passive=True)
 
 
-def test_3_4_line_ends_stay_in_publish(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_4_line_ends_stay_in_publish(channel: Channel, unique: Unique, vhost: str) -> None:
     name = new_exchange(channel, unique)
     with channel.expect_channel_close(404, no_exchange(name + "\n", vhost), commands.Basic.Publish):
         channel.publish(name + "\n", "key")
 
 
 @pytest.mark.parametrize("suffix", ["ä☃", " ", "'quoted' \"twice\"", "%s/{}~", "\0\t", "AMQ.", "length"])
-def test_3_4_any_name_goes(channel: Channel, unique: Unique, vhost: str, suffix: str) -> None:
+def test_13_4_any_name_goes(channel: Channel, unique: Unique, vhost: str, suffix: str) -> None:
     name = unique("x") + suffix
     if suffix == "length":
         name = name.ljust(255, "n")
@@ -140,7 +140,7 @@ def test_3_4_any_name_goes(channel: Channel, unique: Unique, vhost: str, suffix:
         channel.exchange_declare(name, passive=True)
 
 
-def test_3_5_equal_redeclaration(channel: Channel, unique: Unique) -> None:
+def test_13_5_equal_redeclaration(channel: Channel, unique: Unique) -> None:
     name = unique("x")
     options: dict[str, Any] = {"durable": True, "auto_delete": True, "internal": True}
     arguments = [("alternate-exchange", "S", "other")]
@@ -148,14 +148,14 @@ def test_3_5_equal_redeclaration(channel: Channel, unique: Unique) -> None:
     channel.exchange_declare(name, "topic", arguments=arguments, **options)
 
 
-def test_3_5_unknown_arguments_are_not_compared(channel: Channel, unique: Unique) -> None:
+def test_13_5_unknown_arguments_are_not_compared(channel: Channel, unique: Unique) -> None:
     name = new_exchange(channel, unique, arguments=[("x-one", "I", 1), ("foo", "S", "bar")])
     channel.exchange_declare(name)
     channel.exchange_declare(name, arguments=[("x-one", "S", "2"), ("x-two", "V", None)])
 
 
 @pytest.mark.parametrize("first", range(len(CHANGES)), ids=[row[0] for row in CHANGES])
-def test_3_6_the_first_difference_is_named(channel: Channel, unique: Unique, vhost: str, first: int) -> None:
+def test_13_6_the_first_difference_is_named(channel: Channel, unique: Unique, vhost: str, first: int) -> None:
     name = new_exchange(channel, unique, durable=True)
     argument, _, received, current = CHANGES[first]
     changed: dict[str, Any] = {"durable": True}
@@ -173,7 +173,7 @@ def test_3_6_the_first_difference_is_named(channel: Channel, unique: Unique, vho
         ([("alternate-exchange", "S", "two")], "'two'", "'one'"),
     ],
 )
-def test_3_6_another_alternate_exchange(
+def test_13_6_another_alternate_exchange(
     channel: Channel, unique: Unique, vhost: str, given: list[Any], received: str, current: str
 ) -> None:
     name = new_exchange(channel, unique, arguments=[("alternate-exchange", "S", "one")])
@@ -183,26 +183,26 @@ def test_3_6_another_alternate_exchange(
 
 
 @pytest.mark.parametrize("name", ["amq.zzz", "amq."])
-def test_3_7_reserved_prefix(channel: Channel, name: str) -> None:
+def test_13_7_reserved_prefix(channel: Channel, name: str) -> None:
     text = f"ACCESS_REFUSED - exchange name '{name}' contains reserved prefix 'amq.*'"
     with channel.expect_channel_close(403, text, DECLARE):
         channel.exchange_declare(name)
 
 
-def test_3_8_passive_compares_nothing(channel: Channel, unique: Unique) -> None:
+def test_13_8_passive_compares_nothing(channel: Channel, unique: Unique) -> None:
     name = new_exchange(channel, unique, "topic", durable=True)
     channel.exchange_declare(name, "zzz", passive=True, internal=True, arguments=[("alternate-exchange", "I", 1)])
     channel.exchange_declare("amq.direct", "", passive=True)
 
 
-def test_3_8_passive_of_a_missing_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_8_passive_of_a_missing_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
     name = unique("x")
     with channel.expect_channel_close(404, no_exchange(name, vhost), DECLARE):
         channel.exchange_declare(name, passive=True)
 
 
 @pytest.mark.parametrize(("method", "operation"), ON_DEFAULT)
-def test_3_9_default_exchange_is_refused(
+def test_13_9_default_exchange_is_refused(
     channel: Channel, method: type[Any], operation: Callable[[Channel], Any]
 ) -> None:
     with channel.expect_channel_close(403, DEFAULT_EXCHANGE, method):
@@ -213,7 +213,7 @@ def test_3_9_default_exchange_is_refused(
     ("letter", "value", "type_name"),
     [("I", 5, "signedint"), ("l", 5, "long"), ("t", 1, "bool"), ("V", None, "void"), ("F", [], "table")],
 )
-def test_3_10_alternate_exchange_must_be_a_string(
+def test_13_10_alternate_exchange_must_be_a_string(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
 ) -> None:
     name = unique("x")
@@ -226,19 +226,19 @@ def test_3_10_alternate_exchange_must_be_a_string(
 
 
 @pytest.mark.parametrize("if_unused", [False, True])
-def test_3_11_delete_of_a_missing_exchange(channel: Channel, unique: Unique, if_unused: bool) -> None:
+def test_13_11_delete_of_a_missing_exchange(channel: Channel, unique: Unique, if_unused: bool) -> None:
     channel.exchange_delete(unique("x"), if_unused=if_unused)
 
 
 @pytest.mark.parametrize("name", ["amq.direct", "amq.rabbitmq.trace", "amq.missing"])
-def test_3_11_delete_of_a_system_exchange(channel: Channel, vhost: str, name: str) -> None:
+def test_13_11_delete_of_a_system_exchange(channel: Channel, vhost: str, name: str) -> None:
     text = f"ACCESS_REFUSED - deletion of system exchange '{name}' in vhost '{vhost}' not allowed"
     with channel.expect_channel_close(403, text, DELETE):
         channel.exchange_delete(name)
 
 
 @pytest.mark.parametrize("to_queue", [True, False])
-def test_3_11_a_source_is_in_use(channel: Channel, unique: Unique, vhost: str, to_queue: bool) -> None:
+def test_13_11_a_source_is_in_use(channel: Channel, unique: Unique, vhost: str, to_queue: bool) -> None:
     name = new_exchange(channel, unique)
     if to_queue:
         bound_queue(channel, unique, name, "key")
@@ -249,7 +249,7 @@ def test_3_11_a_source_is_in_use(channel: Channel, unique: Unique, vhost: str, t
         channel.exchange_delete(name, if_unused=True)
 
 
-def test_3_11_a_destination_is_not_in_use(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_11_a_destination_is_not_in_use(channel: Channel, unique: Unique, vhost: str) -> None:
     name, source = new_exchange(channel, unique), new_exchange(channel, unique)
     channel.exchange_bind(name, source, "key")
     channel.exchange_delete(name, if_unused=True)
@@ -257,7 +257,7 @@ def test_3_11_a_destination_is_not_in_use(channel: Channel, unique: Unique, vhos
         channel.exchange_declare(name, passive=True)
 
 
-def test_3_12_bindings_go_with_either_end(channel: Channel, unique: Unique) -> None:
+def test_13_12_bindings_go_with_either_end(channel: Channel, unique: Unique) -> None:
     outer = new_exchange(channel, unique, "fanout")
     inner = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, inner, "")
@@ -270,7 +270,7 @@ def test_3_12_bindings_go_with_either_end(channel: Channel, unique: Unique) -> N
     assert drain(channel, queue) == []
 
 
-def test_3_14_internal_exchange(connection: Connection, unique: Unique, vhost: str) -> None:
+def test_13_14_internal_exchange(connection: Connection, unique: Unique, vhost: str) -> None:
     channel = connection.channel()
     outer = new_exchange(channel, unique)
     inner = new_exchange(channel, unique, internal=True)
@@ -285,7 +285,7 @@ def test_3_14_internal_exchange(connection: Connection, unique: Unique, vhost: s
     channel.exchange_delete(inner)
 
 
-def test_3_18_nowait(connection: Connection, unique: Unique, vhost: str) -> None:
+def test_13_18_nowait(connection: Connection, unique: Unique, vhost: str) -> None:
     channel = connection.channel()
     name, other, queue = unique("x"), unique("x"), new_queue(channel, unique)
     channel.exchange_declare(name, "direct", nowait=True)
@@ -300,7 +300,7 @@ def test_3_18_nowait(connection: Connection, unique: Unique, vhost: str) -> None
         channel.exchange_declare(name, passive=True)
 
 
-def test_3_18_nowait_hides_no_error(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_13_18_nowait_hides_no_error(channel: Channel, unique: Unique, vhost: str) -> None:
     name = new_exchange(channel, unique)
     text = inequivalent("type", f"exchange '{name}'", vhost, "'fanout'", "'direct'")
     with channel.expect_channel_close(406, text, DECLARE):

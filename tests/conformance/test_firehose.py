@@ -1,4 +1,4 @@
-"""The firehose: copies of what is published and delivered in a virtual host, at the exchange amq.rabbitmq.trace."""
+"""Rule 46.2: the firehose, copies of what is published and delivered in a virtual host."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def without_node(headers: list[Triple]) -> list[Triple]:
     return [each for each in headers if each[0] != "node"]
 
 
-def test_a_publish_is_copied(own: Connection, client: Channel, traces: Traces, traced: str, accounts: Any) -> None:
+def test_46_2_a_publish_is_copied(own: Connection, client: Channel, traces: Traces, traced: str, accounts: Any) -> None:
     client.publish("x", "key", b"body", PROPERTIES)
     copy = traces.next()
     assert (copy.routing_key, copy.body, copy.redelivered) == ("publish.x", b"body", False)
@@ -126,7 +126,9 @@ def test_a_publish_is_copied(own: Connection, client: Channel, traces: Traces, t
     assert [key for key, _, _ in copy.headers][3] == "node"
 
 
-def test_a_delivery_is_copied(own: Connection, client: Channel, traces: Traces, traced: str, accounts: Any) -> None:
+def test_46_2_a_delivery_is_copied(
+    own: Connection, client: Channel, traces: Traces, traced: str, accounts: Any
+) -> None:
     client.publish("x", "key", b"body", PROPERTIES)
     assert traces.next().routing_key == "publish.x"
     client.consume("q1")
@@ -145,7 +147,7 @@ def test_a_delivery_is_copied(own: Connection, client: Channel, traces: Traces, 
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_a_get_is_copied(client: Channel, traces: Traces, no_ack: bool) -> None:
+def test_46_2_a_get_is_copied(client: Channel, traces: Traces, no_ack: bool) -> None:
     client.publish("", "q1", b"")
     assert traces.next().routing_key == "publish."
     got = client.get("q1", no_ack=no_ack)
@@ -156,7 +158,7 @@ def test_a_get_is_copied(client: Channel, traces: Traces, no_ack: bool) -> None:
     assert (headers["properties"], headers["redelivered"]) == ([], 0)
 
 
-def test_copies_keep_the_order_of_what_happens(client: Channel, traces: Traces) -> None:
+def test_46_2_copies_keep_the_order_of_what_happens(client: Channel, traces: Traces) -> None:
     client.consume("q1", no_ack=True)
     for number in range(20):
         client.publish("x" if number % 2 else "", "q1", b"%d" % number)
@@ -167,7 +169,7 @@ def test_copies_keep_the_order_of_what_happens(client: Channel, traces: Traces) 
     assert [copy.body for copy in copies] == [b"%d" % (number // 2) for number in range(40)]
 
 
-def test_what_nobody_takes_is_copied_too(client: Channel, traces: Traces) -> None:
+def test_46_2_what_nobody_takes_is_copied_too(client: Channel, traces: Traces) -> None:
     client.publish("amq.direct", "nowhere", b"lost", mandatory=True)
     assert client.next_return().routing_key == "nowhere"
     copy = traces.next()
@@ -175,7 +177,7 @@ def test_what_nobody_takes_is_copied_too(client: Channel, traces: Traces) -> Non
     assert ("routed_queues", "A", []) in copy.headers
 
 
-def test_an_alternate_exchange_counts_as_routed(client: Channel, traces: Traces) -> None:
+def test_46_2_an_alternate_exchange_counts_as_routed(client: Channel, traces: Traces) -> None:
     client.exchange_declare("first", "direct", arguments=[("alternate-exchange", "S", "x")])
     client.publish("first", "nowhere", b"")
     copy = traces.next()
@@ -183,7 +185,7 @@ def test_an_alternate_exchange_counts_as_routed(client: Channel, traces: Traces)
     assert ("routed_queues", "A", [("S", "q1"), ("S", "q2")]) in copy.headers
 
 
-def test_transactions_are_copied_as_they_are_published(client: Channel, traces: Traces) -> None:
+def test_46_2_transactions_are_copied_as_they_are_published(client: Channel, traces: Traces) -> None:
     client.tx_select()
     client.publish("", "q1", b"one")
     assert traces.next().body == b"one"
@@ -193,7 +195,7 @@ def test_transactions_are_copied_as_they_are_published(client: Channel, traces: 
     assert traces.next().body == b"two"
 
 
-def test_a_dead_letter_is_no_publish(client: Channel, traces: Traces) -> None:
+def test_46_2_a_dead_letter_is_no_publish(client: Channel, traces: Traces) -> None:
     arguments = [("x-max-length", "I", 0), ("x-dead-letter-exchange", "S", "x")]
     client.queue_declare("full", arguments=arguments)
     client.publish("", "full", b"dead")
@@ -201,7 +203,7 @@ def test_a_dead_letter_is_no_publish(client: Channel, traces: Traces) -> None:
     assert [traces.next().body, traces.next().body] == [b"dead", b"end"]
 
 
-def test_over_http(api: HttpApi, traces: Traces, traced: str) -> None:
+def test_46_2_over_http(api: HttpApi, traces: Traces, traced: str) -> None:
     message = {"properties": {}, "routing_key": "k", "payload": "p", "payload_encoding": "string"}
     assert api.ask("POST", path("exchanges", traced, "x", "publish"), message).document == {"routed": True}
     wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
@@ -209,7 +211,7 @@ def test_over_http(api: HttpApi, traces: Traces, traced: str) -> None:
     assert [traces.next().routing_key for _ in range(2)] == ["publish.x", "deliver.q2"]
 
 
-def test_only_some_copies(client: Channel, traces: Traces) -> None:
+def test_46_2_only_some_copies(client: Channel, traces: Traces) -> None:
     client.queue_unbind("trace", TRACE, "#")
     client.queue_bind("trace", TRACE, "deliver.#")
     client.publish("", "q1", b"")
@@ -217,7 +219,7 @@ def test_only_some_copies(client: Channel, traces: Traces) -> None:
     assert traces.next().routing_key == "deliver.q1"
 
 
-def test_a_queue_that_gets_copies_of_itself(client: Channel, traces: Traces) -> None:
+def test_46_2_a_queue_that_gets_copies_of_itself(client: Channel, traces: Traces) -> None:
     client.queue_bind("q1", TRACE, "deliver.q1")
     client.publish("", "q1", b"once")
     client.consume("q1", no_ack=True)
@@ -228,7 +230,7 @@ def test_a_queue_that_gets_copies_of_itself(client: Channel, traces: Traces) -> 
     assert traces.next().body == b"end"
 
 
-def test_it_ends(api: HttpApi, own: Connection, client: Channel, traces: Traces, traced: str) -> None:
+def test_46_2_it_ends(api: HttpApi, own: Connection, client: Channel, traces: Traces, traced: str) -> None:
     switch(api, traced, False)
     client.publish("", "q1", b"unseen")
     client.get("q1", no_ack=True)
@@ -240,7 +242,7 @@ def test_it_ends(api: HttpApi, own: Connection, client: Channel, traces: Traces,
     assert traces.next().body == b"seen"
 
 
-def test_nobody_else_publishes_there(client: Channel, traced: str) -> None:
+def test_46_2_nobody_else_publishes_there(client: Channel, traced: str) -> None:
     text = f"ACCESS_REFUSED - cannot publish to internal exchange '{TRACE}' in vhost '{traced}'"
     with client.expect_channel_close(403, text):
         client.publish(TRACE, "publish.x", b"made up")

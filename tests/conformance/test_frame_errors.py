@@ -1,4 +1,4 @@
-"""Section 2, first part: frames and methods that are wrong wherever they come."""
+"""Rules 12.1 to 12.18: frames and methods that are wrong wherever they come."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def squeezed(text: str) -> str:
 @pytest.mark.parametrize(
     ("class_id", "method_id"), [(60, 999), (99, 10), (0, 0), (20, 12), (110, 10), (10, 99), (85, 20)]
 )
-def test_2_1_unknown_methods_drop_the_connection(
+def test_12_1_unknown_methods_drop_the_connection(
     connection: Connection, channel_number: int, class_id: int, method_id: int
 ) -> None:
     connection.channel(1)
@@ -46,7 +46,7 @@ def test_2_1_unknown_methods_drop_the_connection(
 
 
 @pytest.mark.parametrize("kind", [0, 4, 5, 6, 7, 9, 65, 255])
-def test_2_2_unknown_frame_types(connection: Connection, kind: int) -> None:
+def test_12_2_unknown_frame_types(connection: Connection, kind: int) -> None:
     text = f'FRAME_ERROR - type {kind}, all octets = <<"abc">>: unknown_frame'
     with connection.expect_connection_close(501, text, (0, 0)):
         connection.wire.send_frame(kind, 1, b"abc")
@@ -68,13 +68,13 @@ def test_2_2_unknown_frame_types(connection: Connection, kind: int) -> None:
     ],
     ids=["none", "bytes", "16", "17", "20 bytes", "escapes", "delete", "C1", "Latin-1"],
 )
-def test_2_2_the_payload_is_printed(connection: Connection, channel_number: int, body: bytes, printed: str) -> None:
+def test_12_2_the_payload_is_printed(connection: Connection, channel_number: int, body: bytes, printed: str) -> None:
     connection.channel(1)
     with connection.expect_connection_close(501, f"FRAME_ERROR - type 4, {printed}: unknown_frame", (0, 0)):
         connection.wire.send_frame(4, channel_number, body)
 
 
-def test_2_2_long_terms_may_be_wrapped(connection: Connection) -> None:
+def test_12_2_long_terms_may_be_wrapped(connection: Connection) -> None:
     connection.wire.send_frame(4, 1, bytes(range(140, 160)))
     with pytest.raises(ConnectionClosed) as caught:
         connection.read()
@@ -92,7 +92,7 @@ def test_2_2_long_terms_may_be_wrapped(connection: Connection) -> None:
         (BODY, b"hello", '<<"hello">>'),
     ],
 )
-def test_2_3_wrong_frame_end(connection: Connection, end: int, kind: int, body: bytes, printed: str) -> None:
+def test_12_3_wrong_frame_end(connection: Connection, end: int, kind: int, body: bytes, printed: str) -> None:
     connection.wire.send_frame(kind, 1 if body else 0, body, end=end)
     with pytest.raises(ConnectionClosed) as caught:
         connection.read()
@@ -102,7 +102,7 @@ def test_2_3_wrong_frame_end(connection: Connection, end: int, kind: int, body: 
     assert squeezed(close.text) == expected
 
 
-def test_2_3_no_more_input_is_read_after_a_wrong_frame_end(connect: Connect) -> None:
+def test_12_3_no_more_input_is_read_after_a_wrong_frame_end(connect: Connect) -> None:
     connection = connect()
     wire = connection.wire
     wire.send_frame(HEARTBEAT, 0, b"", end=0)
@@ -112,7 +112,7 @@ def test_2_3_no_more_input_is_read_after_a_wrong_frame_end(connect: Connect) -> 
     connection.abort()
 
 
-def test_2_4_payloads_up_to_frame_max_pass(connect: Connect, unique: Unique) -> None:
+def test_12_4_payloads_up_to_frame_max_pass(connect: Connect, unique: Unique) -> None:
     channel = connect(frame_max=4096).channel()
     queue = unique()
     channel.queue_declare(queue)
@@ -124,13 +124,13 @@ def test_2_4_payloads_up_to_frame_max_pass(connect: Connect, unique: Unique) -> 
 
 @pytest.mark.parametrize("size", [131073, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("kind", [METHOD, HEADER, BODY, HEARTBEAT, 65])
-def test_2_4_too_large_frames_are_refused_at_their_header(connection: Connection, size: int, kind: int) -> None:
+def test_12_4_too_large_frames_are_refused_at_their_header(connection: Connection, size: int, kind: int) -> None:
     text = f"FRAME_ERROR - type {kind}, all octets = <<>>: {{frame_too_large,{size},131064}}"
     with connection.expect_connection_close(501, text, (0, 0)):
         connection.wire.send_bytes(frame(kind, 1, b"", size=size)[:7])
 
 
-def test_2_4_octets_with_all_bits_set_are_a_too_large_frame(connection: Connection) -> None:
+def test_12_4_octets_with_all_bits_set_are_a_too_large_frame(connection: Connection) -> None:
     # The octets behind them are those of a content header and body after the channel.
     text = f"FRAME_ERROR - type 255, all octets = <<>>: {{frame_too_large,{2**32 - 1},131064}}"
     with connection.expect_connection_close(501, text, (0, 0)):
@@ -138,7 +138,7 @@ def test_2_4_octets_with_all_bits_set_are_a_too_large_frame(connection: Connecti
         connection.wire.send_bytes(b"\xff" * 8 + header + frame(BODY, 0, b"body"))
 
 
-def test_2_5_second_protocol_header(connection: Connection) -> None:
+def test_12_5_second_protocol_header(connection: Connection) -> None:
     text = "FRAME_ERROR - type 65, all octets = <<>>: {frame_too_large,1342177289,131064}"
     with connection.expect_connection_close(501, text, (0, 0)):
         connection.wire.send_bytes(PROTOCOL_HEADER)
@@ -155,7 +155,7 @@ def test_2_5_second_protocol_header(connection: Connection) -> None:
         (HEADER, b"\0\x3c\0\0\0\0\0\0\0\0\0", "<<0,60,0,0,0,0,0,0,0,0,0>>"),
     ],
 )
-def test_2_6_too_short_payloads(connection: Connection, kind: int, body: bytes, printed: str) -> None:
+def test_12_6_too_short_payloads(connection: Connection, kind: int, body: bytes, printed: str) -> None:
     connection.channel(1)
     text = f"FRAME_ERROR - type {kind}, all octets = {printed}: unknown_frame"
     with connection.expect_connection_close(501, text, (0, 0)):
@@ -178,7 +178,7 @@ def test_2_6_too_short_payloads(connection: Connection, kind: int, body: bytes, 
     ],
     ids=name_of,
 )
-def test_2_7_truncated_or_trailing_arguments(
+def test_12_7_truncated_or_trailing_arguments(
     connection: Connection, kind: MethodType, arguments: bytes, printed: str
 ) -> None:
     connection.channel(1)
@@ -187,13 +187,13 @@ def test_2_7_truncated_or_trailing_arguments(
 
 
 @pytest.mark.parametrize("letter", ["Z", "U", "n", "C", "\0"])
-def test_2_8_unknown_types_in_argument_tables(connection: Connection, letter: str) -> None:
+def test_12_8_unknown_types_in_argument_tables(connection: Connection, letter: str) -> None:
     channel = connection.channel(1)
     with connection.expect_drop():
         channel.send(commands.Queue.Declare, queue="conformance.none", arguments=[("k", letter, b"\0\0")])
 
 
-def test_2_8_cut_argument_tables(connection: Connection) -> None:
+def test_12_8_cut_argument_tables(connection: Connection) -> None:
     channel = connection.channel(1)
     table = tables.longstr(b"\x01aS\0\0\0\x09abc")
     with connection.expect_drop():
@@ -209,7 +209,7 @@ def test_2_8_cut_argument_tables(connection: Connection) -> None:
         (BODY, b"x" * 17, 'first 16 octets = <<"xxxxxxxxxxxxxxxx">>'),
     ],
 )
-def test_2_15_content_on_channel_0(connection: Connection, kind: int, body: bytes, printed: str) -> None:
+def test_12_15_content_on_channel_0(connection: Connection, kind: int, body: bytes, printed: str) -> None:
     with connection.expect_connection_close(505, f"UNEXPECTED_FRAME - type {kind}, {printed}", (0, 0)):
         connection.wire.send_frame(kind, 0, body)
 
@@ -238,7 +238,7 @@ def test_2_15_content_on_channel_0(connection: Connection, kind: int, body: byte
     ],
     ids=name_of,
 )
-def test_2_16_methods_that_do_not_belong_on_channel_0(
+def test_12_16_methods_that_do_not_belong_on_channel_0(
     connection: Connection, kind: MethodType, arguments: dict[str, Any]
 ) -> None:
     text = "CHANNEL_ERROR - unexpected method in connection state running"
@@ -272,7 +272,7 @@ def test_2_16_methods_that_do_not_belong_on_channel_0(
     ],
     ids=lambda kind: kind.name,
 )
-def test_2_17_methods_that_clients_do_not_send(connection: Connection, kind: MethodType) -> None:
+def test_12_17_methods_that_clients_do_not_send(connection: Connection, kind: MethodType) -> None:
     channel = connection.channel(1)
     with connection.expect_connection_close(503, "COMMAND_INVALID - unimplemented method", kind):
         channel.send(kind)
@@ -281,7 +281,7 @@ def test_2_17_methods_that_clients_do_not_send(connection: Connection, kind: Met
 @pytest.mark.parametrize(
     "kind", [commands.Basic.Deliver, commands.Basic.Return, commands.Basic.GetOk], ids=lambda kind: kind.name
 )
-def test_2_17_content_methods_that_clients_do_not_send(connection: Connection, kind: MethodType) -> None:
+def test_12_17_content_methods_that_clients_do_not_send(connection: Connection, kind: MethodType) -> None:
     channel = connection.channel(1)
     with connection.expect_connection_close(503, "COMMAND_INVALID - unimplemented method", kind):
         channel.send(kind)
@@ -304,6 +304,6 @@ def test_2_17_content_methods_that_clients_do_not_send(connection: Connection, k
     ids=lambda kind: kind.name,
 )
 @pytest.mark.parametrize("number", [1, 2047, 65535])
-def test_2_18_methods_on_a_channel_that_is_not_open(connection: Connection, kind: MethodType, number: int) -> None:
+def test_12_18_methods_on_a_channel_that_is_not_open(connection: Connection, kind: MethodType, number: int) -> None:
     with connection.expect_connection_close(504, "CHANNEL_ERROR - expected 'channel.open'", kind):
         connection.wire.send_method(number, kind)

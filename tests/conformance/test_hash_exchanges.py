@@ -1,4 +1,4 @@
-"""Plugins 3: the exchange types x-consistent-hash and x-modulus-hash."""
+"""Rules 33.1 to 33.12: the exchange types x-consistent-hash and x-modulus-hash."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def declare_bad(channel: Channel, unique: Unique, arguments: list[Triple], text:
 
 @consistent
 @pytest.mark.parametrize("name", ["app_id", "", "message-id", "headers"])
-def test_3_2_properties_that_are_not_hashed(channel: Channel, unique: Unique, name: str) -> None:
+def test_33_2_properties_that_are_not_hashed(channel: Channel, unique: Unique, name: str) -> None:
     declare_bad(channel, unique, [("hash-property", "S", name)], f"Unsupported property: {name}")
 
 
 @consistent
 @pytest.mark.parametrize("name", ["message_id", "app_id"])
-def test_3_2_a_header_or_a_property(channel: Channel, unique: Unique, name: str) -> None:
+def test_33_2_a_header_or_a_property(channel: Channel, unique: Unique, name: str) -> None:
     arguments: list[Triple] = [("hash-header", "S", "h"), ("hash-property", "S", name)]
     declare_bad(channel, unique, arguments, "hash-header and hash-property are mutually exclusive")
 
 
 @consistent
 @pytest.mark.parametrize("kind", [HASH, MODULUS])
-def test_3_1_other_arguments_are_ignored_and_not_compared(channel: Channel, unique: Unique, kind: str) -> None:
+def test_33_1_other_arguments_are_ignored_and_not_compared(channel: Channel, unique: Unique, kind: str) -> None:
     exchange = new_exchange(channel, unique, kind, arguments=[("hash-header", "S", "h"), ("other", "I", 1)])
     channel.exchange_declare(exchange, kind, arguments=[("hash-property", "S", "app_id")])
     channel.exchange_declare(exchange, kind)
@@ -73,28 +73,28 @@ def test_3_1_other_arguments_are_ignored_and_not_compared(channel: Channel, uniq
 
 @consistent
 @pytest.mark.parametrize("key", NO_WEIGHTS)
-def test_3_4_binding_keys_are_weights(channel: Channel, unique: Unique, key: str) -> None:
+def test_33_4_binding_keys_are_weights(channel: Channel, unique: Unique, key: str) -> None:
     exchange, queue = new_exchange(channel, unique, HASH), new_queue(channel, unique)
     with channel.expect_channel_close(406, f"PRECONDITION_FAILED - {NO_WEIGHTS[key]}", commands.Queue.Bind):
         channel.queue_bind(queue, exchange, key)
 
 
 @consistent
-def test_3_4_exchanges_need_a_weight_too(channel: Channel, unique: Unique) -> None:
+def test_33_4_exchanges_need_a_weight_too(channel: Channel, unique: Unique) -> None:
     exchange, destination = new_exchange(channel, unique, HASH), new_exchange(channel, unique, "fanout")
     with channel.expect_channel_close(406, f'PRECONDITION_FAILED - {NO_INTEGER}<<"a">>', commands.Exchange.Bind):
         channel.exchange_bind(destination, exchange, "a")
 
 
 @consistent
-def test_3_4_a_missing_queue_comes_first(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_33_4_a_missing_queue_comes_first(channel: Channel, unique: Unique, vhost: str) -> None:
     exchange, queue = new_exchange(channel, unique, HASH), unique()
     with channel.expect_channel_close(404, no_queue(queue, vhost), commands.Queue.Bind):
         channel.queue_bind(queue, exchange, "a")
 
 
 @consistent
-def test_3_4_unbinding_checks_nothing(channel: Channel, unique: Unique) -> None:
+def test_33_4_unbinding_checks_nothing(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, HASH)
     queue = bound_queue(channel, unique, exchange, "1")
     channel.queue_unbind(queue, exchange, "a")
@@ -102,7 +102,7 @@ def test_3_4_unbinding_checks_nothing(channel: Channel, unique: Unique) -> None:
 
 
 @consistent
-def test_3_5_shares_follow_weights(channel: Channel, unique: Unique) -> None:
+def test_33_5_shares_follow_weights(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, HASH)
     queues = [bound_queue(channel, unique, exchange, weight) for weight in ("01", "+2", "5")]
     for key in range(4000):
@@ -114,7 +114,7 @@ def test_3_5_shares_follow_weights(channel: Channel, unique: Unique) -> None:
 
 
 @consistent
-def test_3_6_a_new_queue_takes_keys_only_for_itself(channel: Channel, unique: Unique) -> None:
+def test_33_6_a_new_queue_takes_keys_only_for_itself(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, HASH)
     queues = [bound_queue(channel, unique, exchange, "2") for _ in range(3)]
     before = spread(channel, exchange, range(200), queues)
@@ -127,7 +127,7 @@ def test_3_6_a_new_queue_takes_keys_only_for_itself(channel: Channel, unique: Un
 
 
 @consistent
-def test_3_3_one_destination_gets_each_message(channel: Channel, unique: Unique) -> None:
+def test_33_3_one_destination_gets_each_message(channel: Channel, unique: Unique) -> None:
     exchange, fanout = new_exchange(channel, unique, HASH), new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, exchange, "1")
     pair = [bound_queue(channel, unique, fanout, "") for _ in range(2)]
@@ -145,7 +145,7 @@ def test_3_3_one_destination_gets_each_message(channel: Channel, unique: Unique)
 
 @consistent
 @pytest.mark.parametrize("argument", ["hash-header", "message_id", "correlation_id", "timestamp"])
-def test_3_2_what_is_hashed(channel: Channel, unique: Unique, argument: str) -> None:
+def test_33_2_what_is_hashed(channel: Channel, unique: Unique, argument: str) -> None:
     name = argument if argument == "hash-header" else "hash-property"
     value = "h" if argument == "hash-header" else argument
     exchange = new_exchange(channel, unique, HASH, arguments=[(name, "S", value)])
@@ -171,7 +171,7 @@ def test_3_2_what_is_hashed(channel: Channel, unique: Unique, argument: str) -> 
 
 @consistent
 @pytest.mark.parametrize("name", ["hash-header", "hash-property"])
-def test_3_9_without_the_header_all_go_to_one_queue(channel: Channel, unique: Unique, name: str) -> None:
+def test_33_9_without_the_header_all_go_to_one_queue(channel: Channel, unique: Unique, name: str) -> None:
     exchange = new_exchange(channel, unique, HASH, arguments=[(name, "S", "message_id")])
     queues = [bound_queue(channel, unique, exchange, "1") for _ in range(4)]
     bare = spread(channel, exchange, range(20), queues)
@@ -180,7 +180,7 @@ def test_3_9_without_the_header_all_go_to_one_queue(channel: Channel, unique: Un
 
 
 @consistent
-def test_3_9_cc_changes_nothing(channel: Channel, unique: Unique) -> None:
+def test_33_9_cc_changes_nothing(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, HASH)
     queues = [bound_queue(channel, unique, exchange, "1") for _ in range(4)]
     copies = {"headers": [("CC", "A", [("S", "a"), ("S", "b")])]}
@@ -189,9 +189,9 @@ def test_3_9_cc_changes_nothing(channel: Channel, unique: Unique) -> None:
     assert sum(len(drain(channel, queue)) for queue in queues) == 1
 
 
-@pytest.mark.departs("3.2", "R:")
+@pytest.mark.departs("none")
 @pytest.mark.parametrize("name", ["hash-header", "hash-property"])
-def test_3_2_arguments_that_are_no_strings(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
+def test_33_2_arguments_that_are_no_strings(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
     exchange = unique("x")
     text = (
         f"PRECONDITION_FAILED - invalid type 'signedint' for arg '{name}' in exchange '{exchange}' in vhost '{vhost}'"
@@ -200,8 +200,8 @@ def test_3_2_arguments_that_are_no_strings(channel: Channel, unique: Unique, vho
         channel.exchange_declare(exchange, HASH, arguments=[(name, "I", 5)])
 
 
-@pytest.mark.departs("3.7", "R:")
-def test_3_7_weights_of_a_queue_add_up(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("none")
+def test_33_7_weights_of_a_queue_add_up(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, HASH)
     twice, once = bound_queue(channel, unique, exchange, "1", "2"), bound_queue(channel, unique, exchange, "1")
     assert list(spread(channel, exchange, range(1000), [twice, once]).values()).count(twice) > 650
@@ -212,7 +212,7 @@ def test_3_7_weights_of_a_queue_add_up(channel: Channel, unique: Unique) -> None
 
 
 @modulus
-def test_3_12_modulus_counts_bindings(channel: Channel, unique: Unique) -> None:
+def test_33_12_modulus_counts_bindings(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, MODULUS)
     twice, once = bound_queue(channel, unique, exchange, "a", "b"), bound_queue(channel, unique, exchange, "a")
     first = spread(channel, exchange, range(900), [twice, once])
@@ -222,7 +222,7 @@ def test_3_12_modulus_counts_bindings(channel: Channel, unique: Unique) -> None:
 
 
 @modulus
-def test_3_12_modulus_hashes_cc(channel: Channel, unique: Unique) -> None:
+def test_33_12_modulus_hashes_cc(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, MODULUS)
     queues = [bound_queue(channel, unique, exchange, "") for _ in range(3)]
     alone = spread(channel, exchange, range(60), queues)
@@ -232,7 +232,7 @@ def test_3_12_modulus_hashes_cc(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(HASH, marks=consistent), pytest.param(MODULUS, marks=modulus)])
-def test_3_1_unroutable_without_bindings(connect: Connect, unique: Unique, kind: str) -> None:
+def test_33_1_unroutable_without_bindings(connect: Connect, unique: Unique, kind: str) -> None:
     channel = connect().channel()
     other = new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, other, "")
@@ -246,7 +246,7 @@ def test_3_1_unroutable_without_bindings(connect: Connect, unique: Unique, kind:
 
 
 @consistent
-def test_3_2_arguments_over_http(api: HttpApi, own_vhost: str) -> None:
+def test_33_2_arguments_over_http(api: HttpApi, own_vhost: str) -> None:
     below = path("exchanges", own_vhost, "x")
     body = {"type": HASH, "arguments": {"hash-property": "app_id"}}
     api.check("PUT", below, body, 400, bad_request("Unsupported property: app_id"))
@@ -257,7 +257,7 @@ def test_3_2_arguments_over_http(api: HttpApi, own_vhost: str) -> None:
 
 @consistent
 @pytest.mark.parametrize("key", ["a", "", "0"])
-def test_3_4_weights_over_http(api: HttpApi, own_vhost: str, key: str) -> None:
+def test_33_4_weights_over_http(api: HttpApi, own_vhost: str, key: str) -> None:
     api.check("PUT", path("exchanges", own_vhost, "x"), {"type": HASH}, 201)
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     below = path("bindings", own_vhost, "e", "x", "q", "q")
@@ -269,7 +269,7 @@ def test_3_4_weights_over_http(api: HttpApi, own_vhost: str, key: str) -> None:
 
 
 @consistent
-def test_3_2_definitions_carry_them(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+def test_33_2_definitions_carry_them(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
     arguments = {"hash-property": "message_id"}
     api.check("PUT", path("exchanges", own_vhost, "x"), {"type": HASH, "durable": True, "arguments": arguments}, 201)
     api.check("PUT", path("queues", own_vhost, "q"), {"durable": True}, 201)
@@ -295,6 +295,6 @@ def test_3_2_definitions_carry_them(api: HttpApi, own_vhost: str, belongings: Be
         pytest.param("x-recent-history", "Recent History Exchange.", marks=pytest.mark.plugin("x-recent-history")),
     ],
 )
-def test_3_1_descriptions(api: HttpApi, kind: str, description: str) -> None:
+def test_33_1_descriptions(api: HttpApi, kind: str, description: str) -> None:
     types = api.get("overview")["exchange_types"]
     assert {"name": kind, "description": description, "enabled": True} in types

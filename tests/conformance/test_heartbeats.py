@@ -1,4 +1,4 @@
-"""Section 1f: heartbeats, with the shortest timeout there is, one second."""
+"""Rules 11.26 to 11.42: heartbeats, with the shortest timeout there is, one second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.wire import HEARTBEAT, Connection, ConnectionDropped, Frame
 FRAME = b"\x08\0\0\0\0\0\0\xce"
 
 
-def test_1_38_the_server_sends_one_each_half_timeout(connect: Connect) -> None:
+def test_11_38_the_server_sends_one_each_half_timeout(connect: Connect) -> None:
     def attempt() -> bool:
         connection = connect(heartbeat=1)
         started, times = time.monotonic(), []
@@ -30,7 +30,7 @@ def test_1_38_the_server_sends_one_each_half_timeout(connect: Connect) -> None:
     assert in_time(attempt)
 
 
-def test_1_38_traffic_suppresses_heartbeats(connect: Connect) -> None:
+def test_11_38_traffic_suppresses_heartbeats(connect: Connect) -> None:
     def attempt() -> bool:
         connection = connect(heartbeat=1)
         channel = connection.channel()
@@ -44,7 +44,7 @@ def test_1_38_traffic_suppresses_heartbeats(connect: Connect) -> None:
     assert in_time(attempt)
 
 
-def test_1_39_a_silent_peer_is_dropped_and_its_messages_come_back(
+def test_11_39_a_silent_peer_is_dropped_and_its_messages_come_back(
     connect: Connect, connection: Connection, unique: Unique, poll: Poll, vhost: str
 ) -> None:
     other = connection.channel()
@@ -74,7 +74,7 @@ def test_1_39_a_silent_peer_is_dropped_and_its_messages_come_back(
     assert in_time(attempt)
 
 
-def test_1_39_any_bytes_count_as_life(connect: Connect) -> None:
+def test_11_39_any_bytes_count_as_life(connect: Connect) -> None:
     def attempt() -> bool:
         connection = connect(heartbeat=1)
         try:
@@ -89,32 +89,32 @@ def test_1_39_any_bytes_count_as_life(connect: Connect) -> None:
     assert in_time(attempt)
 
 
-def test_1_26_a_timeout_of_0_disables_heartbeats(connect: Connect) -> None:
+def test_11_26_a_timeout_of_0_disables_heartbeats(connect: Connect) -> None:
     connection = connect(heartbeat=0)
     with pytest.raises(TimeoutError):
         connection.wire.read_frame(1.5)
     connection.channel()
 
 
-def test_1_42_heartbeat_on_a_channel(connection: Connection) -> None:
+def test_11_42_heartbeat_on_a_channel(connection: Connection) -> None:
     with connection.expect_connection_close(505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)):
         connection.wire.send_frame(HEARTBEAT, 1, b"")
 
 
-def test_1_42_heartbeat_on_an_open_channel(connection: Connection) -> None:
+def test_11_42_heartbeat_on_an_open_channel(connection: Connection) -> None:
     connection.channel(1)
     with connection.expect_connection_close(505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)):
         connection.wire.send_frame(HEARTBEAT, 1, b"")
 
 
 @pytest.mark.parametrize(("body", "printed"), [(b"abc", '<<"abc">>'), (b"\0\xff", "<<0,255>>")])
-def test_1_42_heartbeat_with_a_payload(connection: Connection, body: bytes, printed: str) -> None:
+def test_11_42_heartbeat_with_a_payload(connection: Connection, body: bytes, printed: str) -> None:
     text = f"FRAME_ERROR - type 8, all octets = {printed}: unknown_frame"
     with connection.expect_connection_close(501, text, (0, 0)):
         connection.wire.send_frame(HEARTBEAT, 0, body)
 
 
-def test_1_26_heartbeats_are_accepted_when_disabled(connection: Connection) -> None:
+def test_11_26_heartbeats_are_accepted_when_disabled(connection: Connection) -> None:
     connection.wire.send_frame(HEARTBEAT, 0, b"")
     connection.wire.send_method(1, commands.Channel.Open)
     connection.attach(1).reply(commands.Channel.OpenOk)

@@ -1,4 +1,4 @@
-"""Management 5 and 6: bindings over HTTP, and the keys that name them."""
+"""Rules 41.8, 42.3 and 45.8: bindings over HTTP, and the keys that name them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def keys(api: HttpApi, below: str) -> list[tuple[str, Any, str]]:
         ("*.stock.#", "%2A.stock.%23"),
     ],
 )
-def test_location_and_properties_key(api: HttpApi, bound: str, routing_key: str, props: str) -> None:
+def test_45_8_location_and_properties_key(api: HttpApi, bound: str, routing_key: str, props: str) -> None:
     reply = api.ask("POST", between(bound), {"routing_key": routing_key, "arguments": {}})
     assert (reply.status, reply.headers["location"], reply.body) == (201, f"q/{quote(props, safe='~')}", b"")
     assert keys(api, between(bound)) == [(routing_key, {}, props)]
@@ -47,25 +47,25 @@ def test_location_and_properties_key(api: HttpApi, bound: str, routing_key: str,
     api.check("DELETE", encoded, None, 404, NOT_FOUND)
 
 
-def test_the_key_may_be_encoded_once_only(api: HttpApi, bound: str) -> None:
+def test_45_8_the_key_may_be_encoded_once_only(api: HttpApi, bound: str) -> None:
     assert api.ask("POST", between(bound), {"routing_key": "order.#"}).status == 201
     api.check("DELETE", f"{between(bound)}/order.%23", None, 204)
 
 
 @pytest.mark.parametrize("body", [{}, None, {"arguments": []}, {"unknown": 1}])
-def test_everything_may_be_missing(api: HttpApi, bound: str, body: Any) -> None:
+def test_45_8_everything_may_be_missing(api: HttpApi, bound: str, body: Any) -> None:
     reply = api.ask("POST", between(bound), body)
     assert (reply.status, reply.headers["location"]) == (201, "q/~")
     assert keys(api, between(bound)) == [("", {}, "~")]
 
 
-def test_binding_twice_is_one_binding(api: HttpApi, bound: str) -> None:
+def test_45_8_binding_twice_is_one_binding(api: HttpApi, bound: str) -> None:
     locations = {api.ask("POST", between(bound), {"routing_key": "a"}).headers["location"] for _ in range(2)}
     assert locations == {"q/a"}
     assert len(api.get(between(bound))) == 1
 
 
-def test_arguments_make_a_hash(api: HttpApi, bound: str) -> None:
+def test_45_8_arguments_make_a_hash(api: HttpApi, bound: str) -> None:
     arguments = {"x-match": "all", "a": 1, "b": 1.5, "c": True, "d": [1]}
     reply = api.ask("POST", between(bound, "amq.headers"), {"routing_key": "r", "arguments": arguments})
     location = reply.headers["location"]
@@ -85,7 +85,7 @@ def test_arguments_make_a_hash(api: HttpApi, bound: str) -> None:
     api.check("DELETE", f"{between(bound, 'amq.headers')}/{shown['properties_key']}", None, 204)
 
 
-def test_bindings_of_other_arguments_are_others(api: HttpApi, bound: str) -> None:
+def test_45_8_bindings_of_other_arguments_are_others(api: HttpApi, bound: str) -> None:
     bodies = [{"routing_key": "r", "arguments": {"a": value}} for value in (1, 2)] + [{"routing_key": "r"}]
     locations = [api.ask("POST", between(bound), body).headers["location"] for body in bodies]
     assert len(set(locations)) == 3
@@ -93,7 +93,7 @@ def test_bindings_of_other_arguments_are_others(api: HttpApi, bound: str) -> Non
     assert sorted(str(arguments) for _, arguments, _ in keys(api, between(bound))) == ["{'a': 2}", "{}"]
 
 
-def test_from_exchange_to_exchange(api: HttpApi, own_vhost: str) -> None:
+def test_45_8_from_exchange_to_exchange(api: HttpApi, own_vhost: str) -> None:
     below = between(own_vhost, "amq.direct", "e", "amq.topic")
     reply = api.ask("POST", below, {"routing_key": "k"})
     assert (reply.status, reply.headers["location"]) == (201, "amq.topic/k")
@@ -109,7 +109,7 @@ def test_from_exchange_to_exchange(api: HttpApi, own_vhost: str) -> None:
         ("amq.direct", "e", "nope", "no exchange 'nope' in vhost '{vhost}'"),
     ],
 )
-def test_ends_that_do_not_exist(
+def test_45_8_ends_that_do_not_exist(
     api: HttpApi, bound: str, source: str, kind: str, destination: str, reason: str
 ) -> None:
     expected = {"error": "not_found", "reason": reason.replace("{vhost}", bound)}
@@ -120,31 +120,33 @@ def test_ends_that_do_not_exist(
 @pytest.mark.parametrize(
     ("source", "kind", "destination"), [("", "q", "q"), ("amq.default", "q", "q"), ("amq.direct", "e", "amq.default")]
 )
-def test_the_default_exchange_is_not_bound(api: HttpApi, bound: str, source: str, kind: str, destination: str) -> None:
+def test_45_8_the_default_exchange_is_not_bound(
+    api: HttpApi, bound: str, source: str, kind: str, destination: str
+) -> None:
     api.check("POST", between(bound, source, kind, destination), {"routing_key": "k"}, 401, REFUSED)
 
 
-def test_nor_unbound(api: HttpApi, bound: str) -> None:
+def test_45_8_nor_unbound(api: HttpApi, bound: str) -> None:
     api.check("DELETE", f"{between(bound, '')}/q", None, 401, REFUSED)
 
 
-def test_arguments_that_the_exchange_does_not_take(api: HttpApi, bound: str) -> None:
+def test_45_8_arguments_that_the_exchange_does_not_take(api: HttpApi, bound: str) -> None:
     reason = 'Invalid x-match field value <<"nope">>; expected all, any, all-with-x, or any-with-x'
     api.check("POST", between(bound, "amq.headers"), {"arguments": {"x-match": "nope"}}, 400, bad_request(reason))
 
 
-def test_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
+def test_41_8_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
     api.check("POST", between("conformance-no-vhost"), {}, 404, NO_VHOST)
     api.check("DELETE", f"{between('conformance-no-vhost')}/~", None, 404, NOT_FOUND)
 
 
 @pytest.mark.parametrize(("below", "allow"), [("", "HEAD, GET, POST, OPTIONS"), ("/~", "HEAD, GET, DELETE, OPTIONS")])
-def test_methods(api: HttpApi, bound: str, below: str, allow: str) -> None:
+def test_45_8_methods(api: HttpApi, bound: str, below: str, allow: str) -> None:
     reply = api.ask("PUT", f"{between(bound)}{below}", {})
     assert (reply.status, reply.headers["allow"]) == (405, allow)
 
 
-def test_binding_and_unbinding_need_read_on_the_routing_key(
+def test_42_3_binding_and_unbinding_need_read_on_the_routing_key(
     api: HttpApi, belongings: Belongings, own_vhost: str
 ) -> None:
     user = belongings.user("management", own_vhost)

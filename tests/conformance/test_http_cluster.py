@@ -1,4 +1,4 @@
-"""Management 5: the cluster's name, and what keeps clusters in balance."""
+"""Rule 45.21: the cluster's name, and what keeps clusters in balance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.http_api import HttpApi, bad_request
 
 
-def test_its_name_comes_back(api: HttpApi) -> None:
+def test_45_21_its_name_comes_back(api: HttpApi) -> None:
     name = api.get("cluster-name")["name"]
     assert isinstance(name, str)
     assert api.get("overview?columns=cluster_name") == {"cluster_name": name}
@@ -23,19 +23,19 @@ def test_its_name_comes_back(api: HttpApi) -> None:
         ("POST", "rebalance/queues", None, 204, None),
     ],
 )
-def test_requests(api: HttpApi, method: str, below: str, body: Any, status: int, document: object) -> None:
+def test_45_21_requests(api: HttpApi, method: str, below: str, body: Any, status: int, document: object) -> None:
     api.check(method, below, body, status, document)
 
 
 @pytest.mark.parametrize(
     ("below", "allow"), [("cluster-name", "HEAD, GET, PUT, OPTIONS"), ("rebalance/queues", "POST, OPTIONS")]
 )
-def test_methods(api: HttpApi, below: str, allow: str) -> None:
+def test_45_21_methods(api: HttpApi, below: str, allow: str) -> None:
     reply = api.ask("DELETE", below)
     assert (reply.status, reply.headers["allow"]) == (405, allow)
 
 
-def test_feature_flags(api: HttpApi) -> None:
+def test_45_21_feature_flags(api: HttpApi) -> None:
     """Clients check these: NServiceBus needs ``stream_queue``."""
     flags = api.get("feature-flags")
     assert [(flag["name"], flag["doc_url"].rpartition("/")[2]) for flag in flags] == [

@@ -1,4 +1,4 @@
-"""Management 2 and 5: closing connections over HTTP."""
+"""Rule 45.13: closing connections over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def opened(connect: Connect, user: str, vhost: str) -> Connection:
     ("headers", "reason"),
     [({}, "Closed via management plugin"), ({"X-Reason": "because"}, "because")],
 )
-def test_the_client_is_told_why(
+def test_45_13_the_client_is_told_why(
     api: HttpApi,
     connect: Connect,
     belongings: Belongings,
@@ -50,7 +50,7 @@ def test_the_client_is_told_why(
         api.check("DELETE", below, None, 204, headers=headers)
 
 
-def test_users_close_their_own(
+def test_45_13_users_close_their_own(
     api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str, shown: Any
 ) -> None:
     user = belongings.user("management", own_vhost)
@@ -61,7 +61,7 @@ def test_users_close_their_own(
 
 
 @pytest.mark.parametrize("tags", ["management", "policymaker", "monitoring"])
-def test_but_not_those_of_others(
+def test_45_13_but_not_those_of_others(
     api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str, shown: Any, tags: str
 ) -> None:
     owner, other = belongings.user("", own_vhost), belongings.user(tags, own_vhost)
@@ -71,5 +71,5 @@ def test_but_not_those_of_others(
     connection.channel().close()
 
 
-def test_one_that_does_not_exist(api: HttpApi) -> None:
+def test_45_13_one_that_does_not_exist(api: HttpApi) -> None:
     api.check("DELETE", path("connections", "conformance-nothing"), None, 404, NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Management 4: what is done to messages over HTTP counts in the virtual host like what clients do."""
+"""Rule 44.2: what is done to messages over HTTP counts in the virtual host like what clients do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conformance.http_api import HttpApi, path
 MESSAGE = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
 
 
-def test_4_publishing_and_getting(api: HttpApi, own_vhost: str, poll: Poll) -> None:
+def test_44_2_publishing_and_getting(api: HttpApi, own_vhost: str, poll: Poll) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     below = path("exchanges", own_vhost, "amq.default", "publish")
     for _ in range(3):
@@ -31,7 +31,7 @@ def test_4_publishing_and_getting(api: HttpApi, own_vhost: str, poll: Poll) -> N
     poll(lambda: counted() == wanted)
 
 
-def test_4_the_aliveness_test(api: HttpApi, own_vhost: str, poll: Poll) -> None:
+def test_44_2_the_aliveness_test(api: HttpApi, own_vhost: str, poll: Poll) -> None:
     assert api.get(path("aliveness-test", own_vhost)) == {"status": "ok"}
 
     def counted() -> list[int]:

@@ -1,4 +1,4 @@
-"""Management 5 and 8: declaring and deleting exchanges over HTTP."""
+"""Rules 41.8 and 45.7: declaring and deleting exchanges over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def x(vhost: str, name: str = "x") -> str:
 COLUMNS = "columns=name,type,durable,auto_delete,internal,arguments"
 
 
-def test_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
+def test_45_7_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
     structure = {
         "type": "topic",
         "durable": True,
@@ -29,7 +29,7 @@ def test_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
     assert api.get(f"{x(own_vhost)}?{COLUMNS}") == {"name": "x", **structure}
 
 
-def test_everything_may_be_missing(api: HttpApi, own_vhost: str) -> None:
+def test_45_7_everything_may_be_missing(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", x(own_vhost), {}, 201)
     shown = {"name": "x", "type": "direct", "durable": False, "auto_delete": False, "internal": False, "arguments": {}}
     assert api.get(f"{x(own_vhost)}?{COLUMNS}") == shown
@@ -47,7 +47,7 @@ def test_everything_may_be_missing(api: HttpApi, own_vhost: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
+def test_45_7_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
     expected = reason.replace("{vhost}", own_vhost) if isinstance(reason, str) else reason
     api.check("PUT", x(own_vhost), body, 400, bad_request(expected))
 
@@ -70,32 +70,32 @@ def test_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason
         ),
     ],
 )
-def test_what_differs_from_the_exchange_that_exists(api: HttpApi, own_vhost: str, body: Any, reason: str) -> None:
+def test_45_7_what_differs_from_the_exchange_that_exists(api: HttpApi, own_vhost: str, body: Any, reason: str) -> None:
     api.check("PUT", x(own_vhost), {}, 201)
     api.check("PUT", x(own_vhost), body, 400, bad_request(reason.replace("{vhost}", own_vhost)))
 
 
 class TestSystemExchanges:
     @pytest.mark.parametrize("name", ["amq.foo", "amq.default"])
-    def test_they_are_not_declared(self, api: HttpApi, own_vhost: str, name: str) -> None:
+    def test_45_7_they_are_not_declared(self, api: HttpApi, own_vhost: str, name: str) -> None:
         api.check("PUT", x(own_vhost, name), {"type": "direct", "durable": True}, 401, REFUSED)
 
-    def test_those_that_exist_may_be_declared_again(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_7_those_that_exist_may_be_declared_again(self, api: HttpApi, own_vhost: str) -> None:
         api.check("PUT", x(own_vhost, "amq.direct"), {"type": "direct", "durable": True}, 204)
 
     @pytest.mark.parametrize("name", ["amq.direct", "amq.default"])
-    def test_they_are_not_deleted(self, api: HttpApi, own_vhost: str, name: str) -> None:
+    def test_45_7_they_are_not_deleted(self, api: HttpApi, own_vhost: str, name: str) -> None:
         api.check("DELETE", x(own_vhost, name), None, 401, REFUSED)
 
 
-def test_deleting(api: HttpApi, own_vhost: str) -> None:
+def test_45_7_deleting(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", x(own_vhost), {}, 201)
     api.check("DELETE", x(own_vhost), None, 204)
     api.check("DELETE", x(own_vhost), None, 404, NOT_FOUND)
     api.check("DELETE", x(own_vhost, "amq.nope"), None, 404, NOT_FOUND)
 
 
-def test_deleting_only_if_it_is_unused(api: HttpApi, own_vhost: str) -> None:
+def test_45_7_deleting_only_if_it_is_unused(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", x(own_vhost), {}, 201)
     binding = path("bindings", own_vhost, "e", "x", "e", "amq.fanout")
     assert api.ask("POST", binding, {}).status == 201
@@ -105,6 +105,6 @@ def test_deleting_only_if_it_is_unused(api: HttpApi, own_vhost: str) -> None:
     api.check("DELETE", f"{x(own_vhost)}?if-unused=true", None, 204)
 
 
-def test_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
+def test_41_8_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
     api.check("PUT", x("conformance-no-vhost"), {}, 404, NO_VHOST)
     api.check("DELETE", x("conformance-no-vhost"), None, 404, NOT_FOUND)

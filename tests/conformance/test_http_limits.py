@@ -1,4 +1,4 @@
-"""Management 5 and 8: limits of virtual hosts and users over HTTP."""
+"""Rule 45.18: limits of virtual hosts and users over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.wire import ConnectionClosed
 
 
 class TestVhostLimits:
-    def test_setting_and_lifting(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_18_setting_and_lifting(self, api: HttpApi, own_vhost: str) -> None:
         below = path("vhost-limits", own_vhost)
         assert api.get(below) == []
         api.check("PUT", f"{below}/max-queues", {"value": 5}, 204)
@@ -45,15 +45,15 @@ class TestVhostLimits:
             ("max-queues", {}, "[{key_missing,value}]"),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, own_vhost: str, limit: str, body: Any, reason: str) -> None:
+    def test_45_18_what_is_refused(self, api: HttpApi, own_vhost: str, limit: str, body: Any, reason: str) -> None:
         api.check("PUT", path("vhost-limits", own_vhost, limit), body, 400, bad_request(reason))
 
-    def test_a_virtual_host_that_does_not_exist(self, api: HttpApi) -> None:
+    def test_45_18_a_virtual_host_that_does_not_exist(self, api: HttpApi) -> None:
         below = path("vhost-limits", "conformance-no-vhost")
         api.check("GET", below, None, 404, NOT_FOUND)
         api.check("PUT", f"{below}/max-queues", {"value": 1}, 404, NO_VHOST)
 
-    def test_queues_are_limited_over_http_too(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_18_queues_are_limited_over_http_too(self, api: HttpApi, own_vhost: str) -> None:
         api.check("PUT", path("vhost-limits", own_vhost, "max-queues"), {"value": 1}, 204)
         api.check("PUT", path("queues", own_vhost, "one"), {}, 201)
         reason = f"cannot declare queue 'two': queue limit in vhost '{own_vhost}' (1) is reached"
@@ -64,7 +64,7 @@ class TestVhostLimits:
 
 
 class TestUserLimits:
-    def test_setting_and_lifting(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_18_setting_and_lifting(self, api: HttpApi, belongings: Belongings) -> None:
         user = belongings.user("")
         below = path("user-limits", user)
         assert api.get(below) == []
@@ -79,7 +79,7 @@ class TestUserLimits:
         api.check("DELETE", f"{below}/unknown", None, 204)
         assert api.get(below) == [{"user": user, "value": {"max-connections": -1}}]
 
-    def test_a_new_password_keeps_them(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_18_a_new_password_keeps_them(self, api: HttpApi, belongings: Belongings) -> None:
         user = belongings.user("")
         api.check("PUT", path("user-limits", user, "max-channels"), {"value": 5}, 204)
         api.check("PUT", path("users", user), {"tags": "", "password": "x", "limits": {}}, 204)
@@ -93,16 +93,18 @@ class TestUserLimits:
             ("max-channels", {}, "[{key_missing,value}]"),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, belongings: Belongings, limit: str, body: Any, reason: str) -> None:
+    def test_45_18_what_is_refused(
+        self, api: HttpApi, belongings: Belongings, limit: str, body: Any, reason: str
+    ) -> None:
         api.check("PUT", path("user-limits", belongings.user(""), limit), body, 400, bad_request(reason))
 
-    def test_a_user_that_does_not_exist(self, api: HttpApi) -> None:
+    def test_45_18_a_user_that_does_not_exist(self, api: HttpApi) -> None:
         below = path("user-limits", "conformance-no-user")
         api.check("GET", below, None, 404, NOT_FOUND)
         expected = bad_request(["no_such_user", "conformance-no-user"])
         api.check("PUT", f"{below}/max-channels", {"value": 1}, 400, expected)
 
-    def test_they_count_for_open_connections(
+    def test_45_18_they_count_for_open_connections(
         self, api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str
     ) -> None:
         user = belongings.user("", own_vhost)
@@ -114,6 +116,6 @@ class TestUserLimits:
 
 
 @pytest.mark.parametrize("kind", ["vhost-limits", "user-limits"])
-def test_methods(api: HttpApi, kind: str) -> None:
+def test_45_18_methods(api: HttpApi, kind: str) -> None:
     reply = api.ask("GET", f"{kind}/x/max-channels")
     assert (reply.status, reply.headers["allow"]) == (405, "PUT, DELETE, OPTIONS")

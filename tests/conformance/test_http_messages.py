@@ -1,4 +1,4 @@
-"""Management 5 and 6: publishing and getting messages over HTTP."""
+"""Rules 45.10 to 45.11: publishing and getting messages over HTTP."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def get(api: HttpApi, vhost: str, **changes: Any) -> Any:
 
 
 class TestPublish:
-    def test_whether_it_was_routed(self, api: HttpApi, vhost_with_queue: str) -> None:
+    def test_45_10_whether_it_was_routed(self, api: HttpApi, vhost_with_queue: str) -> None:
         assert publish(api, vhost_with_queue) == {"routed": True}
         assert publish(api, vhost_with_queue, routing_key="nosuch") == {"routed": False}
 
-    def test_all_properties_arrive(self, api: HttpApi, vhost_with_queue: str) -> None:
+    def test_45_10_all_properties_arrive(self, api: HttpApi, vhost_with_queue: str) -> None:
         properties = {
             "headers": {"a": 1.5, "b": [1], "c": {"d": "x"}, "e": True},
             "priority": 5,
@@ -58,7 +58,7 @@ class TestPublish:
         assert get(api, vhost_with_queue)[0]["properties"] == properties
 
     @pytest.mark.parametrize("properties", [{}, {"nope": 1}, {"headers": {}}])
-    def test_few_properties(self, api: HttpApi, vhost_with_queue: str, properties: Any) -> None:
+    def test_45_10_few_properties(self, api: HttpApi, vhost_with_queue: str, properties: Any) -> None:
         assert publish(api, vhost_with_queue, properties=properties) == {"routed": True}
 
     @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ class TestPublish:
             ({"payload": "/w==", "payload_encoding": "base64"}, "/w==", "base64", 1),
         ],
     )
-    def test_payloads(
+    def test_45_10_payloads(
         self, api: HttpApi, vhost_with_queue: str, changes: Any, payload: str, encoding: str, size: int
     ) -> None:
         publish(api, vhost_with_queue, **changes)
@@ -103,7 +103,7 @@ class TestPublish:
             ),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, vhost_with_queue: str, changes: Any, reason: object) -> None:
+    def test_45_10_what_is_refused(self, api: HttpApi, vhost_with_queue: str, changes: Any, reason: object) -> None:
         below = path("exchanges", vhost_with_queue, "amq.default", "publish")
         api.check("POST", below, {**MESSAGE, **changes}, 400, bad_request(reason))
 
@@ -118,7 +118,7 @@ class TestPublish:
             ),
         ],
     )
-    def test_what_is_missing(self, api: HttpApi, vhost_with_queue: str, body: Any, reason: str) -> None:
+    def test_45_10_what_is_missing(self, api: HttpApi, vhost_with_queue: str, body: Any, reason: str) -> None:
         below = path("exchanges", vhost_with_queue, "amq.default", "publish")
         api.check("POST", below, body, 400, bad_request(reason))
 
@@ -132,7 +132,7 @@ class TestPublish:
             ),
         ],
     )
-    def test_exchanges_that_take_none(self, api: HttpApi, own_vhost: str, exchange: str, reason: str) -> None:
+    def test_45_10_exchanges_that_take_none(self, api: HttpApi, own_vhost: str, exchange: str, reason: str) -> None:
         below = path("exchanges", own_vhost, exchange, "publish")
         for properties in ({}, {"user_id": "x"}, {"delivery_mode": 3}):
             message = {**MESSAGE, "properties": properties}
@@ -150,7 +150,7 @@ class TestPublish:
             {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-type": "quorum"},
         ],
     )
-    def test_a_full_queue_refuses(self, api: HttpApi, own_vhost: str, arguments: dict[str, Any]) -> None:
+    def test_45_10_a_full_queue_refuses(self, api: HttpApi, own_vhost: str, arguments: dict[str, Any]) -> None:
         api.check("PUT", path("queues", own_vhost, "q"), {"durable": True, "arguments": arguments}, 201)
         below = path("exchanges", own_vhost, "amq.default", "publish")
         assert publish(api, own_vhost) == {"routed": True}
@@ -159,7 +159,7 @@ class TestPublish:
         for _ in range(2):
             api.check("POST", below, MESSAGE, 400, bad_request(UNABLE))
 
-    def test_one_of_two_queues_refuses(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_10_one_of_two_queues_refuses(self, api: HttpApi, own_vhost: str) -> None:
         full = {"x-max-length": 1, "x-overflow": "reject-publish"}
         for name, arguments in (("q", full), ("free", {})):
             api.check("PUT", path("queues", own_vhost, name), {"arguments": arguments}, 201)
@@ -171,7 +171,7 @@ class TestPublish:
 
 
 class TestGet:
-    def test_what_is_shown(self, api: HttpApi, vhost_with_queue: str) -> None:
+    def test_45_11_what_is_shown(self, api: HttpApi, vhost_with_queue: str) -> None:
         publish(api, vhost_with_queue, properties={"delivery_mode": 2})
         assert get(api, vhost_with_queue) == [
             {
@@ -186,31 +186,31 @@ class TestGet:
             }
         ]
 
-    def test_several_messages_and_what_is_left(self, api: HttpApi, vhost_with_queue: str) -> None:
+    def test_45_11_several_messages_and_what_is_left(self, api: HttpApi, vhost_with_queue: str) -> None:
         for payload in ("a", "b", "c"):
             publish(api, vhost_with_queue, payload=payload)
         got = get(api, vhost_with_queue, count=2)
         assert [(each["payload"], each["message_count"]) for each in got] == [("a", 2), ("b", 1)]
 
     @pytest.mark.parametrize(("count", "expected"), [("2", 2), (-1, 3), (9, 3), (0, 0)])
-    def test_counts(self, api: HttpApi, vhost_with_queue: str, count: Any, expected: int) -> None:
+    def test_45_11_counts(self, api: HttpApi, vhost_with_queue: str, count: Any, expected: int) -> None:
         for _ in range(3):
             publish(api, vhost_with_queue)
         assert len(get(api, vhost_with_queue, count=count, ackmode="ack_requeue_false")) == expected
 
     @pytest.mark.parametrize("mode", ["ack_requeue_true", "reject_requeue_true"])
-    def test_requeueing_keeps_them(self, api: HttpApi, vhost_with_queue: str, poll: Poll, mode: str) -> None:
+    def test_45_11_requeueing_keeps_them(self, api: HttpApi, vhost_with_queue: str, poll: Poll, mode: str) -> None:
         publish(api, vhost_with_queue)
         assert [each["redelivered"] for each in get(api, vhost_with_queue, ackmode=mode)] == [False]
         poll(lambda: [each["redelivered"] for each in get(api, vhost_with_queue, ackmode=mode)] == [True])
 
     @pytest.mark.parametrize("mode", ["ack_requeue_false", "reject_requeue_false"])
-    def test_the_others_take_them(self, api: HttpApi, vhost_with_queue: str, mode: str) -> None:
+    def test_45_11_the_others_take_them(self, api: HttpApi, vhost_with_queue: str, mode: str) -> None:
         publish(api, vhost_with_queue)
         assert len(get(api, vhost_with_queue, ackmode=mode)) == 1
         assert get(api, vhost_with_queue) == []
 
-    def test_rejecting_dead_letters(self, api: HttpApi, own_vhost: str, poll: Poll) -> None:
+    def test_45_11_rejecting_dead_letters(self, api: HttpApi, own_vhost: str, poll: Poll) -> None:
         dead_lettering = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
         api.check("PUT", path("queues", own_vhost, "work"), {"arguments": dead_lettering}, 201)
         api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
@@ -229,7 +229,7 @@ class TestGet:
             ({"encoding": "base64", "truncate": 3}, "aGVs", "base64"),
         ],
     )
-    def test_how_payloads_are_shown(
+    def test_45_11_how_payloads_are_shown(
         self, api: HttpApi, vhost_with_queue: str, changes: Any, payload: str, encoding: str
     ) -> None:
         publish(api, vhost_with_queue)
@@ -247,14 +247,14 @@ class TestGet:
             ({**GET, "truncate": "x"}, ["not_integer", "x"]),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, vhost_with_queue: str, body: Any, reason: object) -> None:
+    def test_45_11_what_is_refused(self, api: HttpApi, vhost_with_queue: str, body: Any, reason: object) -> None:
         api.check("POST", path("queues", vhost_with_queue, "q", "get"), body, 400, bad_request(reason))
 
-    def test_a_queue_that_does_not_exist(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_11_a_queue_that_does_not_exist(self, api: HttpApi, own_vhost: str) -> None:
         expected = {"error": "not_found", "reason": f"NOT_FOUND - no queue 'q' in vhost '{own_vhost}'"}
         api.check("POST", path("queues", own_vhost, "q", "get"), GET, 404, expected)
 
-    def test_an_exclusive_queue(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
+    def test_45_11_an_exclusive_queue(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
         channel, name = connect().channel(), unique()
         channel.queue_declare(name, exclusive=True)
         reply = api.ask("POST", path("queues", vhost, name, "get"), GET)

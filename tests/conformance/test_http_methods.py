@@ -1,4 +1,4 @@
-"""Management 1 and 5: which methods paths take, which answers requests take, and empty segments of paths."""
+"""Rules 41.1 to 41.8, 44.1 and 45.2 to 45.18: methods of paths, answers of requests, empty segments of paths."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _PATHS: Final = {
 
 
 @pytest.mark.parametrize("below", _PATHS)
-def test_1_methods_of_a_path(api: HttpApi, own_vhost: str, below: str) -> None:
+def test_41_2_methods_of_a_path(api: HttpApi, own_vhost: str, below: str) -> None:
     allowed = _PATHS[below]
     asked = below.replace("{v}", quote(own_vhost, safe=""))
     options = api.ask("OPTIONS", asked)
@@ -110,7 +110,7 @@ def test_1_methods_of_a_path(api: HttpApi, own_vhost: str, below: str) -> None:
         ("POST", "exchanges/{v}/amq.default/publish", {"routing_key": "q"}),
     ],
 )
-def test_1_nothing_is_done_for_a_request_that_takes_no_json(
+def test_41_4_nothing_is_done_for_a_request_that_takes_no_json(
     api: HttpApi, own_vhost: str, method: str, below: str, body: object
 ) -> None:
     asked = below.replace("{v}", quote(own_vhost, safe=""))
@@ -122,11 +122,11 @@ def test_1_nothing_is_done_for_a_request_that_takes_no_json(
     assert api.get(path("policies", own_vhost)) == []
 
 
-def test_1_the_login_comes_before_the_header_accept(api: HttpApi) -> None:
+def test_41_4_the_login_comes_before_the_header_accept(api: HttpApi) -> None:
     assert api.ask("GET", "overview", user="", headers={"Accept": "text/html"}).status == 401
 
 
-def test_1_what_answers_nothing_takes_any_header_accept(api: HttpApi, own_vhost: str) -> None:
+def test_41_4_what_answers_nothing_takes_any_header_accept(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     headers = {"Accept": "text/html"}
     api.check("DELETE", path("queues", own_vhost, "q", "contents"), None, 204, headers=headers)
@@ -136,7 +136,7 @@ def test_1_what_answers_nothing_takes_any_header_accept(api: HttpApi, own_vhost:
 # -- empty segments -----------------------------------------------------------------------------------------
 
 
-def test_1_the_default_exchange_by_its_empty_name(api: HttpApi, own_vhost: str) -> None:
+def test_41_1_the_default_exchange_by_its_empty_name(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     vhost = quote(own_vhost, safe="")
     message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
@@ -149,7 +149,7 @@ def test_1_the_default_exchange_by_its_empty_name(api: HttpApi, own_vhost: str) 
     assert api.ask("PUT", f"exchanges/{vhost}/", {}).status == 405
 
 
-def test_1_objects_without_a_name(api: HttpApi, own_vhost: str) -> None:
+def test_41_1_objects_without_a_name(api: HttpApi, own_vhost: str) -> None:
     vhost = quote(own_vhost, safe="")
     api.check("PUT", f"policies/{vhost}//", {"pattern": "x", "definition": {"max-length": 1}}, 201)
     assert api.get(f"policies/{vhost}//")["name"] == ""
@@ -159,7 +159,7 @@ def test_1_objects_without_a_name(api: HttpApi, own_vhost: str) -> None:
     assert api.get("parameters//") == []
 
 
-def test_5_a_queue_without_a_name_gets_one(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_a_queue_without_a_name_gets_one(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", f"queues/{quote(own_vhost, safe='')}//", {}, 201)
     (found,) = api.get(path("queues", own_vhost))
     assert found["name"].startswith("amq.gen-")
@@ -168,7 +168,7 @@ def test_5_a_queue_without_a_name_gets_one(api: HttpApi, own_vhost: str) -> None
 # -- answers ------------------------------------------------------------------------------------------------
 
 
-def test_5_a_message_without_properties_has_a_list_of_them(api: HttpApi, own_vhost: str) -> None:
+def test_45_11_a_message_without_properties_has_a_list_of_them(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     below = path("exchanges", own_vhost, "amq.default", "publish")
     different: list[dict[str, Any]] = [{}, {"headers": {}}, {"priority": 1}]
@@ -180,7 +180,7 @@ def test_5_a_message_without_properties_has_a_list_of_them(api: HttpApi, own_vho
     assert [each["properties"] for each in found] == [[], {"headers": {}}, {"priority": 1}]
 
 
-def test_6_the_overview_has_no_tags(api: HttpApi) -> None:
+def test_44_1_the_overview_has_no_tags(api: HttpApi) -> None:
     """rabbitmqadmin takes them for a table, and has none in mind where they are missing."""
     assert not {"cluster_tags", "node_tags"} & api.get("overview").keys()
 
@@ -197,7 +197,7 @@ def test_6_the_overview_has_no_tags(api: HttpApi) -> None:
     ],
     ids=["never heard of", "x-jms-topic", "queue", "empty", "null"],
 )
-def test_8_exchange_types_that_do_not_exist(api: HttpApi, own_vhost: str, name: str, judgement: str) -> None:
+def test_45_3_exchange_types_that_do_not_exist(api: HttpApi, own_vhost: str, name: str, judgement: str) -> None:
     refusal = bad_request(f"{judgement} exchange type '{name}'")
     api.check("PUT", path("exchanges", own_vhost, "x"), {"type": name}, 400, refusal)
 
@@ -206,11 +206,13 @@ def test_8_exchange_types_that_do_not_exist(api: HttpApi, own_vhost: str, name: 
     "below",
     ["queues/{v}/q/bindings", "exchanges/{v}/x/bindings/source", "exchanges/{v}/x/bindings/destination"],
 )
-def test_5_a_virtual_host_that_does_not_exist_has_no_bindings(api: HttpApi, belongings: Belongings, below: str) -> None:
+def test_41_8_a_virtual_host_that_does_not_exist_has_no_bindings(
+    api: HttpApi, belongings: Belongings, below: str
+) -> None:
     assert api.get(below.replace("{v}", belongings.name("vhosts"))) == []
 
 
-def test_5_limits_of_which_the_last_was_lifted(api: HttpApi, own_vhost: str) -> None:
+def test_45_18_limits_of_which_the_last_was_lifted(api: HttpApi, own_vhost: str) -> None:
     below = path("vhost-limits", own_vhost)
 
     def of_all() -> list[object]:

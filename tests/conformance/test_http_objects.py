@@ -1,4 +1,4 @@
-"""Management 6 and 7: queues, exchanges, bindings, connections, channels and consumers as objects."""
+"""Rules 45.1 to 45.13: queues, exchanges, bindings, connections, channels and consumers as objects."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def part(document: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
 # -- queues -------------------------------------------------------------------------------------------------
 
 
-def test_7_a_queue_with_policies(scene: Scene) -> None:
+def test_45_1_a_queue_with_policies(scene: Scene) -> None:
     wanted = {
         "name": "limited",
         "vhost": scene.vhost,
@@ -102,34 +102,34 @@ def test_7_a_queue_with_policies(scene: Scene) -> None:
     assert document["backing_queue_status"]["mode"] == "lazy"
 
 
-@pytest.mark.departs("management 7", "none")
-def test_7_what_is_in_force(scene: Scene) -> None:
+@pytest.mark.departs("none")
+def test_45_1_what_is_in_force(scene: Scene) -> None:
     in_force = {"x-max-length": 20, "x-overflow": "reject-publish", "x-queue-mode": "lazy"}
     assert queue(scene, "limited")["effective_arguments"] == in_force
     assert queue(scene, "plain")["effective_arguments"] == {"x-max-length": 50, "x-queue-mode": "lazy"}
     assert queue(scene, "levels")["effective_arguments"] == {}
 
 
-def test_7_list_entries_lack_details(scene: Scene) -> None:
+def test_45_1_list_entries_lack_details(scene: Scene) -> None:
     documents = scene.get("queues/{v}").document
     assert [each["name"] for each in documents] == ["active", "levels", "limited", "own", "plain", "quorum"]
     assert not any({"consumer_details", "deliveries", "incoming"} & set(each) for each in documents)
 
 
-def test_7_a_priority_queue(scene: Scene) -> None:
+def test_45_1_a_priority_queue(scene: Scene) -> None:
     document = queue(scene, "levels")
     assert document["backing_queue_status"]["priority_lengths"] == {"0": 1, "1": 2, "2": 1}
     assert document["head_message_timestamp"] == 1_700_000_000
 
 
-def test_7_an_exclusive_queue(scene: Scene) -> None:
+def test_45_1_an_exclusive_queue(scene: Scene) -> None:
     document = queue(scene, "own")
     connection = connection_of(scene)
     assert (document["exclusive"], document["exclusive_consumer_tag"]) == (True, "only")
     assert document["owner_pid_details"] == {key: connection[key] for key in ("name", "peer_host", "peer_port")}
 
 
-def test_7_a_quorum_queue(scene: Scene) -> None:
+def test_45_1_a_quorum_queue(scene: Scene) -> None:
     document = queue(scene, "quorum")
     node = document["node"]
     wanted = {
@@ -149,7 +149,7 @@ def test_7_a_quorum_queue(scene: Scene) -> None:
 # -- exchanges and bindings ---------------------------------------------------------------------------------
 
 
-def test_6_an_exchange(scene: Scene) -> None:
+def test_45_7_an_exchange(scene: Scene) -> None:
     wanted = {
         "name": "topic",
         "vhost": scene.vhost,
@@ -167,13 +167,13 @@ def test_6_an_exchange(scene: Scene) -> None:
     assert (inner["internal"], inner["auto_delete"], inner["durable"], "policy" in inner) == (True, True, False, False)
 
 
-def test_6_exchanges_of_a_virtual_host(scene: Scene) -> None:
+def test_45_7_exchanges_of_a_virtual_host(scene: Scene) -> None:
     documents = scene.get("exchanges/{v}").document
     names = ["", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.rabbitmq.trace", "amq.topic"]
     assert [each["name"] for each in documents] == [*names, "inner", "topic"]
 
 
-def test_6_bindings_between_two(scene: Scene) -> None:
+def test_45_9_bindings_between_two(scene: Scene) -> None:
     documents = scene.get("bindings/{v}/e/topic/q/plain").document
     assert [(each["routing_key"], each["properties_key"]) for each in documents] == [
         ("", "~"),
@@ -191,7 +191,7 @@ def test_6_bindings_between_two(scene: Scene) -> None:
     }
 
 
-def test_6_a_binding_with_arguments(scene: Scene) -> None:
+def test_45_9_a_binding_with_arguments(scene: Scene) -> None:
     [document] = scene.get("bindings/{v}/e/amq.headers/q/plain").document
     assert document["arguments"] == {"kind": "a", "x-match": "all"}
     assert (document["properties_key"][0], len(document["properties_key"])) == ("~", 7)
@@ -199,24 +199,24 @@ def test_6_a_binding_with_arguments(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("props", ["~", "a%2Bb%252Fc%257Ed.%2523", "%257Ex"])
-def test_6_a_binding_by_its_properties_key(scene: Scene, props: str) -> None:
+def test_45_9_a_binding_by_its_properties_key(scene: Scene, props: str) -> None:
     assert scene.get(f"bindings/{{v}}/e/topic/q/plain/{props}").status == 200
 
 
-@pytest.mark.departs("management 5", "none")
+@pytest.mark.departs("none")
 @pytest.mark.parametrize("props", ["a+b%2Fc%7Ed.%23", "%7Ex"])
-def test_6_a_properties_key_as_it_is(scene: Scene, props: str) -> None:
+def test_45_8_a_properties_key_as_it_is(scene: Scene, props: str) -> None:
     assert scene.get(f"bindings/{{v}}/e/topic/q/plain/{props}").status == 200
 
 
-def test_6_every_queue_is_bound_to_the_default_exchange(scene: Scene) -> None:
+def test_45_9_every_queue_is_bound_to_the_default_exchange(scene: Scene) -> None:
     bindings = scene.get("exchanges/{v}/amq.default/bindings/source").document
     assert [each["destination"] for each in bindings] == ["active", "levels", "limited", "own", "plain", "quorum"]
     [binding] = scene.get("bindings/{v}/e/amq.default/q/levels").document
     assert (binding["source"], binding["routing_key"], binding["properties_key"]) == ("", "levels", "levels")
 
 
-def test_6_bindings_of_a_queue_and_of_exchanges(scene: Scene) -> None:
+def test_45_9_bindings_of_a_queue_and_of_exchanges(scene: Scene) -> None:
     def keys(path: str) -> list[tuple[str, str]]:
         return [(each["source"], each["routing_key"]) for each in scene.get(path).document]
 
@@ -228,7 +228,7 @@ def test_6_bindings_of_a_queue_and_of_exchanges(scene: Scene) -> None:
     assert len(keys("bindings/{v}")) == 6 + 1 + 3 + 1
 
 
-def test_6_bindings_of_what_does_not_exist(scene: Scene) -> None:
+def test_45_9_bindings_of_what_does_not_exist(scene: Scene) -> None:
     for below in ("bindings/{v}/e/topic/q/nosuch", "bindings/{v}/e/nosuch/q/plain"):
         assert scene.get(below).document == []
     assert scene.get("exchanges/{v}/nosuch/bindings/source").document == []
@@ -237,7 +237,7 @@ def test_6_bindings_of_what_does_not_exist(scene: Scene) -> None:
 # -- clients ------------------------------------------------------------------------------------------------
 
 
-def test_6_a_connection(scene: Scene) -> None:
+def test_45_13_a_connection(scene: Scene) -> None:
     document = connection_of(scene)
     wanted = {
         "protocol": "AMQP 0-9-1",
@@ -259,7 +259,7 @@ def test_6_a_connection(scene: Scene) -> None:
     assert (single["name"], single["connected_at"]) == (document["name"], document["connected_at"])
 
 
-def test_6_a_channel(scene: Scene) -> None:
+def test_45_13_a_channel(scene: Scene) -> None:
     connection = connection_of(scene)
     name = quote(connection["name"], safe="")
     [document] = scene.get(f"connections/{name}/channels").document
@@ -286,7 +286,7 @@ def test_6_a_channel(scene: Scene) -> None:
     assert (single["publishes"], single["deliveries"]) == ([], [])
 
 
-def test_6_consumers(scene: Scene) -> None:
+def test_45_13_consumers(scene: Scene) -> None:
     connection = connection_of(scene)
     documents = {each["consumer_tag"]: each for each in scene.get("consumers/{v}").document}
     wanted = {
@@ -313,7 +313,7 @@ def test_6_consumers(scene: Scene) -> None:
     assert (only["exclusive"], only["active"], only["activity_status"]) == (True, True, "up")
 
 
-def test_7_consumers_of_a_queue(scene: Scene) -> None:
+def test_45_13_consumers_of_a_queue(scene: Scene) -> None:
     document = queue(scene, "active")
     tags = [each["consumer_tag"] for each in document["consumer_details"]]
     assert sorted(tags) == ["first", "second"]

@@ -1,4 +1,4 @@
-"""Management 1, 3 and 8: requests that are half right, and what becomes of them."""
+"""Rules 41.3 to 41.10, 42.1, 43 and 45: requests that are half right, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _names(entries: list[dict[str, Any]]) -> list[str]:
         ("%FF%2F%25FF%C3%A4", "\ufffd/%FF\xe4"),
     ],
 )
-def test_8_names_that_are_no_utf_8(api: HttpApi, own_vhost: str, name: str, shown: str) -> None:
+def test_41_10_names_that_are_no_utf_8(api: HttpApi, own_vhost: str, name: str, shown: str) -> None:
     below = f"{path('queues', own_vhost)}/{name}"
     api.check("PUT", below, {}, 201)
     api.check("PUT", below, {}, 204)
@@ -49,19 +49,19 @@ def test_8_names_that_are_no_utf_8(api: HttpApi, own_vhost: str, name: str, show
     ("accepted", "encoding"),
     [("gzip;q=0", None), ("gzip; q=0.0", None), ("deflate", None), ("gzip;q=0.1", "gzip"), ("br, gzip", "gzip")],
 )
-def test_1_gzip_is_weighed(api: HttpApi, accepted: str, encoding: str | None) -> None:
+def test_41_3_gzip_is_weighed(api: HttpApi, accepted: str, encoding: str | None) -> None:
     reply = api.ask("GET", "overview?columns=exchange_types", headers={"Accept-Encoding": accepted})
     assert (reply.status, reply.headers.get("content-encoding")) == (200, encoding)
 
 
-def test_1_a_login_that_is_no_utf_8_is_a_wrong_one(api: HttpApi) -> None:
+def test_41_5_a_login_that_is_no_utf_8_is_a_wrong_one(api: HttpApi) -> None:
     login = base64.b64encode(b"\xfcser:\xff").decode()
     reply = api.ask("GET", "whoami", user="", headers={"Authorization": f"Basic {login}"})
     assert (reply.status, reply.document) == (401, {"error": "not_authorized", "reason": "Login failed"})
 
 
 @pytest.mark.parametrize("kind", ["queues", "exchanges", "bindings"])
-def test_1_header_x_vhost_of_a_virtual_host_that_does_not_exist(
+def test_41_9_header_x_vhost_of_a_virtual_host_that_does_not_exist(
     api: HttpApi, belongings: Belongings, kind: str
 ) -> None:
     headers = {"X-Vhost": "conformance-no-vhost"}
@@ -72,7 +72,7 @@ def test_1_header_x_vhost_of_a_virtual_host_that_does_not_exist(
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=x"])
-def test_8_a_form_that_is_none(api: HttpApi, content_type: str) -> None:
+def test_41_10_a_form_that_is_none(api: HttpApi, content_type: str) -> None:
     reply = api.ask("POST", "definitions", b"{}", headers={"Content-Type": content_type})
     assert (reply.status, reply.body) == (400, b"")
 
@@ -81,21 +81,21 @@ def test_8_a_form_that_is_none(api: HttpApi, content_type: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["page=%201", "page=1%20", "page=1_0", "page=1&page_size=+1", "page=%D9%A1"])
-def test_3_numbers_have_no_white_space(api: HttpApi, own_vhost: str, query: str) -> None:
+def test_41_10_numbers_have_no_white_space(api: HttpApi, own_vhost: str, query: str) -> None:
     reply = api.ask("GET", f"{path('queues', own_vhost)}?{query}")
     assert (reply.status, reply.document) == (400, bad_request("Pagination parameters are invalid"))
 
 
-def test_3_numbers_may_have_a_sign(api: HttpApi, own_vhost: str) -> None:
+def test_41_10_numbers_may_have_a_sign(api: HttpApi, own_vhost: str) -> None:
     assert api.get(f"{path('queues', own_vhost)}?page=%2B1&page_size=%2B01")["page_size"] == 1
 
 
-def test_3_no_columns_are_none(api: HttpApi, own_vhost: str) -> None:
+def test_43_4_no_columns_are_none(api: HttpApi, own_vhost: str) -> None:
     (found,) = api.get(f"{path('users', 'guest', 'permissions')}?columns=")[:1]
     assert not found
 
 
-def test_3_what_is_not_shown_does_not_order(api: HttpApi, own_vhost: str) -> None:
+def test_43_1_what_is_not_shown_does_not_order(api: HttpApi, own_vhost: str) -> None:
     for name in ("b", "a", "c"):
         api.check("PUT", path("queues", own_vhost, name), {}, 201)
     api.check(
@@ -110,7 +110,7 @@ def test_3_what_is_not_shown_does_not_order(api: HttpApi, own_vhost: str) -> Non
     assert _names(api.get(f"{below}?disable_stats=true&sort=name&sort_reverse=true")) == ["c", "b", "a"]
 
 
-def test_3_bindings_are_in_order_of_destinations_of_any_kind(api: HttpApi, own_vhost: str) -> None:
+def test_43_1_bindings_are_in_order_of_destinations_of_any_kind(api: HttpApi, own_vhost: str) -> None:
     for name in ("a", "c"):
         api.check("PUT", path("queues", own_vhost, name), {}, 201)
     api.check("PUT", path("exchanges", own_vhost, "b"), {}, 201)
@@ -126,7 +126,7 @@ def test_3_bindings_are_in_order_of_destinations_of_any_kind(api: HttpApi, own_v
     ]
 
 
-def test_3_parameters_are_in_order_of_names(api: HttpApi, own_vhost: str) -> None:
+def test_43_1_parameters_are_in_order_of_names(api: HttpApi, own_vhost: str) -> None:
     for name in ("a", "z"):
         api.check("PUT", path("operator-policies", own_vhost, name), POLICY, 201)
     api.check("PUT", path("vhost-limits", own_vhost, "max-queues"), {"value": 5}, 204)
@@ -138,7 +138,7 @@ def test_3_parameters_are_in_order_of_names(api: HttpApi, own_vhost: str) -> Non
 
 
 @pytest.mark.parametrize(("key", "text"), [(None, "null"), (True, "true"), (17, "17"), ("x", "x")])
-def test_6_routing_keys_that_are_no_strings(api: HttpApi, own_vhost: str, key: Any, text: str) -> None:
+def test_41_10_routing_keys_that_are_no_strings(api: HttpApi, own_vhost: str, key: Any, text: str) -> None:
     api.check("PUT", path("queues", own_vhost, text), {}, 201)
     reply = api.ask("POST", path("bindings", own_vhost, "e", "amq.direct", "q", text), {"routing_key": key})
     assert (reply.status, reply.headers["location"]) == (201, f"{text}/{text}")
@@ -146,17 +146,17 @@ def test_6_routing_keys_that_are_no_strings(api: HttpApi, own_vhost: str, key: A
     api.check("POST", below, {**MESSAGE, "routing_key": key}, 200, {"routed": True})
 
 
-def test_8_exchange_types_that_are_no_strings(api: HttpApi, own_vhost: str) -> None:
+def test_41_10_exchange_types_that_are_no_strings(api: HttpApi, own_vhost: str) -> None:
     refusal = bad_request("invalid exchange type 'null'")
     api.check("PUT", path("exchanges", own_vhost, "x"), {"type": None}, 400, refusal)
 
 
-def test_8_queue_names_that_are_too_long(api: HttpApi, own_vhost: str) -> None:
+def test_41_10_queue_names_that_are_too_long(api: HttpApi, own_vhost: str) -> None:
     refusal = bad_request("queue should be less than 255 bytes, actually was 256\n")
     api.check("PUT", path("queues", own_vhost, "ü" * 128), {}, 400, refusal)
 
 
-def test_6_base64_may_have_white_space(api: HttpApi, own_vhost: str) -> None:
+def test_45_11_base64_may_have_white_space(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     body = {**MESSAGE, "payload": "aGVs\r\n bG8=\t\n", "payload_encoding": "base64"}
     api.check("POST", path("exchanges", own_vhost, "amq.default", "publish"), body, 200, {"routed": True})
@@ -168,13 +168,13 @@ def test_6_base64_may_have_white_space(api: HttpApi, own_vhost: str) -> None:
 # -- what is sent to other paths ----------------------------------------------------------------------------
 
 
-def test_5_parameters_of_a_component_that_does_not_exist(api: HttpApi, own_vhost: str) -> None:
+def test_45_19_parameters_of_a_component_that_does_not_exist(api: HttpApi, own_vhost: str) -> None:
     assert api.get(path("parameters", "nope")) == []
     assert api.get(path("parameters", "nope", own_vhost)) == []
     api.check("GET", path("parameters", "nope", own_vhost, "x"), None, 404, NOT_FOUND)
 
 
-def test_8_operator_policies_in_their_raw_form(api: HttpApi, own_vhost: str) -> None:
+def test_45_19_operator_policies_in_their_raw_form(api: HttpApi, own_vhost: str) -> None:
     below = path("parameters", "operator_policy", own_vhost, "p")
     lacking = 'Key "definition" not found in p\nKey "pattern" not found in p\nKey "priority" not found in p\n'
     for value, text in (
@@ -185,7 +185,7 @@ def test_8_operator_policies_in_their_raw_form(api: HttpApi, own_vhost: str) -> 
         api.check("PUT", below, {"value": value}, 400, bad_request(f"Validation failed\n\n{text}"))
 
 
-def test_5_topic_permissions_with_an_exchange(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+def test_45_17_topic_permissions_with_an_exchange(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
     user = belongings.user("")
     below = path("topic-permissions", own_vhost, user)
     topic = {"exchange": "amq.topic", "write": "", "read": ""}
@@ -196,7 +196,9 @@ def test_5_topic_permissions_with_an_exchange(api: HttpApi, own_vhost: str, belo
     api.check("DELETE", f"{below}/amq.topic", None, 404, NOT_FOUND)
 
 
-def test_2_a_single_policy_is_for_those_who_may_change_it(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+def test_42_1_a_single_policy_is_for_those_who_may_change_it(
+    api: HttpApi, own_vhost: str, belongings: Belongings
+) -> None:
     users = {tag: belongings.user(tag, own_vhost) for tag in ("management", "monitoring", "policymaker")}
     elsewhere = belongings.user("policymaker")
     not_policymaker = not_authorised("User not authorised to access object")
@@ -217,7 +219,7 @@ def test_2_a_single_policy_is_for_those_who_may_change_it(api: HttpApi, own_vhos
 # -- users --------------------------------------------------------------------------------------------------
 
 
-def test_6_users_as_they_were_before_there_were_tags(api: HttpApi, belongings: Belongings) -> None:
+def test_45_15_users_as_they_were_before_there_were_tags(api: HttpApi, belongings: Belongings) -> None:
     below = path("users", belongings.name("users"))
     for value, tags in ((True, ["administrator"]), ("false", [])):
         assert api.ask("PUT", below, {"password": PASSWORD, "administrator": value}).status in (201, 204)
@@ -225,14 +227,14 @@ def test_6_users_as_they_were_before_there_were_tags(api: HttpApi, belongings: B
     api.check("PUT", below, {"administrator": "x"}, 400, bad_request(["not_boolean", "x"]))
 
 
-def test_6_limits_come_with_the_user(api: HttpApi, belongings: Belongings) -> None:
+def test_45_18_limits_come_with_the_user(api: HttpApi, belongings: Belongings) -> None:
     below = path("users", belongings.name("users"))
     api.check("PUT", below, {"tags": "", "password": PASSWORD, "limits": {"max-channels": 7}}, 201)
     api.check("PUT", below, {"tags": "", "password": PASSWORD}, 204)
     assert api.get(below)["limits"] == {"max-channels": 7}
 
 
-def test_8_a_password_hash_that_is_none(api: HttpApi, belongings: Belongings) -> None:
+def test_45_15_a_password_hash_that_is_none(api: HttpApi, belongings: Belongings) -> None:
     below = path("users", belongings.name("users"))
     for value in (None, 1):
         api.check("PUT", below, {"tags": "", "password_hash": value}, 400, bad_request(["not_base64", value]))

@@ -1,4 +1,4 @@
-"""Management 5 and 8: parameters and global parameters over HTTP, as RabbitMQ without plugins has them."""
+"""Rule 45.19: parameters and global parameters over HTTP, as RabbitMQ without plugins has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def failed(*texts: str) -> dict[str, object]:
 
 
 class TestOperatorPolicies:
-    def test_they_are_parameters_too(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_19_they_are_parameters_too(self, api: HttpApi, own_vhost: str) -> None:
         below = path("parameters", "operator_policy", own_vhost, "cap")
         api.check("PUT", below, {"value": CAP}, 201)
         api.check("PUT", below, {"value": {**CAP, "priority": 2}}, 204)
@@ -49,12 +49,12 @@ class TestOperatorPolicies:
             ({"value": {"pattern": "a", "definition": {"max-length": 1}}}, failed('Key "priority" not found in cap\n')),
         ],
     )
-    def test_nothing_has_a_default(self, api: HttpApi, own_vhost: str, body: Any, expected: object) -> None:
+    def test_45_19_nothing_has_a_default(self, api: HttpApi, own_vhost: str, body: Any, expected: object) -> None:
         api.check("PUT", path("parameters", "operator_policy", own_vhost, "cap"), body, 400, expected)
 
 
 class TestLimits:
-    def test_they_are_a_parameter_too(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_19_they_are_a_parameter_too(self, api: HttpApi, own_vhost: str) -> None:
         below = path("parameters", "vhost-limits", own_vhost, "limits")
         api.check("PUT", below, {"value": {"max-queues": 5}}, 201)
         shown = {"vhost": own_vhost, "component": "vhost-limits", "name": "limits", "value": {"max-queues": 5}}
@@ -71,13 +71,13 @@ class TestLimits:
             ({"nope": 1}, 'Unrecognised terms [{&lt;&lt;"nope"&gt;&gt;,1}] in limits\n'),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, own_vhost: str, value: Any, text: str) -> None:
+    def test_45_19_what_is_refused(self, api: HttpApi, own_vhost: str, value: Any, text: str) -> None:
         below = path("parameters", "vhost-limits", own_vhost, "limits")
         api.check("PUT", below, {"value": value}, 400, failed(text))
 
 
 class TestOthers:
-    def test_policies_are_shown_only(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_19_policies_are_shown_only(self, api: HttpApi, own_vhost: str) -> None:
         below = path("parameters", "policy", own_vhost, "p")
         api.check("PUT", below, {"value": {}}, 400, bad_request("policies may not be set using this method"))
         policy = {"pattern": "a", "definition": {"max-length": 3}}
@@ -86,13 +86,13 @@ class TestOthers:
         assert all(entry["component"] != "policy" for entry in api.get("parameters"))
 
     @pytest.mark.parametrize("component", ["nope", "shovel", "federation-upstream"])
-    def test_components_of_plugins(self, api: HttpApi, own_vhost: str, component: str) -> None:
+    def test_45_19_components_of_plugins(self, api: HttpApi, own_vhost: str, component: str) -> None:
         below = path("parameters", component, own_vhost, "x")
         api.check("PUT", below, {"value": {}}, 400, failed(f"component {component} not found\n"))
         api.check("GET", below, None, 404, NOT_FOUND)
         assert api.get(path("parameters", component)) == []
 
-    def test_what_does_not_exist(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_19_what_does_not_exist(self, api: HttpApi, own_vhost: str) -> None:
         api.check("GET", path("parameters", "vhost-limits", own_vhost, "nope"), None, 404, NOT_FOUND)
         api.check("GET", path("parameters", "vhost-limits", "conformance-no-vhost"), None, 404, NOT_FOUND)
         below = path("parameters", "vhost-limits", "conformance-no-vhost", "limits")
@@ -109,7 +109,7 @@ def parameter(api: HttpApi) -> Iterator[str]:
 
 class TestGlobalParameters:
     @pytest.mark.parametrize("value", [None, 1, "abc", [1, {"a": True}], {"a": [1, 2.5, None]}])
-    def test_setting_and_clearing(self, api: HttpApi, parameter: str, value: Any) -> None:
+    def test_45_19_setting_and_clearing(self, api: HttpApi, parameter: str, value: Any) -> None:
         api.check("PUT", parameter, {"value": "first"}, 201)
         api.check("PUT", parameter, {"value": value}, 204)
         name = parameter.removeprefix("global-parameters/")
@@ -119,8 +119,8 @@ class TestGlobalParameters:
         api.check("DELETE", parameter, None, 404, NOT_FOUND)
         api.check("GET", parameter, None, 404, NOT_FOUND)
 
-    def test_a_value_is_needed(self, api: HttpApi, parameter: str) -> None:
+    def test_45_19_a_value_is_needed(self, api: HttpApi, parameter: str) -> None:
         api.check("PUT", parameter, {}, 400, bad_request("[{key_missing,value}]"))
 
-    def test_one_identifies_the_cluster(self, api: HttpApi) -> None:
+    def test_45_19_one_identifies_the_cluster(self, api: HttpApi) -> None:
         assert isinstance(api.get("global-parameters/internal_cluster_id")["value"], str)

@@ -1,4 +1,4 @@
-"""Management 5, 6 and 8: permissions and topic permissions over HTTP."""
+"""Rule 45.17: permissions and topic permissions over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one(vhost: str, user: str, kind: str = "permissions") -> str:
 
 
 class TestPermissions:
-    def test_setting_and_taking(self, api: HttpApi, own_vhost: str, user: str) -> None:
+    def test_45_17_setting_and_taking(self, api: HttpApi, own_vhost: str, user: str) -> None:
         api.check("PUT", one(own_vhost, user), GRANT, 201)
         api.check("PUT", one(own_vhost, user), GRANT, 204)
         shown = {"user": user, "vhost": own_vhost, **GRANT}
@@ -46,16 +46,16 @@ class TestPermissions:
             ),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, own_vhost: str, user: str, body: Any, reason: object) -> None:
+    def test_45_17_what_is_refused(self, api: HttpApi, own_vhost: str, user: str, body: Any, reason: object) -> None:
         api.check("PUT", one(own_vhost, user), body, 400, bad_request(reason))
 
-    def test_user_and_virtual_host_must_exist(self, api: HttpApi, own_vhost: str, user: str) -> None:
+    def test_45_17_user_and_virtual_host_must_exist(self, api: HttpApi, own_vhost: str, user: str) -> None:
         for vhost, name in ((own_vhost, "conformance-no-user"), ("conformance-no-vhost", user)):
             api.check("PUT", one(vhost, name), GRANT, 400, bad_request("vhost_or_user_not_found"))
             api.check("GET", one(vhost, name), None, 404, NOT_FOUND)
             api.check("DELETE", one(vhost, name), None, 404, NOT_FOUND)
 
-    def test_lists_of_what_does_not_exist(self, api: HttpApi) -> None:
+    def test_45_17_lists_of_what_does_not_exist(self, api: HttpApi) -> None:
         for kind in ("permissions", "topic-permissions"):
             api.check("GET", path("users", "conformance-no-user", kind), None, 404, NOT_FOUND)
             api.check("GET", path("vhosts", "conformance-no-vhost", kind), None, 404, NOT_FOUND)
@@ -64,7 +64,7 @@ class TestPermissions:
 class TestTopicPermissions:
     kind = "topic-permissions"
 
-    def test_setting_and_taking_all(self, api: HttpApi, own_vhost: str, user: str) -> None:
+    def test_45_17_setting_and_taking_all(self, api: HttpApi, own_vhost: str, user: str) -> None:
         below = one(own_vhost, user, self.kind)
         api.check("PUT", below, TOPIC, 201)
         api.check("PUT", below, {**TOPIC, "exchange": ""}, 204)
@@ -76,7 +76,7 @@ class TestTopicPermissions:
         api.check("DELETE", below, None, 404, NOT_FOUND)
         api.check("GET", below, None, 404, NOT_FOUND)
 
-    def test_taking_those_of_one_exchange(self, api: HttpApi, own_vhost: str, user: str) -> None:
+    def test_45_17_taking_those_of_one_exchange(self, api: HttpApi, own_vhost: str, user: str) -> None:
         below = one(own_vhost, user, self.kind)
         for exchange in ("x", "y"):
             assert api.ask("PUT", below, {**TOPIC, "exchange": exchange}).status in (201, 204)
@@ -93,10 +93,10 @@ class TestTopicPermissions:
             ),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, own_vhost: str, user: str, body: Any, reason: object) -> None:
+    def test_45_17_what_is_refused(self, api: HttpApi, own_vhost: str, user: str, body: Any, reason: object) -> None:
         api.check("PUT", one(own_vhost, user, self.kind), body, 400, bad_request(reason))
 
-    def test_user_and_virtual_host_must_exist(self, api: HttpApi, own_vhost: str, user: str) -> None:
+    def test_45_17_user_and_virtual_host_must_exist(self, api: HttpApi, own_vhost: str, user: str) -> None:
         for vhost, name in ((own_vhost, "conformance-no-user"), ("conformance-no-vhost", user)):
             below = one(vhost, name, self.kind)
             api.check("PUT", below, TOPIC, 400, bad_request("vhost_or_user_not_found"))

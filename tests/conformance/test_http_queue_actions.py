@@ -1,4 +1,4 @@
-"""Management 5 and 8: declaring, deleting and purging queues over HTTP."""
+"""Rules 41.8 and 45.2 to 45.6: declaring, deleting and purging queues over HTTP."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ def q(vhost: str, name: str = "q") -> str:
     return path("queues", vhost, name)
 
 
-def test_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", q(own_vhost), STRUCTURE, 201)
     api.check("PUT", q(own_vhost), STRUCTURE, 204)
     assert api.get(f"{q(own_vhost)}?columns=name,durable,auto_delete,arguments") == {"name": "q", **STRUCTURE}
 
 
 @pytest.mark.parametrize("body", [None, b"", b"null", {}, {"arguments": []}, {"exclusive": True, "unknown": 1}])
-def test_everything_may_be_missing(api: HttpApi, own_vhost: str, body: Any) -> None:
+def test_45_2_everything_may_be_missing(api: HttpApi, own_vhost: str, body: Any) -> None:
     api.check("PUT", q(own_vhost), body, 201)
     shown = api.get(f"{q(own_vhost)}?columns=durable,auto_delete,exclusive")
     assert shown == {"durable": False, "auto_delete": False, "exclusive": False}
 
 
-def test_booleans_may_be_strings(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_booleans_may_be_strings(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", q(own_vhost), {"durable": "true", "auto_delete": "false"}, 201)
     assert api.get(f"{q(own_vhost)}?columns=durable,auto_delete") == {"durable": True, "auto_delete": False}
 
 
-def test_the_content_type_does_not_matter(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_the_content_type_does_not_matter(api: HttpApi, own_vhost: str) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     api.check("PUT", q(own_vhost), b'{"durable":true}', 201, headers=form)
     assert api.get(f"{q(own_vhost)}?columns=durable") == {"durable": True}
 
 
 @pytest.mark.parametrize("name", ["a/b", "with space", "ä☃", "a?b#c&d=e", "%2F", "a+b", "~", "."])
-def test_any_name(api: HttpApi, own_vhost: str, name: str) -> None:
+def test_45_2_any_name(api: HttpApi, own_vhost: str, name: str) -> None:
     # A path segment that is a single dot is taken away by clients and servers alike.
     name = f"x{name}" if name == "." else name
     api.check("PUT", q(own_vhost, name), {}, 201)
@@ -49,14 +49,14 @@ def test_any_name(api: HttpApi, own_vhost: str, name: str) -> None:
     api.check("DELETE", q(own_vhost, name), None, 204)
 
 
-def test_line_ends_are_left_out_of_names(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_line_ends_are_left_out_of_names(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", q(own_vhost, "two\r\nlines"), {}, 201)
     assert api.get(f"{q(own_vhost, 'twolines')}?columns=name") == {"name": "twolines"}
     api.check("PUT", path("exchanges", own_vhost, "two\nlines"), {}, 201)
     assert api.get(f"{path('exchanges', own_vhost, 'twolines')}?columns=name") == {"name": "twolines"}
 
 
-def test_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", f"{q(own_vhost)}/", {}, 201)
     api.check("DELETE", f"{q(own_vhost)}/contents/", None, 204)
     api.check("DELETE", f"{q(own_vhost)}/", None, 204)
@@ -102,7 +102,7 @@ def test_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
+def test_45_3_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
     expected = reason.replace("{vhost}", own_vhost) if isinstance(reason, str) else reason
     api.check("PUT", q(own_vhost), body, 400, bad_request(expected))
     api.check("GET", q(own_vhost), None, 404, NOT_FOUND)
@@ -122,38 +122,38 @@ def test_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason
         ),
     ],
 )
-def test_what_differs_from_the_queue_that_exists(api: HttpApi, own_vhost: str, body: Any, reason: str) -> None:
+def test_45_3_what_differs_from_the_queue_that_exists(api: HttpApi, own_vhost: str, body: Any, reason: str) -> None:
     api.check("PUT", q(own_vhost), STRUCTURE, 201)
     api.check("PUT", q(own_vhost), body, 400, bad_request(reason.replace("{vhost}", own_vhost)))
 
 
-def test_reserved_names(api: HttpApi, own_vhost: str) -> None:
+def test_45_3_reserved_names(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", q(own_vhost, "amq.foo"), {}, 401, REFUSED)
 
 
-def test_reserved_names_of_existing_queues(api: HttpApi, connect: Connect, vhost: str) -> None:
+def test_45_3_reserved_names_of_existing_queues(api: HttpApi, connect: Connect, vhost: str) -> None:
     name = connect().channel().queue_declare(exclusive=True).queue
     api.check("PUT", q(vhost, name), {}, 401, REFUSED)
 
 
-def test_a_name_of_line_ends_is_generated(api: HttpApi, own_vhost: str) -> None:
+def test_45_2_a_name_of_line_ends_is_generated(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "\r\n"), {}, 201)
     assert api.get(f"{path('queues', own_vhost)}?columns=name")[0]["name"].startswith("amq.gen-")
 
 
-def test_values_come_back_as_they_were_sent(api: HttpApi, own_vhost: str) -> None:
+def test_45_3_values_come_back_as_they_were_sent(api: HttpApi, own_vhost: str) -> None:
     arguments = {"x-f": 1.5, "x-b": True, "x-i": 1 << 40, "x-l": [1, "a", {"b": 2}], "x-m": {"c": {"d": "e"}}}
     api.check("PUT", q(own_vhost), {"arguments": arguments}, 201)
     assert api.get(f"{q(own_vhost)}?columns=arguments") == {"arguments": arguments}
 
 
 class TestMissing:
-    def test_the_virtual_host(self, api: HttpApi) -> None:
+    def test_41_8_the_virtual_host(self, api: HttpApi) -> None:
         api.check("PUT", q("conformance-no-vhost"), {}, 404, NO_VHOST)
         api.check("DELETE", q("conformance-no-vhost"), None, 404, NOT_FOUND)
         api.check("DELETE", f"{q('conformance-no-vhost')}/contents", None, 404, NOT_FOUND)
 
-    def test_the_queue(self, api: HttpApi, own_vhost: str) -> None:
+    def test_41_8_the_queue(self, api: HttpApi, own_vhost: str) -> None:
         api.check("DELETE", q(own_vhost), None, 404, NOT_FOUND)
         api.check("DELETE", f"{q(own_vhost)}/contents", None, 404, NOT_FOUND)
 
@@ -164,7 +164,7 @@ class TestDeleting:
         reply = api.ask("POST", path("exchanges", vhost, "amq.default", "publish"), message)
         assert reply.document == {"routed": True}
 
-    def test_only_if_it_is_empty(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_4_only_if_it_is_empty(self, api: HttpApi, own_vhost: str) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
         self.publish(api, own_vhost)
         reason = f"queue 'q' in vhost '{own_vhost}' not empty"
@@ -172,7 +172,7 @@ class TestDeleting:
         api.check("DELETE", f"{q(own_vhost)}/contents", None, 204)
         api.check("DELETE", f"{q(own_vhost)}?if-empty=true&if-unused=true", None, 204)
 
-    def test_only_if_it_is_unused(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
+    def test_45_4_only_if_it_is_unused(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
         channel, name = connect().channel(), unique()
         channel.queue_declare(name)
         channel.consume(name)
@@ -181,7 +181,7 @@ class TestDeleting:
         api.check("DELETE", f"{q(vhost, name)}?if-unused=false", None, 204)
 
     @pytest.mark.parametrize("flag", ["if-empty", "if-unused"])
-    def test_quorum_queues_know_no_conditions(self, api: HttpApi, own_vhost: str, flag: str) -> None:
+    def test_45_4_quorum_queues_know_no_conditions(self, api: HttpApi, own_vhost: str, flag: str) -> None:
         api.check("PUT", q(own_vhost), {"durable": True, "arguments": {"x-queue-type": "quorum"}}, 201)
         reason = (
             f"cannot delete queue 'q' in vhost '{own_vhost}'. queue.delete operations with {flag} flag set are not"
@@ -189,12 +189,12 @@ class TestDeleting:
         )
         api.check("DELETE", f"{q(own_vhost)}?{flag}=true", None, 400, bad_request(reason))
 
-    def test_quorum_queues_name_one_of_two_conditions(self, api: HttpApi, own_vhost: str) -> None:
+    def test_45_4_quorum_queues_name_one_of_two_conditions(self, api: HttpApi, own_vhost: str) -> None:
         api.check("PUT", q(own_vhost), {"durable": True, "arguments": {"x-queue-type": "quorum"}}, 201)
         reply = api.ask("DELETE", f"{q(own_vhost)}?if-empty=true&if-unused=true")
         assert "queue.delete operations with if-unused flag set" in reply.document["reason"]
 
-    def test_exclusive_queues_are_locked(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
+    def test_45_5_exclusive_queues_are_locked(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
         channel, name = connect().channel(), unique()
         channel.queue_declare(name, exclusive=True)
         channel.queue_bind(name, "amq.direct", "k")
@@ -210,14 +210,14 @@ class TestDeleting:
 
 class TestActions:
     @pytest.mark.parametrize("action", ["sync", "cancel_sync"])
-    def test_mirrors_are_always_in_step(self, api: HttpApi, own_vhost: str, action: str) -> None:
+    def test_45_6_mirrors_are_always_in_step(self, api: HttpApi, own_vhost: str, action: str) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
         api.check("POST", f"{q(own_vhost)}/actions", {"action": action}, 204)
 
     @pytest.mark.parametrize(
         ("body", "reason"), [({"action": "nope"}, ["unknown", "nope"]), ({}, "[{key_missing,action}]")]
     )
-    def test_what_is_no_action(self, api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
+    def test_45_6_what_is_no_action(self, api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
         api.check("POST", f"{q(own_vhost)}/actions", body, 400, bad_request(reason))
 
@@ -231,7 +231,7 @@ class TestActions:
         ("GET", "/actions", "POST, OPTIONS"),
     ],
 )
-def test_methods(api: HttpApi, own_vhost: str, method: str, below: str, allow: str) -> None:
+def test_45_4_methods(api: HttpApi, own_vhost: str, method: str, below: str, allow: str) -> None:
     api.check("PUT", q(own_vhost), {}, 201)
     reply = api.ask(method, f"{q(own_vhost)}{below}", None if method == "GET" else {})
     assert (reply.status, reply.headers["allow"], reply.body) == (405, allow, b"")

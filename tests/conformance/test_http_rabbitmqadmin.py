@@ -1,4 +1,4 @@
-"""Management 17: the requests of rabbitmqadmin 2, as it sends them, one after the other."""
+"""Rule 45.23: the requests of rabbitmqadmin 2, as it sends them, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _segment(text: str) -> str:
     return "".join(f"%{ord(each):02X}" if each in "-._~" else each for each in encoded)
 
 
-def test_17_declares_uses_and_deletes(api: HttpApi, belongings: Belongings) -> None:
+def test_45_23_declares_uses_and_deletes(api: HttpApi, belongings: Belongings) -> None:
     vhost, user = belongings.name("vhosts"), belongings.name("users")
     v, u = _segment(vhost), _segment(user)
     named = {"vhost": vhost, "name": "p"}

@@ -1,4 +1,4 @@
-"""Management 2: who may change what over HTTP."""
+"""Rules 41.5 and 42.1 to 42.4: who may change what over HTTP."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ def vhost_with_queue(api: HttpApi, own_vhost: str) -> str:
 
 
 @pytest.mark.parametrize("tags", ["management", "policymaker", "monitoring"])
-def test_administration(api: HttpApi, own_vhost: str, belongings: Belongings, tags: str) -> None:
+def test_42_1_administration(api: HttpApi, own_vhost: str, belongings: Belongings, tags: str) -> None:
     user = belongings.user(tags, own_vhost)
     for method, below, body in ADMINISTRATION:
         api.check(method, below.replace("{vhost}", own_vhost), body, 401, NOT_ADMINISTRATOR, user=user)
 
 
 class TestPolicies:
-    def test_policymakers_make_policies(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+    def test_42_1_policymakers_make_policies(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
         user = belongings.user("policymaker", own_vhost)
         below = path("policies", own_vhost, "p")
         api.check("PUT", below, POLICY, 201, user=user)
         api.check("DELETE", below, None, 204, user=user)
 
     @pytest.mark.parametrize("tags", ["management", "monitoring"])
-    def test_others_do_not(self, api: HttpApi, own_vhost: str, belongings: Belongings, tags: str) -> None:
+    def test_42_1_others_do_not(self, api: HttpApi, own_vhost: str, belongings: Belongings, tags: str) -> None:
         user = belongings.user(tags, own_vhost)
         for method, below, body in (
             ("PUT", path("policies", own_vhost, "p"), POLICY),
@@ -102,7 +102,7 @@ class TestPolicies:
         ):
             api.check(method, below, body, 401, NOT_POLICYMAKER, user=user)
 
-    def test_not_elsewhere(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+    def test_42_2_not_elsewhere(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
         user = belongings.user("policymaker")
         for method, below, body in (
             ("PUT", path("policies", own_vhost, "p"), POLICY),
@@ -114,7 +114,7 @@ class TestPolicies:
         api.check("PUT", path("policies", "conformance-no-vhost", "p"), POLICY, 404, NO_VHOST, user=user)
         assert api.get("parameters", user=user) == []
 
-    def test_administrators_everywhere(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+    def test_42_2_administrators_everywhere(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
         user = belongings.user("administrator")
         api.check("PUT", path("policies", own_vhost, "p"), POLICY, 201, user=user)
 
@@ -122,7 +122,7 @@ class TestPolicies:
 class TestVhosts:
     """Changes need permissions in the virtual host, and on the object."""
 
-    def test_without_access(self, api: HttpApi, vhost_with_queue: str, belongings: Belongings) -> None:
+    def test_42_2_without_access(self, api: HttpApi, vhost_with_queue: str, belongings: Belongings) -> None:
         user = belongings.user("management")
         more = [
             ("POST", "queues/{vhost}/q/get", GET),
@@ -134,7 +134,7 @@ class TestVhosts:
             api.check(method, below.replace("{vhost}", vhost_with_queue), body, 401, NO_ACCESS, user=user)
         assert api.get("vhost-limits", user=user) == []
 
-    def test_administrators_need_permissions_too(
+    def test_42_3_administrators_need_permissions_too(
         self, api: HttpApi, vhost_with_queue: str, belongings: Belongings
     ) -> None:
         user = belongings.user("administrator")
@@ -145,7 +145,7 @@ class TestVhosts:
         for method, below, body in CHANGES + more:
             api.check(method, below.replace("{vhost}", vhost_with_queue), body, 401, REFUSED, user=user)
 
-    def test_without_permission_on_the_object(
+    def test_42_3_without_permission_on_the_object(
         self, api: HttpApi, vhost_with_queue: str, belongings: Belongings
     ) -> None:
         user = belongings.user("management", vhost_with_queue, ("^mine", "^mine", "^mine"))
@@ -161,7 +161,7 @@ class TestVhosts:
         below = path("exchanges", vhost_with_queue, "amq.direct", "publish")
         api.check("POST", below, MESSAGE, 400, bad_request(published), user=user)
 
-    def test_with_permission(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+    def test_42_3_with_permission(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
         user = belongings.user("management", own_vhost, ("^mine", "^mine", "^mine"))
         binding = path("bindings", own_vhost, "e", "mine", "q", "mine")
         api.check("PUT", path("queues", own_vhost, "mine"), {}, 201, user=user)
@@ -180,13 +180,13 @@ class TestVhosts:
             ("exchanges/{vhost}/mine", {"alternate-exchange": "other"}),
         ],
     )
-    def test_what_messages_may_be_handed_to(
+    def test_42_3_what_messages_may_be_handed_to(
         self, api: HttpApi, own_vhost: str, belongings: Belongings, below: str, arguments: Any
     ) -> None:
         user = belongings.user("management", own_vhost, ("^mine", "^mine", "^mine"))
         api.check("PUT", below.replace("{vhost}", own_vhost), {"arguments": arguments}, 401, REFUSED, user=user)
 
-    def test_topic_permissions(self, api: HttpApi, vhost_with_queue: str, belongings: Belongings) -> None:
+    def test_42_3_topic_permissions(self, api: HttpApi, vhost_with_queue: str, belongings: Belongings) -> None:
         user = belongings.user("management", vhost_with_queue)
         topic = {"exchange": "amq.topic", "write": "^w", "read": "^r"}
         api.check("PUT", path("topic-permissions", vhost_with_queue, user), topic, 201)
@@ -201,7 +201,7 @@ class TestVhosts:
         api.check("POST", below, {**MESSAGE, "routing_key": "r"}, 400, bad_request(refusal), user=user)
         api.check("POST", below, {**MESSAGE, "routing_key": "w"}, 200, {"routed": False}, user=user)
 
-    def test_a_virtual_host_that_does_not_exist(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_42_2_a_virtual_host_that_does_not_exist(self, api: HttpApi, belongings: Belongings) -> None:
         user = belongings.user("management")
         missing = "conformance-no-vhost"
         api.check("PUT", path("queues", missing, "q"), {}, 404, NO_VHOST, user=user)
@@ -213,20 +213,20 @@ class TestVhosts:
 
 
 class TestLogin:
-    def test_nobody(self, api: HttpApi) -> None:
+    def test_41_5_nobody(self, api: HttpApi) -> None:
         reply = api.ask("PUT", "users/x", {"tags": ""}, user="")
         assert (reply.status, reply.body) == (401, b"")
         assert reply.headers["www-authenticate"].startswith("Basic realm=")
 
-    def test_a_wrong_password(self, api: HttpApi) -> None:
+    def test_41_5_a_wrong_password(self, api: HttpApi) -> None:
         reply = api.ask("GET", "users", user="conformance-no-user")
         assert (reply.status, reply.document) == (401, {"error": "not_authorized", "reason": "Login failed"})
         assert "www-authenticate" in reply.headers
 
-    def test_a_user_without_tags(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+    def test_41_5_a_user_without_tags(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
         user = belongings.user("", own_vhost)
         api.check("GET", "users", None, 401, not_authorised("Not management user"), user=user)
 
-    def test_limits_of_users_are_no_secret(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_42_4_limits_of_users_are_no_secret(self, api: HttpApi, belongings: Belongings) -> None:
         user = belongings.user("management")
         assert isinstance(api.get("user-limits", user=user), list)

@@ -1,4 +1,4 @@
-"""Management 4, 6 and 7: counters, rates and samples of what has happened."""
+"""Rules 44.1 to 44.3 and 45.1: counters, rates and samples of what has happened."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def numbers(stats: dict[str, Any]) -> dict[str, int]:
     return {name: stats[name] for name in (*PUBLISHES, *DELIVERIES, "publish_in", "publish_out") if stats.get(name)}
 
 
-def test_4_a_queue(scene: Scene) -> None:
+def test_44_1_a_queue(scene: Scene) -> None:
     stats = counted(scene, "queues/{v}/q")
     assert numbers(stats) == {
         "publish": 6, "ack": 2, "deliver": 4, "deliver_get": 6, "get": 1, "get_no_ack": 1, "redeliver": 1
@@ -98,19 +98,19 @@ def test_4_a_queue(scene: Scene) -> None:
     assert set(DELIVERIES) <= set(stats)
 
 
-def test_4_a_queue_that_was_only_asked(scene: Scene) -> None:
+def test_44_1_a_queue_that_was_only_asked(scene: Scene) -> None:
     assert numbers(counted(scene, "queues/{v}/unused")) == {"get_empty": 1}
     assert "publish" not in counted(scene, "queues/{v}/unused")
 
 
-def test_4_an_exchange(scene: Scene) -> None:
+def test_44_1_an_exchange(scene: Scene) -> None:
     assert numbers(counted(scene, "exchanges/{v}/amq.topic")) == {"publish_in": 4}
     assert "publish_out" not in counted(scene, "exchanges/{v}/amq.topic")
     assert numbers(counted(scene, "exchanges/{v}/amq.default")) == {"publish_in": 6, "publish_out": 6}
     assert "message_stats" not in scene.get("exchanges/{v}/amq.fanout").document
 
 
-def test_4_a_publishing_channel(scene: Scene) -> None:
+def test_44_1_a_publishing_channel(scene: Scene) -> None:
     publisher = channels(scene)[0]
     stats = publisher["message_stats"]
     assert numbers(stats) == {"publish": 10, "confirm": 10, "drop_unroutable": 1, "return_unroutable": 3}
@@ -118,7 +118,7 @@ def test_4_a_publishing_channel(scene: Scene) -> None:
     assert (publisher["confirm"], publisher["messages_unconfirmed"]) == (True, 0)
 
 
-def test_4_a_receiving_channel(scene: Scene) -> None:
+def test_44_1_a_receiving_channel(scene: Scene) -> None:
     receiver = channels(scene)[1]
     stats = receiver["message_stats"]
     assert numbers(stats) == {
@@ -128,7 +128,7 @@ def test_4_a_receiving_channel(scene: Scene) -> None:
     assert (receiver["messages_unacknowledged"], receiver["prefetch_count"]) == (2, 1)
 
 
-def test_4_a_virtual_host(scene: Scene) -> None:
+def test_44_1_a_virtual_host(scene: Scene) -> None:
     document = scene.get("vhosts/{v}").document
     stats = document["message_stats"]
     assert (stats["publish"], stats["confirm"], stats["deliver_get"], stats["get_empty"]) == (10, 10, 6, 1)
@@ -137,7 +137,7 @@ def test_4_a_virtual_host(scene: Scene) -> None:
     assert document["messages"] == document["messages_ready"] + document["messages_unacknowledged"] == 3
 
 
-def test_7_lengths_of_a_queue(scene: Scene, poll: Poll) -> None:
+def test_45_1_lengths_of_a_queue(scene: Scene, poll: Poll) -> None:
     def lengths() -> list[int]:
         document = scene.get("queues/{v}/q").document
         return [document.get(key, -1) for key in ("messages", "messages_ready", "messages_unacknowledged")]
@@ -147,7 +147,7 @@ def test_7_lengths_of_a_queue(scene: Scene, poll: Poll) -> None:
     poll(lambda: [scene.get("queues/{v}/q").document.get(key) for key in keys] == [15, 5, 10])
 
 
-def test_4_the_overview_counts_everything(scene: Scene) -> None:
+def test_44_1_the_overview_counts_everything(scene: Scene) -> None:
     document = scene.get("overview").document
     assert set(PUBLISHES) | set(DELIVERIES) <= set(document["message_stats"])
     assert document["message_stats"]["publish"] >= 10
@@ -175,23 +175,23 @@ def check_details(document: dict[str, Any], *names: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["queues/{v}/q", "vhosts/{v}"])
-def test_4_samples(scene: Scene, path: str) -> None:
+def test_44_3_samples(scene: Scene, path: str) -> None:
     document = scene.get(f"{path}?{RANGE}").document
     check_details(document, "messages", "messages_ready", "messages_unacknowledged")
     check_details(document["message_stats"], "publish", "deliver_get", "ack")
 
 
-def test_4_samples_of_an_exchange(scene: Scene) -> None:
+def test_44_3_samples_of_an_exchange(scene: Scene) -> None:
     check_details(scene.get(f"exchanges/{{v}}/amq.topic?{RANGE}").document["message_stats"], "publish_in")
 
 
-def test_4_samples_of_the_overview(scene: Scene) -> None:
+def test_44_3_samples_of_the_overview(scene: Scene) -> None:
     document = scene.get(f"overview?{RANGE}").document
     check_details(document["queue_totals"], "messages", "messages_ready", "messages_unacknowledged")
     check_details(document["message_stats"], "publish", "confirm", "deliver_get")
 
 
-def test_4_samples_of_a_connection(scene: Scene, poll: Poll) -> None:
+def test_44_3_samples_of_a_connection(scene: Scene, poll: Poll) -> None:
     def names() -> list[str]:
         return [each["name"] for each in scene.get("connections").document if each["vhost"] == scene.vhost]
 
@@ -201,7 +201,7 @@ def test_4_samples_of_a_connection(scene: Scene, poll: Poll) -> None:
     check_details(document, "recv_oct", "send_oct")
 
 
-def test_4_samples_end_at_what_is_counted_now(scene: Scene, poll: Poll) -> None:
+def test_44_3_samples_end_at_what_is_counted_now(scene: Scene, poll: Poll) -> None:
     def newest() -> int:
         document = scene.get(f"queues/{{v}}/q?{RANGE}").document
         sample: int = document["message_stats"]["publish_details"]["samples"][0]["sample"]
@@ -210,7 +210,7 @@ def test_4_samples_end_at_what_is_counted_now(scene: Scene, poll: Poll) -> None:
     poll(lambda: newest() == 6)
 
 
-def test_4_samples_of_the_past_are_0(scene: Scene) -> None:
+def test_44_3_samples_of_the_past_are_0(scene: Scene) -> None:
     query = "msg_rates_age=600&msg_rates_incr=60"
     samples = scene.get(f"queues/{{v}}/q?{query}").document["message_stats"]["publish_details"]["samples"]
     assert len(samples) == 11
@@ -218,7 +218,7 @@ def test_4_samples_of_the_past_are_0(scene: Scene) -> None:
     assert all(each["timestamp"] % 60_000 == 0 for each in samples)
 
 
-def test_4_rates_without_a_range(scene: Scene) -> None:
+def test_44_3_rates_without_a_range(scene: Scene) -> None:
     document = scene.get("queues/{v}/q").document
     for details in (document["messages_details"], document["message_stats"]["publish_details"]):
         assert set(details) == {"rate"}
@@ -226,19 +226,19 @@ def test_4_rates_without_a_range(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("query", ["lengths_age=60", "lengths_age=x&lengths_incr=1", "lengths_incr=5"])
-def test_4_half_a_range_is_none(scene: Scene, query: str) -> None:
+def test_44_3_half_a_range_is_none(scene: Scene, query: str) -> None:
     assert set(scene.get(f"queues/{{v}}/q?{query}").document["messages_details"]) == {"rate"}
 
 
 @pytest.mark.parametrize(("age", "increment"), [(60, 0), (600, 1)])
 @pytest.mark.parametrize("path", ["overview", "queues/{v}/q"])
-def test_4_ranges_that_cannot_be(scene: Scene, path: str, age: int, increment: int) -> None:
+def test_44_3_ranges_that_cannot_be(scene: Scene, path: str, age: int, increment: int) -> None:
     reply = scene.get(f"{path}?lengths_age={age}&lengths_incr={increment}")
     reason = f"Invalid range parameters: age {age}, incr {increment}"
     assert (reply.status, reply.document) == (400, {"error": "bad_request", "reason": reason})
 
 
-def test_4_a_rate_while_messages_flow(scene: Scene, poll: Poll) -> None:
+def test_44_3_a_rate_while_messages_flow(scene: Scene, poll: Poll) -> None:
     channel = scene.connect().channel()
     channel.queue_declare("flow")
 

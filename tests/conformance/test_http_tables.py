@@ -1,4 +1,4 @@
-"""Management 6: field values that JSON does not have, as queues and messages show them."""
+"""Rule 45.12: field values that JSON does not have, as queues and messages show them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = {
 }
 
 
-def test_6_arguments(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
+def test_45_12_arguments(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue, durable=True, arguments=TABLE)
     assert api.get(path("queues", vhost, queue))["arguments"] == SHOWN
@@ -33,7 +33,7 @@ def test_6_arguments(api: HttpApi, channel: Channel, vhost: str, unique: Unique)
     assert exported["arguments"] == SHOWN
 
 
-def test_6_what_is_exported_can_be_imported(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
+def test_45_12_what_is_exported_can_be_imported(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue, durable=True, arguments=TABLE)
     (exported,) = (each for each in api.get(path("definitions", vhost))["queues"] if each["name"] == queue)
@@ -42,7 +42,7 @@ def test_6_what_is_exported_can_be_imported(api: HttpApi, channel: Channel, vhos
     assert api.get(path("queues", vhost, queue))["arguments"] == SHOWN
 
 
-def test_6_headers(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
+def test_45_12_headers(api: HttpApi, channel: Channel, vhost: str, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.publish("", queue, b"x", properties={"headers": TABLE})

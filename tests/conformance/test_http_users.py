@@ -1,4 +1,4 @@
-"""Management 5 and 6: users over HTTP, and what becomes of their connections."""
+"""Rule 45.15: users over HTTP, and what becomes of their connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def may_log_in(api: HttpApi, user: str) -> bool:
 
 
 class TestPut:
-    def test_making_and_replacing(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_making_and_replacing(self, api: HttpApi, belongings: Belongings) -> None:
         name = belongings.name("users")
         api.check("PUT", path("users", name), {"password": PASSWORD, "tags": "management"}, 201)
         api.check("PUT", path("users", name), {"password": PASSWORD, "tags": "management,monitoring"}, 204)
@@ -45,7 +45,7 @@ class TestPut:
         ("tags", "expected"),
         [("", []), ("a, b ,,c", ["a", "b", "c"]), (["management", "x y"], ["management", "x y"]), ([], [])],
     )
-    def test_tags(self, api: HttpApi, belongings: Belongings, tags: Any, expected: list[str]) -> None:
+    def test_45_15_tags(self, api: HttpApi, belongings: Belongings, tags: Any, expected: list[str]) -> None:
         name = belongings.name("users")
         api.check("PUT", path("users", name), {"tags": tags}, 201)
         assert api.get(path("users", name))["tags"] == expected
@@ -59,13 +59,13 @@ class TestPut:
             ({"tags": "", "password": "p", "password_hash": "x"}, "both_password_and_password_hash_are_provided"),
         ],
     )
-    def test_what_is_refused(self, api: HttpApi, belongings: Belongings, body: Any, reason: object) -> None:
+    def test_45_15_what_is_refused(self, api: HttpApi, belongings: Belongings, body: Any, reason: object) -> None:
         name = belongings.name("users")
         api.check("PUT", path("users", name), body, 400, bad_request(reason))
         api.check("GET", path("users", name), None, 404, NOT_FOUND)
 
     @pytest.mark.parametrize("name", ["ä☃", "a/b", "x y"])
-    def test_any_name(self, api: HttpApi, belongings: Belongings, name: str) -> None:
+    def test_45_15_any_name(self, api: HttpApi, belongings: Belongings, name: str) -> None:
         name = belongings.name("users") + name
         api.check("PUT", path("users", name), {"tags": ""}, 201)
         assert api.get(f"{path('users', name)}?columns=name") == {"name": name}
@@ -74,7 +74,7 @@ class TestPut:
 
 class TestHashes:
     @pytest.mark.parametrize(("algorithm", "digest"), [(SHA256, "sha256"), (SHA512, "sha512"), (MD5, "md5")])
-    def test_hashes_let_in(self, api: HttpApi, belongings: Belongings, algorithm: str, digest: str) -> None:
+    def test_45_15_hashes_let_in(self, api: HttpApi, belongings: Belongings, algorithm: str, digest: str) -> None:
         name = belongings.name("users")
         hashed = salted(PASSWORD, digest)
         body = {"tags": "management", "password_hash": hashed, "hashing_algorithm": algorithm}
@@ -84,25 +84,27 @@ class TestHashes:
         assert may_log_in(api, name)
 
     @pytest.mark.parametrize("password_hash", ["", salted("another"), "aGVsbG8="])
-    def test_others_do_not(self, api: HttpApi, belongings: Belongings, password_hash: str) -> None:
+    def test_45_15_others_do_not(self, api: HttpApi, belongings: Belongings, password_hash: str) -> None:
         name = belongings.user("management")
         api.check("PUT", path("users", name), {"tags": "management", "password_hash": password_hash}, 204)
         assert api.get(path("users", name))["password_hash"] == password_hash
         assert not may_log_in(api, name)
 
-    def test_no_password_lets_nobody_in(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_no_password_lets_nobody_in(self, api: HttpApi, belongings: Belongings) -> None:
         name = belongings.user("management")
         api.check("PUT", path("users", name), {"tags": "management"}, 204)
         assert not may_log_in(api, name)
 
-    def test_passwords_are_hashed_with_sha256_whatever_is_asked_for(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_passwords_are_hashed_with_sha256_whatever_is_asked_for(
+        self, api: HttpApi, belongings: Belongings
+    ) -> None:
         name = belongings.name("users")
         body = {"tags": "management", "password": PASSWORD, "hashing_algorithm": SHA512}
         api.check("PUT", path("users", name), body, 201)
         assert api.get(path("users", name))["hashing_algorithm"] == SHA256
         assert may_log_in(api, name)
 
-    def test_what_was_exported_works_elsewhere(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_what_was_exported_works_elsewhere(self, api: HttpApi, belongings: Belongings) -> None:
         exported = api.get(path("users", belongings.user("management")))
         name = belongings.name("users")
         api.check("PUT", path("users", name), {**exported, "name": name}, 201)
@@ -110,24 +112,24 @@ class TestHashes:
 
 
 class TestDelete:
-    def test_deleting(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_deleting(self, api: HttpApi, belongings: Belongings) -> None:
         name = belongings.user("")
         api.check("DELETE", path("users", name), None, 204)
         api.check("DELETE", path("users", name), None, 404, NOT_FOUND)
 
-    def test_its_permissions_go_with_it(self, api: HttpApi, belongings: Belongings, own_vhost: str) -> None:
+    def test_45_15_its_permissions_go_with_it(self, api: HttpApi, belongings: Belongings, own_vhost: str) -> None:
         name = belongings.user("", own_vhost)
         api.check("DELETE", path("users", name), None, 204)
         api.check("PUT", path("users", name), {"tags": ""}, 201)
         assert api.get(path("users", name, "permissions")) == []
 
-    def test_several(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_several(self, api: HttpApi, belongings: Belongings) -> None:
         first, second = belongings.user(""), belongings.user("")
         api.check("POST", "users/bulk-delete", {"users": [first, second]}, 204)
         for name in (first, second):
             api.check("GET", path("users", name), None, 404, NOT_FOUND)
 
-    def test_those_before_one_that_is_missing_are_gone(self, api: HttpApi, belongings: Belongings) -> None:
+    def test_45_15_those_before_one_that_is_missing_are_gone(self, api: HttpApi, belongings: Belongings) -> None:
         first, last = belongings.user(""), belongings.user("")
         missing = "conformance-no-user"
         body = {"users": [first, missing, last]}
@@ -138,18 +140,20 @@ class TestDelete:
         ("body", "status", "document"),
         [({"users": []}, 204, None), ({}, 400, bad_request("[{key_missing,users}]"))],
     )
-    def test_none(self, api: HttpApi, body: Any, status: int, document: object) -> None:
+    def test_45_15_none(self, api: HttpApi, body: Any, status: int, document: object) -> None:
         api.check("POST", "users/bulk-delete", body, status, document)
 
 
 class TestConnections:
-    def test_deleting_closes_them(self, api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str) -> None:
+    def test_45_15_deleting_closes_them(
+        self, api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str
+    ) -> None:
         name = belongings.user("", own_vhost)
         connection = connect(user=name, password=PASSWORD, vhost=own_vhost)
         with connection.expect_connection_close(320, f"CONNECTION_FORCED - user '{name}' is deleted", (0, 0)):
             api.check("DELETE", path("users", name), None, 204)
 
-    def test_other_changes_leave_them(
+    def test_45_15_other_changes_leave_them(
         self, api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str
     ) -> None:
         name = belongings.user("", own_vhost)
@@ -161,7 +165,7 @@ class TestConnections:
     @pytest.mark.parametrize(
         ("headers", "reason"), [({}, "Closed via management plugin"), ({"X-Reason": "because"}, "because")]
     )
-    def test_closing_those_of_a_user(
+    def test_45_15_closing_those_of_a_user(
         self,
         api: HttpApi,
         connect: Connect,
@@ -179,12 +183,12 @@ class TestConnections:
             api.check("DELETE", path("connections", "username", name), None, 204, headers=headers)
         api.check("DELETE", path("connections", "username", name), None, 204)
 
-    def test_nobody_has_none(self, api: HttpApi) -> None:
+    def test_45_15_nobody_has_none(self, api: HttpApi) -> None:
         assert api.get(path("connections", "username", "conformance-no-user")) == []
         api.check("DELETE", path("connections", "username", "conformance-no-user"), None, 204)
 
 
-def test_users_without_permissions(api: HttpApi, belongings: Belongings, own_vhost: str) -> None:
+def test_45_15_users_without_permissions(api: HttpApi, belongings: Belongings, own_vhost: str) -> None:
     with_some, with_none = belongings.user("", own_vhost), belongings.user("")
     names = {user["name"] for user in api.get("users/without-permissions?columns=name")}
     assert with_none in names
@@ -203,6 +207,6 @@ def test_users_without_permissions(api: HttpApi, belongings: Belongings, own_vho
         ("connections/username/x", "HEAD, GET, DELETE, OPTIONS"),
     ],
 )
-def test_methods(api: HttpApi, below: str, allow: str) -> None:
+def test_45_15_methods(api: HttpApi, below: str, allow: str) -> None:
     reply = api.ask("PATCH", below, {})
     assert (reply.status, reply.headers["allow"]) == (405, allow)

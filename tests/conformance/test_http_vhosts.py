@@ -1,4 +1,4 @@
-"""Management 5 and 6: virtual hosts over HTTP."""
+"""Rule 45.16: virtual hosts over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def described(name: str, description: str = "", tags: tuple[str, ...] = (), trac
     return {"name": name, **metadata, "metadata": metadata, "tracing": tracing}
 
 
-def test_making_and_deleting(api: HttpApi, belongings: Belongings) -> None:
+def test_45_16_making_and_deleting(api: HttpApi, belongings: Belongings) -> None:
     name = belongings.name("vhosts")
     api.check("PUT", path("vhosts", name), None, 201)
     api.check("PUT", path("vhosts", name), None, 204)
@@ -29,7 +29,7 @@ def test_making_and_deleting(api: HttpApi, belongings: Belongings) -> None:
     api.check("GET", path("vhosts", name), None, 404, NOT_FOUND)
 
 
-def test_metadata(api: HttpApi, own_vhost: str) -> None:
+def test_45_16_metadata(api: HttpApi, own_vhost: str) -> None:
     below = path("vhosts", own_vhost)
     api.check("PUT", below, {"description": "d", "tags": "a, b", "tracing": True}, 204)
     assert api.get(f"{below}?{COLUMNS}") == described(own_vhost, "d", ("a", "b"), tracing=True)
@@ -40,16 +40,16 @@ def test_metadata(api: HttpApi, own_vhost: str) -> None:
     assert api.get(f"{below}?{COLUMNS}") == described(own_vhost, tracing=True), "tracing stays unless it is named"
 
 
-def test_metadata_that_cannot_be(api: HttpApi, own_vhost: str) -> None:
+def test_45_16_metadata_that_cannot_be(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("vhosts", own_vhost), {"tracing": "x"}, 400, bad_request(["not_boolean", "x"]))
 
 
-def test_who_makes_it_has_all_permissions(api: HttpApi, own_vhost: str) -> None:
+def test_45_16_who_makes_it_has_all_permissions(api: HttpApi, own_vhost: str) -> None:
     granted = api.get(path("vhosts", own_vhost, "permissions"))
     assert [(each["configure"], each["write"], each["read"]) for each in granted] == [(".*", ".*", ".*")]
 
 
-def test_deleting_closes_connections(api: HttpApi, connect: Connect, belongings: Belongings) -> None:
+def test_45_16_deleting_closes_connections(api: HttpApi, connect: Connect, belongings: Belongings) -> None:
     name = belongings.vhost()
     connection = connect(vhost=name)
     api.check("DELETE", path("vhosts", name), None, 204)
@@ -60,7 +60,7 @@ def test_deleting_closes_connections(api: HttpApi, connect: Connect, belongings:
     assert (caught.value.code, caught.value.text in texts) == (320, True), caught.value
 
 
-def test_deleting_takes_all_that_is_in_it(api: HttpApi, own_vhost: str) -> None:
+def test_45_16_deleting_takes_all_that_is_in_it(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {"durable": True}, 201)
     api.check("PUT", path("policies", own_vhost, "p"), {"pattern": "q", "definition": {"max-length": 1}}, 201)
     api.check("PUT", path("vhost-limits", own_vhost, "max-queues"), {"value": 5}, 204)
@@ -70,7 +70,7 @@ def test_deleting_takes_all_that_is_in_it(api: HttpApi, own_vhost: str) -> None:
         assert api.get(path(kind, own_vhost)) == []
 
 
-def test_starting(api: HttpApi, own_vhost: str) -> None:
+def test_45_16_starting(api: HttpApi, own_vhost: str) -> None:
     node = next(iter(api.get(path("vhosts", own_vhost))["cluster_state"]))
     api.check("POST", path("vhosts", own_vhost, "start", node), {}, 204)
     reason = "Request to node nope@x failed with nodedown"
@@ -81,11 +81,11 @@ def test_starting(api: HttpApi, own_vhost: str) -> None:
     ("below", "allow"),
     [("", "HEAD, GET, PUT, DELETE, OPTIONS"), ("/permissions", "HEAD, GET, OPTIONS"), ("/start/x", "POST, OPTIONS")],
 )
-def test_methods(api: HttpApi, own_vhost: str, below: str, allow: str) -> None:
+def test_45_16_methods(api: HttpApi, own_vhost: str, below: str, allow: str) -> None:
     reply = api.ask("PATCH", f"{path('vhosts', own_vhost)}{below}", {})
     assert (reply.status, reply.headers["allow"]) == (405, allow)
 
 
-def test_what_lists_need_their_virtual_host(api: HttpApi) -> None:
+def test_45_16_what_lists_need_their_virtual_host(api: HttpApi) -> None:
     for below in ("permissions", "topic-permissions"):
         api.check("GET", path("vhosts", "conformance-no-vhost", below), None, 404, NOT_FOUND)

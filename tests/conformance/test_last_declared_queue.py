@@ -1,4 +1,4 @@
-"""Section 4b: the empty queue name stands for the queue that the channel declared last."""
+"""Rules 14.22 to 14.23: the empty queue name stands for the queue that the channel declared last."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NAMING: list[tuple[type[Any], Callable[[Channel], Any]]] = [
 
 
 @pytest.mark.parametrize(("method", "operation"), NAMING)
-def test_4_22_none_yet(channel: Channel, method: type[Any], operation: Callable[[Channel], Any]) -> None:
+def test_14_22_none_yet(channel: Channel, method: type[Any], operation: Callable[[Channel], Any]) -> None:
     with channel.expect_channel_close(404, NO_LAST_QUEUE, method):
         operation(channel)
 
 
 @pytest.mark.parametrize(("method", "operation"), NAMING)
-def test_4_22_a_refused_declaration_does_not_count(
+def test_14_22_a_refused_declaration_does_not_count(
     channel: Channel, unique: Unique, method: type[Any], operation: Callable[[Channel], Any]
 ) -> None:
     number, connection = channel.number, channel.connection
@@ -43,7 +43,7 @@ def test_4_22_a_refused_declaration_does_not_count(
 
 
 @pytest.mark.parametrize(("method", "operation"), NAMING)
-def test_4_22_it_is_missed_before_the_channel(
+def test_14_22_it_is_missed_before_the_channel(
     connection: Connection, method: type[Any], operation: Callable[[Channel], Any]
 ) -> None:
     channel = connection.attach(7)
@@ -53,7 +53,7 @@ def test_4_22_it_is_missed_before_the_channel(
 
 
 @pytest.mark.parametrize(("method", "operation"), NAMING)
-def test_4_22_it_is_missed_on_a_closing_channel_too(
+def test_14_22_it_is_missed_on_a_closing_channel_too(
     channel: Channel, method: type[Any], operation: Callable[[Channel], Any]
 ) -> None:
     channel.answer_close = False
@@ -65,7 +65,7 @@ def test_4_22_it_is_missed_on_a_closing_channel_too(
     channel.connection.channel(channel.number).sync()
 
 
-def test_4_22_every_method_takes_it(channel: Channel, unique: Unique) -> None:
+def test_14_22_every_method_takes_it(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = unique()
     channel.queue_declare(queue)
@@ -84,7 +84,7 @@ def test_4_22_every_method_takes_it(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("way", ["plain", "passive", "nowait", "redeclared"])
-def test_4_22_set_by_every_declaration(channel: Channel, unique: Unique, way: str) -> None:
+def test_14_22_set_by_every_declaration(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"mine")
     if way == "nowait":
         queue = unique()
@@ -96,13 +96,13 @@ def test_4_22_set_by_every_declaration(channel: Channel, unique: Unique, way: st
     assert got(channel, "").body == b"mine"
 
 
-def test_4_22_set_by_a_server_named_declaration(channel: Channel) -> None:
+def test_14_22_set_by_a_server_named_declaration(channel: Channel) -> None:
     queue = channel.queue_declare("", exclusive=True).queue
     channel.publish("", queue, b"mine")
     assert drain(channel, "") == [b"mine"]
 
 
-def test_4_22_it_belongs_to_the_channel(channel: Channel, unique: Unique) -> None:
+def test_14_22_it_belongs_to_the_channel(channel: Channel, unique: Unique) -> None:
     new_queue(channel, unique)
     other = channel.connection.channel()
     with other.expect_channel_close(404, NO_LAST_QUEUE, commands.Basic.Get):
@@ -110,14 +110,14 @@ def test_4_22_it_belongs_to_the_channel(channel: Channel, unique: Unique) -> Non
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_4_22_it_survives_deletion(channel: Channel, unique: Unique, vhost: str, by_name: bool) -> None:
+def test_14_22_it_survives_deletion(channel: Channel, unique: Unique, vhost: str, by_name: bool) -> None:
     queue = new_queue(channel, unique)
     channel.queue_delete(queue if by_name else "")
     with channel.expect_channel_close(404, no_queue(queue, vhost), commands.Queue.Purge):
         channel.queue_purge("")
 
 
-def test_4_23_both_names_empty(channel: Channel, unique: Unique) -> None:
+def test_14_23_both_names_empty(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = new_queue(channel, unique)
     channel.queue_bind("", exchange, "")
@@ -129,7 +129,7 @@ def test_4_23_both_names_empty(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == []
 
 
-def test_4_23_named_queue_with_an_empty_key(channel: Channel, unique: Unique) -> None:
+def test_14_23_named_queue_with_an_empty_key(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = new_queue(channel, unique)
     channel.queue_bind(queue, exchange, "")
@@ -138,7 +138,7 @@ def test_4_23_named_queue_with_an_empty_key(channel: Channel, unique: Unique) ->
     assert drain(channel, queue) == [b"by empty key"]
 
 
-def test_4_23_unnamed_queue_with_a_key(channel: Channel, unique: Unique) -> None:
+def test_14_23_unnamed_queue_with_a_key(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = new_queue(channel, unique)
     channel.queue_bind("", exchange, "key")

@@ -1,4 +1,4 @@
-"""Queue semantics 1.1: declaring limits, beyond what `test_queue_arguments` has."""
+"""Rules 1.1.1 to 1.1.14: declaring limits, beyond what `test_queue_arguments` has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 1.2: limits when a queue is declared again, beyond what `test_queue_arguments` has."""
+"""Rules 1.2.1 to 1.2.10: limits when a queue is declared again, beyond what `test_queue_arguments` has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 1.1.8, 1.1.10 and 1.3.3: limits declared and watched through the management HTTP API."""
+"""Rules 1.1.8 to 1.1.10 and 1.3.3: limits declared and watched through the management HTTP API."""
 
 from __future__ import annotations
 

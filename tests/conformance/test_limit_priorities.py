@@ -1,4 +1,4 @@
-"""Queue semantics 1.6: limits of queues with priorities."""
+"""Rules 1.6.1 to 1.6.5: limits of queues with priorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 1.5: messages that come back to a queue that is at its limit."""
+"""Rules 1.5.1 to 1.5.7: messages that come back to a queue that is at its limit."""
 
 from __future__ import annotations
 

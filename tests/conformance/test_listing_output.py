@@ -1,4 +1,4 @@
-"""Queue semantics 3.5: what lists look like on the command line."""
+"""Rules 3.5.1 to 3.5.11: what lists look like on the command line."""
 
 from __future__ import annotations
 

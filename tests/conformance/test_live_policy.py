@@ -1,4 +1,4 @@
-"""Queue semantics 3.4: policies that change while queues and exchanges are in use."""
+"""Rules 3.4.1 to 3.4.10: policies that change while queues and exchanges are in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 4.1: messages that expire."""
+"""Rules 4.1.1 to 4.1.8: messages that expire."""
 
 from __future__ import annotations
 

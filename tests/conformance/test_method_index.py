@@ -1,4 +1,4 @@
-"""Section 2b: what each method is answered with, and that nowait asks for no answer."""
+"""Rule 12.34: what each method is answered with, and that nowait asks for no answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def filled(arguments: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     ],
     ids=name_of,
 )
-def test_2_34_methods_are_answered(
+def test_12_34_methods_are_answered(
     channel: Channel,
     names: dict[str, str],
     kind: MethodType,
@@ -74,11 +74,11 @@ def test_2_34_methods_are_answered(
         channel.connection.forget(channel)
 
 
-def test_2_34_get_empty(channel: Channel, names: dict[str, str]) -> None:
+def test_12_34_get_empty(channel: Channel, names: dict[str, str]) -> None:
     assert channel.get(names[Q]) is None
 
 
-def test_2_34_transactions(channel: Channel) -> None:
+def test_12_34_transactions(channel: Channel) -> None:
     channel.tx_select()
     channel.tx_commit()
     channel.tx_rollback()
@@ -101,7 +101,7 @@ def test_2_34_transactions(channel: Channel) -> None:
     ],
     ids=name_of,
 )
-def test_2_34_nowait_is_not_answered(
+def test_12_34_nowait_is_not_answered(
     channel: Channel, names: dict[str, str], kind: MethodType, arguments: dict[str, Any]
 ) -> None:
     channel.send(kind, nowait=True, **filled(arguments, names))
@@ -137,7 +137,7 @@ def test_2_34_nowait_is_not_answered(
     ],
     ids=name_of,
 )
-def test_2_34_nowait_does_not_hide_failures(
+def test_12_34_nowait_does_not_hide_failures(
     channel: Channel, vhost: str, kind: MethodType, arguments: dict[str, Any], text: str
 ) -> None:
     code = 406 if text.startswith("PRECONDITION_FAILED") else 404
@@ -147,7 +147,7 @@ def test_2_34_nowait_does_not_hide_failures(
         channel.send(kind, nowait=True, **arguments, **durable)
 
 
-def test_2_34_methods_without_answer(channel: Channel, names: dict[str, str]) -> None:
+def test_12_34_methods_without_answer(channel: Channel, names: dict[str, str]) -> None:
     queue = names[Q]
     for _ in range(3):
         channel.publish("", queue, b"x")

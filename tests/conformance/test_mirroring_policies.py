@@ -1,4 +1,4 @@
-"""Policies of clusters: accepted, validated, and in force without doing anything on one node."""
+"""Rule 45.22: policies of clusters: accepted, validated, and in force without doing anything on one node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(**definition: Any) -> dict[str, Any]:
         {"queue_master_locator": "min-masters"},
     ],
 )
-def test_what_is_accepted(api: HttpApi, own_vhost: str, poll: Poll, definition: dict[str, Any]) -> None:
+def test_45_22_what_is_accepted(api: HttpApi, own_vhost: str, poll: Poll, definition: dict[str, Any]) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {"durable": True}, 201)
     quorum = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
     api.check("PUT", path("queues", own_vhost, "quorum"), quorum, 201)
@@ -75,13 +75,13 @@ def test_what_is_accepted(api: HttpApi, own_vhost: str, poll: Poll, definition: 
         ({"ha_mode": "x", "nope": 1}, '&lt;&lt;"x"&gt;&gt; is not a valid ha-mode value'),
     ],
 )
-def test_what_is_refused(api: HttpApi, own_vhost: str, definition: dict[str, Any], text: str) -> None:
+def test_45_22_what_is_refused(api: HttpApi, own_vhost: str, definition: dict[str, Any], text: str) -> None:
     refusal = bad_request(f"Validation failed\n\n{text}\n")
     api.check("PUT", path("policies", own_vhost, "ha"), policy(**definition), 400, refusal)
 
 
 @pytest.mark.parametrize(("key", "value"), [("ha-mode", "all"), ("queue-master-locator", "random")])
-def test_operators_have_none_of_them(api: HttpApi, own_vhost: str, key: str, value: str) -> None:
+def test_45_22_operators_have_none_of_them(api: HttpApi, own_vhost: str, key: str, value: str) -> None:
     body = {"pattern": "", "definition": {key: value}}
     refusal = bad_request(f'Validation failed\n\n[{{<<"{key}">>,<<"{value}">>}}] are not recognised policy settings\n')
     api.check("PUT", path("operator-policies", own_vhost, "ha"), body, 400, refusal)

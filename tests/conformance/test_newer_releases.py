@@ -1,4 +1,4 @@
-"""Section 10: where Leveret follows a RabbitMQ newer than 3.10.8 (10.5 is in `test_content_errors`)."""
+"""Rules 6.1.7, 13.2, 16.22 and 18.7: where Leveret follows a RabbitMQ newer than 3.10.8."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _LIMITED: Triple = ("x-delivery-limit", "I", 3)
 _UNLIMITED: Triple = ("x-delivery-limit", "l", -1)
 
 
-@pytest.mark.departs("10.4", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize("kind", ["zzz", "x-none", "Direct", "direct "])
-def test_10_4_unknown_exchange_type(channel: Channel, unique: Unique, kind: str) -> None:
+def test_13_2_unknown_exchange_type(channel: Channel, unique: Unique, kind: str) -> None:
     # 3.10.8 closes the connection with 503: a client's typing error takes all its channels down.
     text = f"PRECONDITION_FAILED - unknown exchange type '{kind}'"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), kind)
 
 
-def test_10_4_federation_is_refused_as_ever(channel: Channel, unique: Unique) -> None:
+def test_13_2_federation_is_refused_as_ever(channel: Channel, unique: Unique) -> None:
     # RabbitMQ's federation knows this answer only, and takes a fanout exchange then.
     text = "COMMAND_INVALID - unknown exchange type 'x-federation-upstream'"
     with channel.expect_connection_close(503, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), "x-federation-upstream")
 
 
-@pytest.mark.departs("10.4", "4.0")
-def test_10_4_invalid_exchange_type(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_13_2_invalid_exchange_type(channel: Channel, unique: Unique) -> None:
     text = "PRECONDITION_FAILED - invalid exchange type ''"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), "")
 
 
-@pytest.mark.departs("6.1.7", "4.0")
+@pytest.mark.departs("4.0")
 @pytest.mark.parametrize(
     ("given", "shown"), [((), 20), ([("x-delivery-limit", "I", 3)], 3), ([_UNLIMITED], "unlimited")]
 )
@@ -54,9 +54,9 @@ def test_6_1_7_the_delivery_limit_is_shown(
     assert management.request("GET", "queues", vhost, queue)["delivery_limit"] == shown
 
 
-@pytest.mark.departs("10.10", "4.2")
+@pytest.mark.departs("4.2")
 @pytest.mark.parametrize("method", [commands.Queue.Bind, commands.Queue.Unbind], ids=["bind", "unbind"])
-def test_10_10_direct_reply_queues_cannot_be_bound(channel: Channel, method: MethodType) -> None:
+def test_16_22_direct_reply_queues_cannot_be_bound(channel: Channel, method: MethodType) -> None:
     # 3.10.8 says 404; a bound reply queue would never get a message.
     text = "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
     channel.consume("amq.rabbitmq.reply-to", no_ack=True)
@@ -64,8 +64,8 @@ def test_10_10_direct_reply_queues_cannot_be_bound(channel: Channel, method: Met
         channel.send(method, queue="amq.rabbitmq.reply-to", exchange="amq.direct", routing_key="k")
 
 
-@pytest.mark.departs("10.11", "4.2.7")
-def test_10_11_passive_declare_of_a_queue_needs_a_permission(
+@pytest.mark.departs("4.2.7")
+def test_18_7_passive_declare_of_a_queue_needs_a_permission(
     channel: Channel, connect: Connect, unique: Unique, accounts: Accounts, vhost: str
 ) -> None:
     # 3.10.8 lets everybody see names and counts.
@@ -77,8 +77,8 @@ def test_10_11_passive_declare_of_a_queue_needs_a_permission(
         refused.queue_declare(queue, passive=True)
 
 
-@pytest.mark.departs("10.11", "4.2.7")
-def test_10_11_passive_declare_of_an_exchange_needs_a_permission(
+@pytest.mark.departs("4.2.7")
+def test_18_7_passive_declare_of_an_exchange_needs_a_permission(
     connect: Connect, accounts: Accounts, vhost: str
 ) -> None:
     user = accounts.user("nobody")
@@ -89,7 +89,7 @@ def test_10_11_passive_declare_of_an_exchange_needs_a_permission(
 
 
 @pytest.mark.parametrize("user", ["reader", "writer", "configurer"])
-def test_10_11_any_permission_is_enough_for_passive_declare(
+def test_18_7_any_permission_is_enough_for_passive_declare(
     channel: Channel, connect: Connect, unique: Unique, accounts: Accounts, user: str
 ) -> None:
     queue = unique()

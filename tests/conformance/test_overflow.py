@@ -1,4 +1,4 @@
-"""Queue semantics 2.1: what happens to a publish at a limit."""
+"""Rules 2.1.1 to 2.1.13: what happens to a publish at a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 8: which permission which method needs."""
+"""Rules 18.1 to 18.11: which permission which method needs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def expect_refusal(
 
 @pytest.mark.parametrize("name", ["configurer", "writer", "reader"])
 @pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
-def test_8_4_to_8_6_who_may_do_what(
+def test_18_4_to_18_6_who_may_do_what(
     channel: Channel,
     login: Login,
     accounts: Accounts,
@@ -124,7 +124,7 @@ def test_8_4_to_8_6_who_may_do_what(
 
 
 @pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
-def test_8_6_permission_comes_before_existence(
+def test_18_6_permission_comes_before_existence(
     login: Login,
     accounts: Accounts,
     unique: Unique,
@@ -140,7 +140,7 @@ def test_8_6_permission_comes_before_existence(
     expect_refusal(login("nobody"), text, method, operation, queue, exchange)
 
 
-def test_8_1_patterns_are_searched_for(login: Login, unique: Unique) -> None:
+def test_18_1_patterns_are_searched_for(login: Login, unique: Unique) -> None:
     channel = login("partial")
     queue, exchange = new_queue(channel, unique, hint="mine"), new_exchange(channel, unique, hint="mine")
     channel.queue_bind(queue, exchange, "key")
@@ -149,7 +149,7 @@ def test_8_1_patterns_are_searched_for(login: Login, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("hint", ["others", "Mine"])
-def test_8_1_patterns_that_are_not_found(
+def test_18_1_patterns_that_are_not_found(
     login: Login, accounts: Accounts, unique: Unique, vhost: str, hint: str
 ) -> None:
     channel, queue = login("partial"), unique(hint)
@@ -159,7 +159,7 @@ def test_8_1_patterns_that_are_not_found(
 
 
 @pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
-def test_8_1_empty_patterns_match_no_name(
+def test_18_1_empty_patterns_match_no_name(
     login: Login,
     accounts: Accounts,
     unique: Unique,
@@ -175,7 +175,7 @@ def test_8_1_empty_patterns_match_no_name(
 
 
 @pytest.mark.parametrize("name", ["default-exchange", "writer"])
-def test_8_2_default_exchange_is_allowed_by_its_other_name(
+def test_18_2_default_exchange_is_allowed_by_its_other_name(
     channel: Channel, login: Login, unique: Unique, name: str
 ) -> None:
     queue, user = new_queue(channel, unique), login(name)
@@ -186,7 +186,7 @@ def test_8_2_default_exchange_is_allowed_by_its_other_name(
 
 
 @pytest.mark.parametrize("name", ["nobody", "empty-patterns", "partial"])
-def test_8_2_the_empty_name_does_not_match(
+def test_18_2_the_empty_name_does_not_match(
     login: Login, accounts: Accounts, unique: Unique, vhost: str, name: str
 ) -> None:
     channel = login(name)
@@ -195,7 +195,7 @@ def test_8_2_the_empty_name_does_not_match(
         channel.publish("", unique("mine"))
 
 
-def test_8_3_server_named_queue(login: Login, accounts: Accounts, vhost: str) -> None:
+def test_18_3_server_named_queue(login: Login, accounts: Accounts, vhost: str) -> None:
     with pytest.raises(ChannelClosed) as refusal:
         login("nobody").queue_declare("")
     assert refusal.value.code == 403
@@ -217,7 +217,7 @@ def declare_with(channel: Channel, name: str, other: str, of_queue: bool) -> Non
     ("hint", "other_hint", "refused_hint"),
     [("mine", "others", "others"), ("yours", "mine", "yours"), ("yours", "others", "yours")],
 )
-def test_8_4_dead_letter_and_alternate_exchange(
+def test_18_4_dead_letter_and_alternate_exchange(
     login: Login,
     accounts: Accounts,
     unique: Unique,
@@ -237,19 +237,21 @@ def test_8_4_dead_letter_and_alternate_exchange(
 
 
 @pytest.mark.parametrize("of_queue", [True, False])
-def test_8_4_both_permissions_are_there(login: Login, unique: Unique, of_queue: bool) -> None:
+def test_18_4_both_permissions_are_there(login: Login, unique: Unique, of_queue: bool) -> None:
     declare_with(login("partial"), unique("mine"), unique("mine"), of_queue)
 
 
 @pytest.mark.parametrize("of_queue", [True, False])
-def test_8_4_redeclaration_needs_configure_only(channel: Channel, login: Login, unique: Unique, of_queue: bool) -> None:
+def test_18_4_redeclaration_needs_configure_only(
+    channel: Channel, login: Login, unique: Unique, of_queue: bool
+) -> None:
     name, other = unique(), unique("x")
     declare_with(channel, name, other, of_queue)
     declare_with(login("configurer"), name, other, of_queue)
 
 
 @pytest.mark.parametrize("unbind", [False, True])
-def test_8_5_default_exchange_between_the_two_permissions(
+def test_18_5_default_exchange_between_the_two_permissions(
     channel: Channel, login: Login, accounts: Accounts, unique: Unique, vhost: str, unbind: bool
 ) -> None:
     queue = new_queue(channel, unique)
@@ -265,7 +267,7 @@ def test_8_5_default_exchange_between_the_two_permissions(
         bind(writer)
 
 
-def test_8_7_methods_without_permission(login: Login) -> None:
+def test_18_7_methods_without_permission(login: Login) -> None:
     channel = login("nobody")
     channel.qos(1)
     channel.qos(1, global_=True)
@@ -281,14 +283,14 @@ def test_8_7_methods_without_permission(login: Login) -> None:
     transactional.tx_rollback()
 
 
-def test_8_8_system_exchanges_are_not_deleted_before_permission(login: Login, vhost: str) -> None:
+def test_18_8_system_exchanges_are_not_deleted_before_permission(login: Login, vhost: str) -> None:
     channel = login("nobody")
     text = f"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '{vhost}' not allowed"
     with channel.expect_channel_close(403, text, commands.Exchange.Delete):
         channel.exchange_delete("amq.direct")
 
 
-def test_8_11_administrators_have_no_more(login: Login, accounts: Accounts, unique: Unique, vhost: str) -> None:
+def test_18_11_administrators_have_no_more(login: Login, accounts: Accounts, unique: Unique, vhost: str) -> None:
     channel, queue = login("administrator"), unique()
     text = refused("queue", queue, vhost, accounts.user("administrator"))
     with channel.expect_channel_close(403, text, commands.Queue.Declare):

@@ -1,4 +1,4 @@
-"""Queue semantics 3.1.2 to 3.1.4, 3.1.7, 3.1.14, 3.1.16: policies on the command line."""
+"""Rules 3.1.2 to 3.1.16: policies on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 3.2: which policy applies to which queue or exchange."""
+"""Rules 3.1.9 and 3.2.1 to 3.2.10: which policy applies to which queue or exchange."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_3_2_5_equal_priorities(channel: Channel, unique: Unique, policies: Poli
     assert kept(channel, queue) in (2, 5)
 
 
-@pytest.mark.departs("3.2.5", "R:")
+@pytest.mark.departs("none")
 @pytest.mark.parametrize("order", ["abc", "bca", "cab", "cba"])
 def test_3_2_5_the_smallest_name_wins(channel: Channel, unique: Unique, policies: PolicySet, order: str) -> None:
     # 3.10.8 chooses by nothing that a user can see.
@@ -180,7 +180,7 @@ def test_3_2_6_exchanges(channel: Channel, unique: Unique, policies: PolicySet, 
     assert drain(channel, queue) == ([b"one"] if routed else [])
 
 
-@pytest.mark.departs("3.1.9", "3.12")
+@pytest.mark.departs("3.12")
 @pytest.mark.parametrize(("apply_to", "length"), [("classic_queues", 2), ("quorum_queues", 5), ("streams", 5)])
 def test_3_1_9_queues_of_one_type(
     channel: Channel, unique: Unique, policies: PolicySet, apply_to: str, length: int

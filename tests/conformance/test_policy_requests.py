@@ -1,4 +1,4 @@
-"""Queue semantics 3.1.1 and 3.1.12 to 3.1.15: policies as objects of the HTTP API."""
+"""Rules 3.1.1 to 3.1.15: policies as objects of the HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 3.1.5 to 3.1.11: which policies are refused, with which words."""
+"""Rules 3.1.5 to 3.1.11: which policies are refused, with which words."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_3_1_7_an_empty_definition(policies: PolicySet, kind: str) -> None:
     check(policies.put(NAME, of({}), kind), 400, refusal("no policy provided", kind))
 
 
-@pytest.mark.departs("3.1.7", "R:")
+@pytest.mark.departs("none")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("definition", [[], "text", 5, None])
 def test_3_1_7_a_definition_that_is_no_object(policies: PolicySet, kind: str, definition: Any) -> None:
@@ -152,7 +152,7 @@ def test_3_1_9_apply_to(policies: PolicySet, kind: str, apply_to: str) -> None:
     assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["apply-to"] == apply_to
 
 
-@pytest.mark.departs("3.1.9", "3.12")
+@pytest.mark.departs("3.12")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("apply_to", ["classic_queues", "quorum_queues", "streams"])
 def test_3_1_9_apply_to_queues_of_one_type(policies: PolicySet, kind: str, apply_to: str) -> None:

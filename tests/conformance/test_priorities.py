@@ -1,4 +1,4 @@
-"""Queue semantics 4.3: queues with priorities."""
+"""Rules 4.3.1 to 4.3.2: queues with priorities."""
 
 from __future__ import annotations
 

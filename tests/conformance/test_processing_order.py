@@ -1,4 +1,4 @@
-"""Queue semantics 1.7: in which order a queue does things."""
+"""Rules 1.7.1 to 1.7.5: in which order a queue does things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 6d: field tables and properties are relayed byte for byte."""
+"""Rules 16.23 to 16.28: field tables and properties are relayed byte for byte."""
 
 from __future__ import annotations
 
@@ -77,96 +77,96 @@ def relayed(channel: Channel, unique: Unique, encoded: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("letter", "value"), VALUES)
-def test_6_23_types_in_headers(channel: Channel, unique: Unique, letter: str, value: Any) -> None:
+def test_16_23_types_in_headers(channel: Channel, unique: Unique, letter: str, value: Any) -> None:
     encoded = content.properties(headers=[("key", letter, value)])
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("letter", ["f", "d"])
-def test_6_23_negative_zero(channel: Channel, unique: Unique, letter: str) -> None:
+def test_16_23_negative_zero(channel: Channel, unique: Unique, letter: str) -> None:
     encoded = content.properties(headers=[("key", letter, -0.0)])
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("letter", ["f", "d"])
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
-def test_6_23_floats_are_finite(channel: Channel, unique: Unique, letter: str, value: str) -> None:
+def test_16_23_floats_are_finite(channel: Channel, unique: Unique, letter: str, value: str) -> None:
     queue = new_queue(channel, unique)
     with channel.expect_connection_close(541, "INTERNAL_ERROR", (0, 0)):
         channel.publish("", queue, properties={"headers": [("key", letter, float(value))]})
 
 
-def test_6_24_all_types_at_once(channel: Channel, unique: Unique) -> None:
+def test_16_24_all_types_at_once(channel: Channel, unique: Unique) -> None:
     headers = [(f"k{number}", letter, value) for number, (letter, value) in enumerate(VALUES)]
     encoded = content.properties(headers=headers)
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_duplicate_keys_and_their_order(channel: Channel, unique: Unique) -> None:
+def test_16_24_duplicate_keys_and_their_order(channel: Channel, unique: Unique) -> None:
     headers: list[Triple] = [("z", "I", 1), ("a", "S", "x"), ("z", "I", 2), ("z", "l", 1)]
     encoded = content.properties(headers=headers)
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 255, b"\xff\xfe", "ä☃".encode(), b"with space\0"])
-def test_6_28_keys(channel: Channel, unique: Unique, key: bytes) -> None:
+def test_16_28_keys(channel: Channel, unique: Unique, key: bytes) -> None:
     encoded = content.properties(headers=[(key, "S", "v")])
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_all_properties(channel: Channel, unique: Unique) -> None:
+def test_16_24_all_properties(channel: Channel, unique: Unique) -> None:
     encoded = content.properties(**ALL)
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_6_24_each_property_alone(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_24_each_property_alone(channel: Channel, unique: Unique, name: str) -> None:
     encoded = content.properties(**{name: ALL[name]})
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_no_properties(channel: Channel, unique: Unique) -> None:
+def test_16_24_no_properties(channel: Channel, unique: Unique) -> None:
     assert relayed(channel, unique, b"\0\0") == b"\0\0"
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff\xfe\0", b"v" * 255], ids=["empty", "not UTF-8", "longest"])
-def test_6_24_any_bytes_in_short_strings(channel: Channel, unique: Unique, value: bytes) -> None:
+def test_16_24_any_bytes_in_short_strings(channel: Channel, unique: Unique, value: bytes) -> None:
     names = [name for name in SHORT_STRINGS if name not in ("expiration", "user_id")]
     encoded = content.properties(**dict.fromkeys(names, value))
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("timestamp", [0, 1, 2**63, 2**64 - 1])
-def test_6_24_any_timestamp(channel: Channel, unique: Unique, timestamp: int) -> None:
+def test_16_24_any_timestamp(channel: Channel, unique: Unique, timestamp: int) -> None:
     encoded = content.properties(timestamp=timestamp)
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_an_empty_headers_table(channel: Channel, unique: Unique) -> None:
+def test_16_24_an_empty_headers_table(channel: Channel, unique: Unique) -> None:
     encoded = content.properties(headers=[])
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_many_headers(channel: Channel, unique: Unique) -> None:
+def test_16_24_many_headers(channel: Channel, unique: Unique) -> None:
     headers = [(f"key-{number}", "S", "v" * 50) for number in range(1500)]
     encoded = content.properties(headers=headers)
     assert relayed(channel, unique, encoded) == encoded
 
 
 @pytest.mark.parametrize("name", ["CC", "x-death", "x-delivery-count", "x-first-death-queue"])
-def test_6_24_names_that_the_broker_knows(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_24_names_that_the_broker_knows(channel: Channel, unique: Unique, name: str) -> None:
     encoded = content.properties(headers=[(name, "A", []), ("other", "t", 5)])
     assert relayed(channel, unique, encoded) == encoded
 
 
-def test_6_24_returned_byte_for_byte(channel: Channel, unique: Unique) -> None:
+def test_16_24_returned_byte_for_byte(channel: Channel, unique: Unique) -> None:
     headers = [(f"k{number}", letter, value) for number, (letter, value) in enumerate(VALUES)]
     encoded = content.properties(**{**ALL, "headers": headers})
     channel.publish("", unique(), b"body", encoded, mandatory=True)
     assert channel.next_return().raw_properties == encoded
 
 
-def test_6_24_persistent_to_a_durable_queue(channel: Channel, unique: Unique) -> None:
+def test_16_24_persistent_to_a_durable_queue(channel: Channel, unique: Unique) -> None:
     headers = [(f"k{number}", letter, value) for number, (letter, value) in enumerate(VALUES)]
     encoded = content.properties(**{**ALL, "headers": headers})
     queue = new_queue(channel, unique, durable=True)
@@ -186,7 +186,7 @@ def rewritten(letter: str, value: Any) -> tuple[str, Any]:
 @pytest.mark.parametrize(
     ("letter", "value"), [each for each in VALUES if each != ("L", 2**64 - 1)] + [("L", 2**63 - 1)]
 )
-def test_6_25_rewritten_tables_keep_their_types(channel: Channel, unique: Unique, letter: str, value: Any) -> None:
+def test_16_25_rewritten_tables_keep_their_types(channel: Channel, unique: Unique, letter: str, value: Any) -> None:
     queue = new_queue(channel, unique)
     sent: list[Triple] = [("BCC", "A", []), ("key", letter, value)]
     channel.publish("", queue, properties={"headers": sent, "type": "t"})
@@ -194,7 +194,7 @@ def test_6_25_rewritten_tables_keep_their_types(channel: Channel, unique: Unique
     assert got(channel, queue).raw_properties == expected
 
 
-def test_6_26_l_is_never_originated(channel: Channel, unique: Unique) -> None:
+def test_16_26_l_is_never_originated(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     nested: list[Triple] = [("in", "L", 5), ("list", "A", [("L", 6)])]
     channel.publish("", queue, properties={"headers": [("BCC", "A", []), ("out", "F", nested)]})
@@ -202,7 +202,7 @@ def test_6_26_l_is_never_originated(channel: Channel, unique: Unique) -> None:
     assert got(channel, queue).headers == [("out", "F", expected)]
 
 
-def test_6_23_types_in_arguments(channel: Channel, unique: Unique) -> None:
+def test_16_23_types_in_arguments(channel: Channel, unique: Unique) -> None:
     queue = unique()
     arguments = [(f"k{number}", letter, value) for number, (letter, value) in enumerate(VALUES)]
     channel.queue_declare(queue, arguments=arguments)
@@ -213,13 +213,13 @@ def test_6_23_types_in_arguments(channel: Channel, unique: Unique) -> None:
     assert channel.next_return().routing_key == queue
 
 
-def test_6_27_no_timestamp_is_added(channel: Channel, unique: Unique) -> None:
+def test_16_27_no_timestamp_is_added(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue)
     assert got(channel, queue).properties == {}
 
 
-def test_6_24_a_table_by_its_bytes(channel: Channel, unique: Unique) -> None:
+def test_16_24_a_table_by_its_bytes(channel: Channel, unique: Unique) -> None:
     table = tables.table_body([("a", "I", 1)]) * 3
     flags = struct.pack(">H", 1 << 13)
     encoded = flags + tables.longstr(table)
@@ -227,7 +227,7 @@ def test_6_24_a_table_by_its_bytes(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("letter", ["U", "n", "C", "Z"])
-def test_6_23_other_types_are_no_types(channel: Channel, unique: Unique, letter: str) -> None:
+def test_16_23_other_types_are_no_types(channel: Channel, unique: Unique, letter: str) -> None:
     encoded = content.properties(headers=[("key", letter, b"\0\0\0\0")])
     queue = new_queue(channel, unique)
     with channel.expect_connection_close(541, "INTERNAL_ERROR", (0, 0)):

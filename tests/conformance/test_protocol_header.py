@@ -1,4 +1,4 @@
-"""Section 1a: the eight bytes before the first frame, and the handshake timeout."""
+"""Rules 11.1 to 11.7: the eight bytes before the first frame, and the handshake timeout."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.wire import PROTOCOL_HEADER, raw_connect, silent_close_times,
     ],
     ids=["1.1 0-9-1", "1.2 0-9", "1.3 8-0", "1.3 first 0-9-1 libraries"],
 )
-def test_1_1_known_headers_start_the_connection(broker_url: str, header: bytes, version: tuple[int, int]) -> None:
+def test_11_1_known_headers_start_the_connection(broker_url: str, header: bytes, version: tuple[int, int]) -> None:
     with raw_connect(broker_url, header=header) as wire:
         start = wire.expect(0, commands.Connection.Start)
         assert (start.version_major, start.version_minor) == version
 
 
 @pytest.mark.parametrize("header", [b"AMQP\x01\x01\x00\x09", b"AMQP\x01\x01\x09\x01"])
-def test_1_2_connections_proceed_whatever_the_header(broker_url: str, header: bytes) -> None:
+def test_11_2_connections_proceed_whatever_the_header(broker_url: str, header: bytes) -> None:
     with raw_connect(broker_url, header=header) as wire:
         wire.expect(0, commands.Connection.Start)
         start_ok(wire)
@@ -49,20 +49,20 @@ def test_1_2_connections_proceed_whatever_the_header(broker_url: str, header: by
         b"\x00" * 8,
     ],
 )
-def test_1_4_other_headers_are_answered_with_ours(broker_url: str, header: bytes) -> None:
+def test_11_4_other_headers_are_answered_with_ours(broker_url: str, header: bytes) -> None:
     with raw_connect(broker_url, header=header) as wire:
         assert wire.read_bytes(8) == PROTOCOL_HEADER
         wire.expect_silent_close(within=AT_ONCE)
 
 
-def test_1_5_a_header_may_come_in_pieces(broker_url: str) -> None:
+def test_11_5_a_header_may_come_in_pieces(broker_url: str) -> None:
     with raw_connect(broker_url, header=None) as wire:
         for at in range(8):
             wire.send_bytes(PROTOCOL_HEADER[at : at + 1])
         wire.expect(0, commands.Connection.Start)
 
 
-def test_1_7_the_handshake_must_end_within_10_s(broker_url: str) -> None:
+def test_11_7_the_handshake_must_end_within_10_s(broker_url: str) -> None:
     # Without data, with part of a header, after start, and after tune-ok.
     wires = {
         "nothing sent": raw_connect(broker_url, header=None),

@@ -1,4 +1,4 @@
-"""Section 6: basic.publish – what is refused, what comes back, CC and BCC."""
+"""Rules 16.1 to 16.17: basic.publish – what is refused, what comes back, CC and BCC."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def longstrs(*keys: str) -> list[tuple[str, str]]:
     return [("S", key) for key in keys]
 
 
-def test_6_2_immediate(channel: Channel, unique: Unique) -> None:
+def test_16_2_immediate(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     with channel.expect_connection_close(540, "NOT_IMPLEMENTED - immediate=true", PUBLISH):
         channel.publish("", queue, immediate=True)
 
 
-def test_6_1_immediate_is_checked_first(channel: Channel, unique: Unique) -> None:
+def test_16_1_immediate_is_checked_first(channel: Channel, unique: Unique) -> None:
     with channel.expect_connection_close(540, "NOT_IMPLEMENTED - immediate=true", PUBLISH):
         channel.publish(unique("missing"), "", immediate=True)
 
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("mandatory", [False, True])
-def test_6_3_missing_exchange(channel: Channel, unique: Unique, vhost: str, count: int, mandatory: bool) -> None:
+def test_16_3_missing_exchange(channel: Channel, unique: Unique, vhost: str, count: int, mandatory: bool) -> None:
     exchange = unique("x")
     with channel.expect_channel_close(404, no_exchange(exchange, vhost), PUBLISH):
         for _ in range(count):
@@ -44,7 +44,7 @@ def test_6_3_missing_exchange(channel: Channel, unique: Unique, vhost: str, coun
     channel.connection.channel().sync()
 
 
-def test_6_3_no_confirm_for_it(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_16_3_no_confirm_for_it(channel: Channel, unique: Unique, vhost: str) -> None:
     exchange = unique("x")
     channel.confirm_select()
     with channel.expect_channel_close(404, no_exchange(exchange, vhost), PUBLISH):
@@ -52,7 +52,7 @@ def test_6_3_no_confirm_for_it(channel: Channel, unique: Unique, vhost: str) -> 
     assert not channel.confirms
 
 
-def test_6_3_what_was_published_before_counts(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_16_3_what_was_published_before_counts(channel: Channel, unique: Unique, vhost: str) -> None:
     queue, exchange = new_queue(channel, unique), unique("x")
     channel.publish("", queue, b"before")
     with channel.expect_channel_close(404, no_exchange(exchange, vhost), PUBLISH):
@@ -62,7 +62,7 @@ def test_6_3_what_was_published_before_counts(channel: Channel, unique: Unique, 
 
 
 @pytest.mark.parametrize("user_id", ["bob", "", "guest ", "GUEST"])
-def test_6_4_user_id_of_another(channel: Channel, unique: Unique, accounts: Accounts, user_id: str) -> None:
+def test_16_4_user_id_of_another(channel: Channel, unique: Unique, accounts: Accounts, user_id: str) -> None:
     queue = new_queue(channel, unique)
     text = (
         f"PRECONDITION_FAILED - user_id property set to '{user_id}'"
@@ -72,13 +72,13 @@ def test_6_4_user_id_of_another(channel: Channel, unique: Unique, accounts: Acco
         channel.publish("", queue, properties={"user_id": user_id})
 
 
-def test_6_4_own_user_id(channel: Channel, unique: Unique, accounts: Accounts) -> None:
+def test_16_4_own_user_id(channel: Channel, unique: Unique, accounts: Accounts) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue, properties={"user_id": accounts.default_user})
     assert got(channel, queue, no_ack=True).properties == {"user_id": accounts.default_user}
 
 
-def test_6_4_an_impersonator_may_set_any(connect: Connect, accounts: Accounts, unique: Unique) -> None:
+def test_16_4_an_impersonator_may_set_any(connect: Connect, accounts: Accounts, unique: Unique) -> None:
     channel = connect(**accounts.login("impersonator")).channel()
     queue = new_queue(channel, unique)
     channel.publish("", queue, properties={"user_id": "bob"})
@@ -98,7 +98,7 @@ def test_6_4_an_impersonator_may_set_any(connect: Connect, accounts: Accounts, u
         (str(MAX_TTL + 1), f"{{value_too_large,{MAX_TTL + 1}}}"),
     ],
 )
-def test_6_5_invalid_expiration(channel: Channel, unique: Unique, expiration: str, reason: str) -> None:
+def test_16_5_invalid_expiration(channel: Channel, unique: Unique, expiration: str, reason: str) -> None:
     queue = new_queue(channel, unique)
     text = f"PRECONDITION_FAILED - invalid expiration '{expiration}': {reason}"
     with channel.expect_channel_close(406, text, PUBLISH):
@@ -106,14 +106,14 @@ def test_6_5_invalid_expiration(channel: Channel, unique: Unique, expiration: st
 
 
 @pytest.mark.parametrize("expiration", ["600000", "+600000", "00600000", str(MAX_TTL)])
-def test_6_5_valid_expiration(channel: Channel, unique: Unique, expiration: str) -> None:
+def test_16_5_valid_expiration(channel: Channel, unique: Unique, expiration: str) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue, properties={"expiration": expiration})
     assert got(channel, queue, no_ack=True).properties == {"expiration": expiration}
 
 
 @pytest.mark.parametrize("mode", [0, 3, 255])
-def test_6_6_unknown_delivery_mode(channel: Channel, unique: Unique, mode: int) -> None:
+def test_16_6_unknown_delivery_mode(channel: Channel, unique: Unique, mode: int) -> None:
     queue = new_queue(channel, unique)
     text = f"PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{mode}}}"
     with channel.expect_channel_close(406, text, PUBLISH):
@@ -122,14 +122,14 @@ def test_6_6_unknown_delivery_mode(channel: Channel, unique: Unique, mode: int) 
 
 @pytest.mark.parametrize("properties", [{"delivery_mode": 1}, {"delivery_mode": 2}, {}])
 @pytest.mark.parametrize("durable", [False, True])
-def test_6_6_known_delivery_modes(channel: Channel, unique: Unique, properties: dict[str, Any], durable: bool) -> None:
+def test_16_6_known_delivery_modes(channel: Channel, unique: Unique, properties: dict[str, Any], durable: bool) -> None:
     queue = new_queue(channel, unique, durable=durable)
     channel.publish("", queue, b"body", properties)
     assert got(channel, queue, no_ack=True).properties == properties
 
 
 @pytest.mark.parametrize("priority", [0, 9, 10, 255])
-def test_6_6_any_priority(channel: Channel, unique: Unique, priority: int) -> None:
+def test_16_6_any_priority(channel: Channel, unique: Unique, priority: int) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue, properties={"priority": priority})
     assert got(channel, queue, no_ack=True).properties == {"priority": priority}
@@ -154,7 +154,7 @@ def test_6_6_any_priority(channel: Channel, unique: Unique, priority: int) -> No
         ),
     ],
 )
-def test_6_1_order_of_checks(
+def test_16_1_order_of_checks(
     channel: Channel, unique: Unique, accounts: Accounts, properties: dict[str, Any], text: str
 ) -> None:
     text = text.replace("'guest'", f"'{accounts.default_user}'")
@@ -162,27 +162,27 @@ def test_6_1_order_of_checks(
         channel.publish("", unique(), properties=properties)
 
 
-def test_6_1_a_missing_exchange_before_properties(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_16_1_a_missing_exchange_before_properties(channel: Channel, unique: Unique, vhost: str) -> None:
     exchange = unique("x")
     with channel.expect_channel_close(404, no_exchange(exchange, vhost), PUBLISH):
         channel.publish(exchange, "", properties={"user_id": "bob"})
 
 
-def test_6_1_an_internal_exchange_before_properties(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_16_1_an_internal_exchange_before_properties(channel: Channel, unique: Unique, vhost: str) -> None:
     exchange = new_exchange(channel, unique, internal=True)
     text = f"ACCESS_REFUSED - cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
     with channel.expect_channel_close(403, text, PUBLISH):
         channel.publish(exchange, "", properties={"user_id": "bob"})
 
 
-def test_6_7_unroutable_is_dropped(channel: Channel, unique: Unique) -> None:
+def test_16_7_unroutable_is_dropped(channel: Channel, unique: Unique) -> None:
     channel.publish("", unique(), b"gone")
     channel.publish("amq.direct", unique("key"), b"gone")
     channel.sync()
     assert not channel.returns
 
 
-def test_6_8_mandatory_is_returned_whole(channel: Channel, unique: Unique) -> None:
+def test_16_8_mandatory_is_returned_whole(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "topic")
     body = bytes(range(256)) * 1000
     properties = {"message_id": "m", "headers": [("h", "S", "v")], "timestamp": 5}
@@ -193,20 +193,20 @@ def test_6_8_mandatory_is_returned_whole(channel: Channel, unique: Unique) -> No
     assert (returned.properties, returned.body) == (properties, body)
 
 
-def test_6_8_mandatory_that_is_routed(channel: Channel, unique: Unique) -> None:
+def test_16_8_mandatory_that_is_routed(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.publish("", queue, b"routed", mandatory=True)
     assert drain(channel, queue) == [b"routed"]
     assert not channel.returns
 
 
-def test_6_8_returns_keep_their_order(channel: Channel, unique: Unique) -> None:
+def test_16_8_returns_keep_their_order(channel: Channel, unique: Unique) -> None:
     for number in range(5):
         channel.publish("", unique(), b"%d" % number, mandatory=True)
     assert [channel.next_return().body for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_6_8_the_return_comes_before_the_confirm(channel: Channel, unique: Unique) -> None:
+def test_16_8_the_return_comes_before_the_confirm(channel: Channel, unique: Unique) -> None:
     channel.confirm_select()
     channel.publish("", unique(), b"", mandatory=True)
     wire = channel.connection.wire
@@ -219,7 +219,7 @@ def test_6_8_the_return_comes_before_the_confirm(channel: Channel, unique: Uniqu
 @pytest.mark.parametrize(
     ("letter", "value", "type_name"), [("S", "key", "longstr"), ("I", 1, "signedint"), ("V", None, "void")]
 )
-def test_6_16_must_be_an_array(
+def test_16_16_must_be_an_array(
     channel: Channel, unique: Unique, name: str, letter: str, value: Any, type_name: str
 ) -> None:
     text = f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",{type_name}}}'
@@ -228,7 +228,7 @@ def test_6_16_must_be_an_array(
 
 
 @pytest.mark.parametrize("name", ["CC", "BCC"])
-def test_6_16_further_routing_keys(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_16_further_routing_keys(channel: Channel, unique: Unique, name: str) -> None:
     queues = [new_queue(channel, unique) for _ in range(4)]
     keys = [("S", queues[1]), ("I", 5), ("S", queues[2]), ("x", queues[3].encode())]
     channel.publish("", queues[0], b"body", {"headers": [(name, "A", keys)]})
@@ -236,7 +236,7 @@ def test_6_16_further_routing_keys(channel: Channel, unique: Unique, name: str) 
 
 
 @pytest.mark.parametrize("name", ["cc", "Cc", "bcc"])
-def test_6_16_lower_case_means_nothing(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_16_lower_case_means_nothing(channel: Channel, unique: Unique, name: str) -> None:
     first, second = new_queue(channel, unique), new_queue(channel, unique)
     headers: list[Triple] = [(name, "A", longstrs(second))]
     channel.publish("", first, b"body", {"headers": headers})
@@ -244,7 +244,7 @@ def test_6_16_lower_case_means_nothing(channel: Channel, unique: Unique, name: s
     assert drain(channel, second) == []
 
 
-def test_6_17_cc_stays_and_bcc_goes(channel: Channel, unique: Unique) -> None:
+def test_16_17_cc_stays_and_bcc_goes(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queues = [bound_queue(channel, unique, exchange, key) for key in ("main", "copy", "blind")]
     headers: list[Triple] = [
@@ -260,19 +260,19 @@ def test_6_17_cc_stays_and_bcc_goes(channel: Channel, unique: Unique) -> None:
         assert (delivery.properties["message_id"], delivery.routing_key) == ("m", "main")
 
 
-def test_6_17_bcc_is_removed_from_returns(channel: Channel, unique: Unique) -> None:
+def test_16_17_bcc_is_removed_from_returns(channel: Channel, unique: Unique) -> None:
     headers: list[Triple] = [("CC", "A", longstrs(unique())), ("BCC", "A", longstrs(unique()))]
     channel.publish("", unique(), b"", {"headers": headers}, mandatory=True)
     assert channel.next_return().headers == headers[:1]
 
 
-def test_6_17_bcc_alone_leaves_an_empty_table(channel: Channel, unique: Unique) -> None:
+def test_16_17_bcc_alone_leaves_an_empty_table(channel: Channel, unique: Unique) -> None:
     queue, blind = new_queue(channel, unique), new_queue(channel, unique)
     channel.publish("", queue, b"", {"headers": [("BCC", "A", longstrs(blind))]})
     assert [got(channel, each).properties for each in (queue, blind)] == [{"headers": []}] * 2
 
 
-def test_6_17_duplicates_collapse(channel: Channel, unique: Unique) -> None:
+def test_16_17_duplicates_collapse(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     headers = [("CC", "A", longstrs(queue, queue)), ("BCC", "A", longstrs(queue))]
     channel.publish("", queue, b"once", {"headers": headers})
@@ -280,7 +280,7 @@ def test_6_17_duplicates_collapse(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("name", ["CC", "BCC"])
-def test_6_17_any_routed_key_is_enough(channel: Channel, unique: Unique, name: str) -> None:
+def test_16_17_any_routed_key_is_enough(channel: Channel, unique: Unique, name: str) -> None:
     queue = new_queue(channel, unique)
     headers = [(name, "A", longstrs(unique(), queue))]
     channel.publish("", unique(), b"routed", {"headers": headers}, mandatory=True)

@@ -1,4 +1,4 @@
-"""Section 5c: basic.qos."""
+"""Rules 15.14 to 15.16: basic.qos."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def share(channel: Channel, count: int) -> Counter[str | None]:
 
 @pytest.mark.parametrize("global_", [False, True])
 @pytest.mark.parametrize("size", [1, 4096])
-def test_5_14_prefetch_size(channel: Channel, global_: bool, size: int) -> None:
+def test_15_14_prefetch_size(channel: Channel, global_: bool, size: int) -> None:
     text = f"NOT_IMPLEMENTED - prefetch_size!=0 ({size})"
     with channel.expect_connection_close(540, text, commands.Basic.Qos):
         channel.qos(1, prefetch_size=size, global_=global_)
 
 
-def test_5_15_a_limit_for_each_consumer(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_limit_for_each_consumer(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(2)
     channel.consume(queue, "two")
@@ -38,7 +38,7 @@ def test_5_15_a_limit_for_each_consumer(channel: Channel, unique: Unique) -> Non
     assert counts(channel, queue)[0] == 3
 
 
-def test_5_15_an_acknowledgement_makes_room(channel: Channel, unique: Unique) -> None:
+def test_15_15_an_acknowledgement_makes_room(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(5))
     channel.qos(2)
     channel.consume(queue)
@@ -50,7 +50,7 @@ def test_5_15_an_acknowledgement_makes_room(channel: Channel, unique: Unique) ->
     assert bodies(channel.deliveries(2)) == [b"4", b"5"]
 
 
-def test_5_15_a_later_limit_leaves_existing_consumers(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_later_limit_leaves_existing_consumers(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(1)
     channel.consume(queue)
@@ -60,7 +60,7 @@ def test_5_15_a_later_limit_leaves_existing_consumers(channel: Channel, unique: 
     channel.expect_no_delivery(queue)
 
 
-def test_5_15_zero_is_no_limit(channel: Channel, unique: Unique) -> None:
+def test_15_15_zero_is_no_limit(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(50))
     channel.qos(1)
     channel.qos(0)
@@ -68,7 +68,7 @@ def test_5_15_zero_is_no_limit(channel: Channel, unique: Unique) -> None:
     assert bodies(channel.deliveries(50)) == numbered(50)
 
 
-def test_5_15_a_limit_belongs_to_the_channel(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_limit_belongs_to_the_channel(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     channel.qos(1)
     channel.qos(1, global_=True)
@@ -77,7 +77,7 @@ def test_5_15_a_limit_belongs_to_the_channel(channel: Channel, unique: Unique) -
     assert bodies(other.deliveries(3)) == numbered(3)
 
 
-def test_5_15_one_limit_for_the_channel(channel: Channel, unique: Unique) -> None:
+def test_15_15_one_limit_for_the_channel(channel: Channel, unique: Unique) -> None:
     queues = [new_queue(channel, unique, *numbered(5)) for _ in range(2)]
     channel.qos(3, global_=True)
     for queue in queues:
@@ -89,7 +89,7 @@ def test_5_15_one_limit_for_the_channel(channel: Channel, unique: Unique) -> Non
     channel.expect_no_delivery(*queues)
 
 
-def test_5_15_the_channels_limit_works_at_once(channel: Channel, unique: Unique) -> None:
+def test_15_15_the_channels_limit_works_at_once(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(6))
     channel.qos(1, global_=True)
     channel.consume(queue)
@@ -102,7 +102,7 @@ def test_5_15_the_channels_limit_works_at_once(channel: Channel, unique: Unique)
     assert bodies(channel.deliveries(2)) == [b"5", b"6"]
 
 
-def test_5_15_a_limit_set_after_consuming(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_limit_set_after_consuming(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue)
     channel.qos(2, global_=True)
@@ -111,7 +111,7 @@ def test_5_15_a_limit_set_after_consuming(channel: Channel, unique: Unique) -> N
     channel.expect_no_delivery(queue)
 
 
-def test_5_15_both_limits_hold(channel: Channel, unique: Unique) -> None:
+def test_15_15_both_limits_hold(channel: Channel, unique: Unique) -> None:
     queues = [new_queue(channel, unique, *numbered(5)) for _ in range(2)]
     channel.qos(2)
     channel.qos(3, global_=True)
@@ -121,7 +121,7 @@ def test_5_15_both_limits_hold(channel: Channel, unique: Unique) -> None:
     channel.expect_no_delivery(*queues)
 
 
-def test_5_15_a_limit_for_consumers_removes_the_channels(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_limit_for_consumers_removes_the_channels(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(5))
     channel.qos(1, global_=True)
     channel.consume(queue)
@@ -130,7 +130,7 @@ def test_5_15_a_limit_for_consumers_removes_the_channels(channel: Channel, uniqu
     assert bodies(channel.deliveries(4)) == numbered(5)[1:]
 
 
-def test_5_16_gets_are_not_limited(channel: Channel, unique: Unique) -> None:
+def test_15_16_gets_are_not_limited(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(5))
     channel.qos(1, global_=True)
     assert [got(channel, queue).body for _ in range(3)] == numbered(3)
@@ -139,7 +139,7 @@ def test_5_16_gets_are_not_limited(channel: Channel, unique: Unique) -> None:
     channel.expect_no_delivery(queue)
 
 
-def test_5_16_gets_are_not_counted(channel: Channel, unique: Unique) -> None:
+def test_15_16_gets_are_not_counted(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(8))
     channel.qos(3, global_=True)
     got(channel, queue)
@@ -150,7 +150,7 @@ def test_5_16_gets_are_not_counted(channel: Channel, unique: Unique) -> None:
     channel.expect_no_delivery(queue)
 
 
-def test_5_16_lowering_below_the_outstanding_count(channel: Channel, unique: Unique) -> None:
+def test_15_16_lowering_below_the_outstanding_count(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(6))
     channel.qos(4, global_=True)
     channel.consume(queue)
@@ -164,7 +164,7 @@ def test_5_16_lowering_below_the_outstanding_count(channel: Channel, unique: Uni
 
 
 @pytest.mark.parametrize("way", ["nack", "reject", "recover"])
-def test_5_15_requeueing_makes_room(channel: Channel, unique: Unique, way: str) -> None:
+def test_15_15_requeueing_makes_room(channel: Channel, unique: Unique, way: str) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     channel.qos(1)
     channel.consume(queue)
@@ -180,7 +180,7 @@ def test_5_15_requeueing_makes_room(channel: Channel, unique: Unique, way: str) 
     channel.expect_no_delivery(queue)
 
 
-def test_5_15_dropping_makes_room(channel: Channel, unique: Unique) -> None:
+def test_15_15_dropping_makes_room(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     channel.qos(1)
     channel.consume(queue)

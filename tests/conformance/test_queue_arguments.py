@@ -1,4 +1,4 @@
-"""Section 4a: the arguments of classic queues – what is valid, and what counts as equal."""
+"""Rules 14.8 to 14.16: the arguments of classic queues – what is valid, and what counts as equal."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def key_ids(rows: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("current", "given", "was", "wanted"), COMPARED, ids=key_ids(COMPARED))
-def test_4_8_another_value(
+def test_14_8_another_value(
     channel: Channel, unique: Unique, vhost: str, current: Triple, given: Triple, was: str, wanted: str
 ) -> None:
     queue = new_queue(channel, unique, arguments=[*needed(current), current])
@@ -132,7 +132,7 @@ def test_4_8_another_value(
     ],
 )
 @pytest.mark.parametrize("added", [True, False])
-def test_4_8_a_value_on_one_side_only(
+def test_14_8_a_value_on_one_side_only(
     channel: Channel, unique: Unique, vhost: str, argument: Triple, printed: str, added: bool
 ) -> None:
     queue = new_queue(channel, unique, arguments=[] if added else [argument])
@@ -142,7 +142,7 @@ def test_4_8_a_value_on_one_side_only(
         channel.queue_declare(queue, arguments=[argument] if added else [])
 
 
-def test_4_8_the_type_is_part_of_the_value(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_14_8_the_type_is_part_of_the_value(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique, arguments=[("x-message-ttl", "I", 60000)])
     text = inequivalent("x-message-ttl", f"queue '{queue}'", vhost, "'60000'", "'60000'")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -150,7 +150,7 @@ def test_4_8_the_type_is_part_of_the_value(channel: Channel, unique: Unique, vho
 
 
 @pytest.mark.parametrize("first", range(len(COMPARED)), ids=key_ids(COMPARED))
-def test_4_10_the_first_difference_is_named(channel: Channel, unique: Unique, vhost: str, first: int) -> None:
+def test_14_10_the_first_difference_is_named(channel: Channel, unique: Unique, vhost: str, first: int) -> None:
     arguments = [row[0] for row in COMPARED]
     queue = new_queue(channel, unique, arguments=arguments)
     changed = arguments[:first] + [row[1] for row in COMPARED[first:]]
@@ -160,20 +160,20 @@ def test_4_10_the_first_difference_is_named(channel: Channel, unique: Unique, vh
         channel.queue_declare(queue, arguments=list(reversed(changed)))
 
 
-def test_4_10_unknown_arguments_are_not_compared(channel: Channel, unique: Unique) -> None:
+def test_14_10_unknown_arguments_are_not_compared(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=[("foo", "S", "bar"), ("x-foo", "I", 1)])
     channel.queue_declare(queue)
     channel.queue_declare(queue, arguments=[("foo", "V", None), ("x-ha-policy", "S", "all")])
 
 
 @pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
-def test_4_11_integer_widths_are_equal(channel: Channel, unique: Unique, letter: str) -> None:
+def test_14_11_integer_widths_are_equal(channel: Channel, unique: Unique, letter: str) -> None:
     queue = new_queue(channel, unique, arguments=[("x-max-length", "I", 100)])
     channel.queue_declare(queue, arguments=[("x-max-length", letter, 100)])
 
 
 @pytest.mark.parametrize("letter", ["d", "f"])
-def test_4_11_a_float_is_no_integer(channel: Channel, unique: Unique, vhost: str, letter: str) -> None:
+def test_14_11_a_float_is_no_integer(channel: Channel, unique: Unique, vhost: str, letter: str) -> None:
     queue = new_queue(channel, unique, arguments=[("x-max-length", "I", 100)])
     text = inequivalent("x-max-length", f"queue '{queue}'", vhost, "'100.0'", "'100'")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -181,7 +181,7 @@ def test_4_11_a_float_is_no_integer(channel: Channel, unique: Unique, vhost: str
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_4_12_classic_is_the_default_type(channel: Channel, unique: Unique, first: bool) -> None:
+def test_14_12_classic_is_the_default_type(channel: Channel, unique: Unique, first: bool) -> None:
     classic: list[Triple] = [("x-queue-type", "S", "classic")]
     queue = new_queue(channel, unique, arguments=classic if first else [])
     channel.queue_declare(queue, arguments=[] if first else classic)
@@ -189,7 +189,7 @@ def test_4_12_classic_is_the_default_type(channel: Channel, unique: Unique, firs
 
 @pytest.mark.parametrize("key", [*INTEGERS, "x-queue-version"])
 @pytest.mark.parametrize(("letter", "value", "type_name"), TYPE_NAMES)
-def test_4_13_integers(
+def test_14_13_integers(
     channel: Channel, unique: Unique, vhost: str, key: str, letter: str, value: Any, type_name: str
 ) -> None:
     queue = unique()
@@ -199,7 +199,7 @@ def test_4_13_integers(
 
 
 @pytest.mark.parametrize("key", INTEGERS)
-def test_4_13_negative(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
+def test_14_13_negative(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
     queue = unique()
     text = invalid_argument(key, queue, vhost, ": {value_negative,-1}")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -207,7 +207,7 @@ def test_4_13_negative(channel: Channel, unique: Unique, vhost: str, key: str) -
 
 
 @pytest.mark.parametrize("key", STRINGS)
-def test_4_13_strings(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
+def test_14_13_strings(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
     queue = unique()
     argument: Triple = (key, "I", 1)
     text = invalid_argument(key, queue, vhost, ": {unacceptable_type,signedint}")
@@ -216,14 +216,16 @@ def test_4_13_strings(channel: Channel, unique: Unique, vhost: str, key: str) ->
 
 
 @pytest.mark.parametrize(("arguments", "reason"), INVALID)
-def test_4_13_invalid_value(channel: Channel, unique: Unique, vhost: str, arguments: list[Triple], reason: str) -> None:
+def test_14_13_invalid_value(
+    channel: Channel, unique: Unique, vhost: str, arguments: list[Triple], reason: str
+) -> None:
     queue = unique()
     text = invalid_argument(str(arguments[0][0]), queue, vhost, f": {reason}")
     with channel.expect_channel_close(406, text, DECLARE):
         channel.queue_declare(queue, arguments=arguments)
 
 
-def test_4_13_the_first_invalid_argument_in_order_is_named(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_14_13_the_first_invalid_argument_in_order_is_named(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = unique()
     text = invalid_argument("x-expires", queue, vhost, ": {value_zero,0}")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -236,7 +238,7 @@ def test_4_13_the_first_invalid_argument_in_order_is_named(channel: Channel, uni
 @pytest.mark.parametrize(
     ("letter", "value", "type_name"), [("I", 5, "signedint"), ("t", 1, "bool"), ("V", None, "void")]
 )
-def test_4_14_dead_letter_exchange_must_be_a_string(
+def test_14_14_dead_letter_exchange_must_be_a_string(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
 ) -> None:
     queue = unique()
@@ -249,7 +251,7 @@ def test_4_14_dead_letter_exchange_must_be_a_string(
 
 
 @pytest.mark.parametrize("argument", OF_OTHER_TYPES, ids=[str(row[0]) for row in OF_OTHER_TYPES])
-def test_4_15_argument_of_another_queue_type(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
+def test_14_15_argument_of_another_queue_type(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
     queue = unique()
     text = invalid_argument(str(argument[0]), queue, vhost, " of queue type rabbit_classic_queue")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -257,7 +259,7 @@ def test_4_15_argument_of_another_queue_type(channel: Channel, unique: Unique, v
 
 
 @pytest.mark.parametrize("wrong_first", [True, False])
-def test_4_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(
+def test_14_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(
     channel: Channel, unique: Unique, vhost: str, wrong_first: bool
 ) -> None:
     queue = unique()
@@ -268,7 +270,7 @@ def test_4_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_4_15_of_several_the_first_one_sent_is_refused(
+def test_14_15_of_several_the_first_one_sent_is_refused(
     channel: Channel, unique: Unique, vhost: str, first: int
 ) -> None:
     queue = unique()
@@ -283,7 +285,7 @@ def test_4_15_of_several_the_first_one_sent_is_refused(
     ("letter", "value", "reason"),
     [("I", 1, "{unacceptable_type,signedint}"), ("S", "min-masters", "invalid_queue_locator_arg")],
 )
-def test_4_13_the_locator_of_a_quorum_queue(
+def test_14_13_the_locator_of_a_quorum_queue(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
 ) -> None:
     queue = unique()
@@ -294,7 +296,7 @@ def test_4_13_the_locator_of_a_quorum_queue(
 
 
 @pytest.mark.parametrize("arguments", VALID)
-def test_4_16_valid_arguments(channel: Channel, unique: Unique, arguments: list[Triple]) -> None:
+def test_14_16_valid_arguments(channel: Channel, unique: Unique, arguments: list[Triple]) -> None:
     queue = new_queue(channel, unique, arguments=arguments)
     channel.queue_declare(queue, arguments=arguments)
     assert counts(channel, queue) == (0, 0)

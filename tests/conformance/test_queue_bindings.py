@@ -1,4 +1,4 @@
-"""Section 4c: queue.bind and queue.unbind."""
+"""Rules 13.4 and 14.24 to 14.28: queue.bind and queue.unbind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPARED: list[tuple[str, list[Triple], bool]] = [
 
 
 @pytest.mark.parametrize(("queue_exists", "exchange_exists"), [(False, True), (True, False), (False, False)])
-def test_4_24_bind_of_missing_things(
+def test_14_24_bind_of_missing_things(
     channel: Channel, unique: Unique, vhost: str, queue_exists: bool, exchange_exists: bool
 ) -> None:
     queue = new_queue(channel, unique) if queue_exists else unique("q")
@@ -39,7 +39,7 @@ def test_4_24_bind_of_missing_things(
         channel.queue_bind(queue, exchange, "key")
 
 
-def test_4_24_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
+def test_14_24_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "key", "key")
     channel.publish(exchange, "key", b"once")
@@ -48,7 +48,7 @@ def test_4_24_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"once"]
 
 
-def test_4_24_many_keys(channel: Channel, unique: Unique) -> None:
+def test_14_24_many_keys(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "one", "two")
     for key in ("one", "two", "three"):
@@ -59,7 +59,7 @@ def test_4_24_many_keys(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"one", b"two", b"two again"]
 
 
-def test_4_24_bind_with_nowait(channel: Channel, unique: Unique) -> None:
+def test_14_24_bind_with_nowait(channel: Channel, unique: Unique) -> None:
     exchange, queue = new_exchange(channel, unique), new_queue(channel, unique)
     channel.queue_bind(queue, exchange, "key", nowait=True)
     channel.publish(exchange, "key", b"routed")
@@ -67,7 +67,7 @@ def test_4_24_bind_with_nowait(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize(("given", "same"), [row[1:] for row in COMPARED], ids=[f"{row[0]}" for row in COMPARED])
-def test_4_25_identity_of_bindings(channel: Channel, unique: Unique, given: list[Any], same: bool) -> None:
+def test_14_25_identity_of_bindings(channel: Channel, unique: Unique, given: list[Any], same: bool) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "key", arguments=ARGUMENTS)
     channel.queue_bind(queue, exchange, "key", arguments=given)
@@ -76,7 +76,7 @@ def test_4_25_identity_of_bindings(channel: Channel, unique: Unique, given: list
     assert drain(channel, queue) == [b"still bound"] * (not same)
 
 
-def test_4_25_bindings_with_the_same_key_and_other_arguments(channel: Channel, unique: Unique) -> None:
+def test_14_25_bindings_with_the_same_key_and_other_arguments(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "headers")
     queue = new_queue(channel, unique)
     for value in (1, 2):
@@ -87,7 +87,7 @@ def test_4_25_bindings_with_the_same_key_and_other_arguments(channel: Channel, u
     assert drain(channel, queue) == [b"2"]
 
 
-def test_4_26_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> None:
+def test_14_26_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> None:
     exchange, queue, missing = new_exchange(channel, unique), new_queue(channel, unique), unique("missing")
     channel.queue_unbind(queue, exchange, "key")
     channel.queue_unbind(missing, exchange, "key")
@@ -95,13 +95,13 @@ def test_4_26_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> N
     channel.queue_unbind(missing, missing, "key")
 
 
-def test_4_27_default_exchange_cannot_be_bound(channel: Channel, unique: Unique) -> None:
+def test_14_27_default_exchange_cannot_be_bound(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     with channel.expect_channel_close(403, DEFAULT_EXCHANGE, BIND):
         channel.queue_bind(queue, "", "key")
 
 
-def test_4_27_default_exchange_cannot_be_unbound(channel: Channel, unique: Unique) -> None:
+def test_14_27_default_exchange_cannot_be_unbound(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     with channel.expect_channel_close(403, DEFAULT_EXCHANGE, UNBIND):
         channel.queue_unbind(queue, "", queue)
@@ -121,21 +121,21 @@ def test_4_27_default_exchange_cannot_be_unbound(channel: Channel, unique: Uniqu
         ("S", "ALL", 'Invalid x-match field value <<"ALL">>; expected all, any, all-with-x, or any-with-x'),
     ],
 )
-def test_4_28_invalid_x_match(channel: Channel, unique: Unique, letter: str, value: Any, problem: str) -> None:
+def test_14_28_invalid_x_match(channel: Channel, unique: Unique, letter: str, value: Any, problem: str) -> None:
     exchange, queue = new_exchange(channel, unique, "headers"), new_queue(channel, unique)
     with channel.expect_channel_close(406, f"PRECONDITION_FAILED - {problem}", BIND):
         channel.queue_bind(queue, exchange, "", arguments=[("x-match", letter, value)])
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic"])
-def test_4_28_x_match_means_nothing_elsewhere(channel: Channel, unique: Unique, type_: str) -> None:
+def test_14_28_x_match_means_nothing_elsewhere(channel: Channel, unique: Unique, type_: str) -> None:
     exchange = new_exchange(channel, unique, type_)
     queue = bound_queue(channel, unique, exchange, "key", arguments=[("x-match", "S", "foo")])
     channel.publish(exchange, "key", b"routed")
     assert drain(channel, queue) == [b"routed"]
 
 
-def test_4_24_bindings_go_with_the_queue(channel: Channel, unique: Unique) -> None:
+def test_14_24_bindings_go_with_the_queue(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique)
     queue = bound_queue(channel, unique, exchange, "key")
     channel.queue_delete(queue)
@@ -145,14 +145,14 @@ def test_4_24_bindings_go_with_the_queue(channel: Channel, unique: Unique) -> No
     channel.exchange_delete(exchange, if_unused=True)
 
 
-def test_4_24_any_connection_may_bind_a_shared_queue(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_14_24_any_connection_may_bind_a_shared_queue(channel: Channel, connect: Connect, unique: Unique) -> None:
     exchange, queue = new_exchange(channel, unique), new_queue(channel, unique)
     connect().channel().queue_bind(queue, exchange, "key")
     channel.publish(exchange, "key", b"routed")
     assert drain(channel, queue) == [b"routed"]
 
 
-def test_3_4_line_ends_are_removed_from_names_in_bind(channel: Channel, unique: Unique) -> None:
+def test_13_4_line_ends_are_removed_from_names_in_bind(channel: Channel, unique: Unique) -> None:
     exchange, queue = new_exchange(channel, unique), new_queue(channel, unique)
     channel.queue_bind(queue + "\n", "\r" + exchange, "key")
     channel.publish(exchange, "key", b"routed")
@@ -161,7 +161,7 @@ def test_3_4_line_ends_are_removed_from_names_in_bind(channel: Channel, unique: 
     assert drain(channel, queue) == [b"routed"]
 
 
-def test_3_4_line_ends_are_removed_from_queue_names(channel: Channel, unique: Unique) -> None:
+def test_13_4_line_ends_are_removed_from_queue_names(channel: Channel, unique: Unique) -> None:
     queue = unique()
     assert channel.queue_declare(f"\n{queue}\r").queue == queue
     channel.queue_declare(queue + "\n", passive=True)
@@ -177,7 +177,7 @@ def test_3_4_line_ends_are_removed_from_queue_names(channel: Channel, unique: Un
         (commands.Queue.Purge, "queue_purge"),
     ],
 )
-def test_3_4_line_ends_stay_elsewhere(
+def test_13_4_line_ends_stay_elsewhere(
     channel: Channel, unique: Unique, vhost: str, method: type[Any], operation: str
 ) -> None:
     queue = new_queue(channel, unique)

@@ -1,4 +1,4 @@
-"""Section 4a: queue.declare without arguments, and who may use a queue."""
+"""Rules 14.1 to 14.20: queue.declare without arguments, and who may use a queue."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def reserved(name: str) -> str:
     return f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
 
 
-def test_4_1_a_new_queue_is_empty(channel: Channel, unique: Unique) -> None:
+def test_14_1_a_new_queue_is_empty(channel: Channel, unique: Unique) -> None:
     name = unique()
     declared = channel.queue_declare(name)
     assert (declared.queue, declared.message_count, declared.consumer_count) == (name, 0, 0)
 
 
-def test_4_1_counts_ready_messages_and_consumers(channel: Channel, unique: Unique) -> None:
+def test_14_1_counts_ready_messages_and_consumers(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2", b"3")
     channel.get(queue)
     assert counts(channel, queue) == (2, 0)
@@ -53,7 +53,7 @@ def test_4_1_counts_ready_messages_and_consumers(channel: Channel, unique: Uniqu
     assert (declared.message_count, declared.consumer_count) == (0, 2)
 
 
-def test_4_2_server_named(channel: Channel) -> None:
+def test_14_2_server_named(channel: Channel) -> None:
     names = {channel.queue_declare("", exclusive=True).queue for _ in range(3)}
     assert len(names) == 3
     for name in names:
@@ -61,12 +61,12 @@ def test_4_2_server_named(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("name", ["amq.conformance", "amq.", "amq.gen-conformance", "amq.rabbitmq.other"])
-def test_4_3_reserved_prefix(channel: Channel, name: str) -> None:
+def test_14_3_reserved_prefix(channel: Channel, name: str) -> None:
     with channel.expect_channel_close(403, reserved(name), DECLARE):
         channel.queue_declare(name)
 
 
-def test_4_3_server_named_queues_are_not_redeclared(channel: Channel) -> None:
+def test_14_3_server_named_queues_are_not_redeclared(channel: Channel) -> None:
     name = channel.queue_declare("", exclusive=True).queue
     channel.queue_declare(name, passive=True)
     with channel.expect_channel_close(403, reserved(name), DECLARE):
@@ -74,38 +74,38 @@ def test_4_3_server_named_queues_are_not_redeclared(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["amq", "AMQ.", "amqp."])
-def test_4_3_other_prefixes_are_legal(channel: Channel, unique: Unique, prefix: str) -> None:
+def test_14_3_other_prefixes_are_legal(channel: Channel, unique: Unique, prefix: str) -> None:
     name = prefix if prefix == "amq" else prefix + unique()
     channel.queue_declare(name, exclusive=True)
     channel.queue_delete(name)
 
 
-def test_4_4_passive_compares_nothing(channel: Channel, unique: Unique) -> None:
+def test_14_4_passive_compares_nothing(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, durable=True)
     arguments = [("x-max-length", "S", "many"), ("x-queue-type", "S", "zz")]
     channel.queue_declare(queue, passive=True, exclusive=True, auto_delete=True, arguments=arguments)
 
 
 @pytest.mark.parametrize("nowait", [False, True])
-def test_4_4_passive_of_a_missing_queue(channel: Channel, unique: Unique, vhost: str, nowait: bool) -> None:
+def test_14_4_passive_of_a_missing_queue(channel: Channel, unique: Unique, vhost: str, nowait: bool) -> None:
     name = unique()
     with channel.expect_channel_close(404, no_queue(name, vhost), DECLARE):
         channel.queue_declare(name, passive=True, nowait=nowait)
 
 
-def test_4_4_passive_with_an_empty_name(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_14_4_passive_with_an_empty_name(channel: Channel, unique: Unique, vhost: str) -> None:
     new_queue(channel, unique)
     with channel.expect_channel_close(404, no_queue("", vhost), DECLARE):
         channel.queue_declare("", passive=True)
 
 
-def test_4_5_reserved_prefix_before_permission(connect: Connect, accounts: Accounts) -> None:
+def test_14_5_reserved_prefix_before_permission(connect: Connect, accounts: Accounts) -> None:
     channel = connect(**accounts.login("nobody")).channel()
     with channel.expect_channel_close(403, reserved("amq.conformance"), DECLARE):
         channel.queue_declare("amq.conformance")
 
 
-def test_4_5_permission_before_exclusivity(
+def test_14_5_permission_before_exclusivity(
     channel: Channel, connect: Connect, accounts: Accounts, unique: Unique, vhost: str
 ) -> None:
     queue = new_queue(channel, unique, exclusive=True)
@@ -114,7 +114,7 @@ def test_4_5_permission_before_exclusivity(
         other.queue_declare(queue)
 
 
-def test_4_5_an_existing_queue_is_compared_not_validated(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_14_5_an_existing_queue_is_compared_not_validated(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique)
     text = inequivalent("durable", f"queue '{queue}'", vhost, "'true'", "'false'")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -122,14 +122,14 @@ def test_4_5_an_existing_queue_is_compared_not_validated(channel: Channel, uniqu
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_4_6_exclusivity_must_match(channel: Channel, unique: Unique, vhost: str, first: bool) -> None:
+def test_14_6_exclusivity_must_match(channel: Channel, unique: Unique, vhost: str, first: bool) -> None:
     queue = new_queue(channel, unique, exclusive=first)
     with channel.expect_channel_close(405, locked(queue, vhost), DECLARE):
         channel.queue_declare(queue, exclusive=not first, durable=True)
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
-def test_4_7_durability_of_exclusive_queues_is_moot(
+def test_14_7_durability_of_exclusive_queues_is_moot(
     channel: Channel, unique: Unique, first: bool, second: bool
 ) -> None:
     queue = new_queue(channel, unique, exclusive=True, durable=first)
@@ -138,7 +138,7 @@ def test_4_7_durability_of_exclusive_queues_is_moot(
 
 @pytest.mark.parametrize("argument", ["durable", "auto_delete"])
 @pytest.mark.parametrize("current", [False, True])
-def test_4_8_another_property(channel: Channel, unique: Unique, vhost: str, argument: str, current: bool) -> None:
+def test_14_8_another_property(channel: Channel, unique: Unique, vhost: str, argument: str, current: bool) -> None:
     queue = unique()
     channel.queue_declare(queue, **{argument: current})
     printed = [f"'{str(value).lower()}'" for value in (not current, current)]
@@ -147,7 +147,7 @@ def test_4_8_another_property(channel: Channel, unique: Unique, vhost: str, argu
         channel.queue_declare(queue, **{argument: not current})
 
 
-def test_4_8_durable_is_compared_before_auto_delete(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_14_8_durable_is_compared_before_auto_delete(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique)
     text = inequivalent("durable", f"queue '{queue}'", vhost, "'true'", "'false'")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -155,14 +155,14 @@ def test_4_8_durable_is_compared_before_auto_delete(channel: Channel, unique: Un
 
 
 @pytest.mark.parametrize("nowait", [False, True])
-def test_4_8_equal_redeclaration(channel: Channel, unique: Unique, nowait: bool) -> None:
+def test_14_8_equal_redeclaration(channel: Channel, unique: Unique, nowait: bool) -> None:
     queue = new_queue(channel, unique, durable=True, auto_delete=True)
     channel.queue_declare(queue, durable=True, auto_delete=True, nowait=nowait)
     assert counts(channel, queue) == (0, 0)
 
 
 @pytest.mark.parametrize(("method", "use"), USES)
-def test_4_9_an_exclusive_queue_is_locked_for_others(
+def test_14_9_an_exclusive_queue_is_locked_for_others(
     channel: Channel,
     connect: Connect,
     unique: Unique,
@@ -179,7 +179,7 @@ def test_4_9_an_exclusive_queue_is_locked_for_others(
     assert drain(channel, queue) == [b"kept", b"still bound"]
 
 
-def test_4_9_others_may_unbind_what_is_not_bound(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_14_9_others_may_unbind_what_is_not_bound(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, exclusive=True)
     channel.queue_bind(queue, "amq.direct", "k")
     other = connect().channel()
@@ -189,7 +189,7 @@ def test_4_9_others_may_unbind_what_is_not_bound(channel: Channel, connect: Conn
     assert drain(channel, queue) == [b"still bound"]
 
 
-def test_4_9_others_may_publish_to_it(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_14_9_others_may_publish_to_it(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, exclusive=True)
     channel.queue_bind(queue, "amq.direct", queue)
     other = connect().channel()
@@ -200,7 +200,7 @@ def test_4_9_others_may_publish_to_it(channel: Channel, connect: Connect, unique
     assert drain(channel, queue) == [b"default", b"bound"]
 
 
-def test_4_18_queue_limit_of_the_vhost(connect: Connect, accounts: Accounts) -> None:
+def test_14_18_queue_limit_of_the_vhost(connect: Connect, accounts: Accounts) -> None:
     name = accounts.vhost("max-queues")
     connection = connect(vhost=name)
     channel = connection.channel()
@@ -224,7 +224,7 @@ def test_4_18_queue_limit_of_the_vhost(connect: Connect, accounts: Accounts) -> 
     channel.queue_declare("third", exclusive=True)
 
 
-def test_4_19_an_exclusive_queue_outlives_its_channel(connect: Connect, unique: Unique) -> None:
+def test_14_19_an_exclusive_queue_outlives_its_channel(connect: Connect, unique: Unique) -> None:
     connection = connect()
     first = connection.channel()
     queue = new_queue(first, unique, b"kept", exclusive=True)
@@ -236,7 +236,7 @@ def test_4_19_an_exclusive_queue_outlives_its_channel(connect: Connect, unique: 
     assert not exists(connect, queue)
 
 
-def test_4_19_an_exclusive_queue_goes_with_tcp(connect: Connect, unique: Unique, poll: Poll) -> None:
+def test_14_19_an_exclusive_queue_goes_with_tcp(connect: Connect, unique: Unique, poll: Poll) -> None:
     connection = connect()
     queue = new_queue(connection.channel(), unique, exclusive=True)
     connection.abort()
@@ -252,7 +252,7 @@ def _locked_or_there(connect: Connect, queue: str) -> bool:
 
 
 @pytest.mark.parametrize("end", ["cancel", "channel", "connection", "TCP"])
-def test_4_20_auto_delete_with_the_last_consumer(connect: Connect, unique: Unique, poll: Poll, end: str) -> None:
+def test_14_20_auto_delete_with_the_last_consumer(connect: Connect, unique: Unique, poll: Poll, end: str) -> None:
     connection, keeper = connect(), connect().channel()
     channel = connection.channel()
     queue = new_queue(channel, unique, b"unacked", auto_delete=True)
@@ -271,7 +271,7 @@ def test_4_20_auto_delete_with_the_last_consumer(connect: Connect, unique: Uniqu
     poll(lambda: not exists(connect, queue))
 
 
-def test_4_20_a_queue_without_consumers_stays(channel: Channel, unique: Unique) -> None:
+def test_14_20_a_queue_without_consumers_stays(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"one", auto_delete=True)
     channel.get(queue, no_ack=True)
     channel.close()

@@ -1,4 +1,4 @@
-"""Queue semantics 4.2: queues that expire."""
+"""Rules 4.2.1 to 4.2.3: queues that expire."""
 
 from __future__ import annotations
 

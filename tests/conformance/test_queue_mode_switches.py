@@ -1,4 +1,4 @@
-"""Queue semantics 4.4.2, 4.4.6, 4.4.7: a policy changes the mode of a queue that is in use."""
+"""Rule 4.4.2: a policy changes the mode of a queue that is in use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def switching(policy: SetPolicy, queue: str) -> Iterator[None]:
 
 @durably
 @switches
-def test_a_switch_keeps_everything(
+def test_4_4_2_a_switch_keeps_everything(
     channel: Channel, unique: Unique, policy: SetPolicy, before: str, after: str, durable: bool
 ) -> None:
     queue = new_queue(channel, unique, durable=durable)
@@ -68,7 +68,7 @@ def test_a_switch_keeps_everything(
 
 @durably
 @switches
-def test_a_switch_with_unacked_and_requeued_messages(
+def test_4_4_2_a_switch_with_unacked_and_requeued_messages(
     channel: Channel, unique: Unique, policy: SetPolicy, before: str, after: str, durable: bool
 ) -> None:
     queue = new_queue(channel, unique, durable=durable)
@@ -92,7 +92,7 @@ def test_a_switch_with_unacked_and_requeued_messages(
 
 
 @durably
-def test_an_argument_is_not_switched(channel: Channel, unique: Unique, policy: SetPolicy, durable: bool) -> None:
+def test_4_4_2_an_argument_is_not_switched(channel: Channel, unique: Unique, policy: SetPolicy, durable: bool) -> None:
     queue = new_queue(channel, unique, durable=durable, arguments=[("x-queue-mode", "S", "lazy")])
     refill(channel, queue, *numbered(10), **persistence(durable))
     policy(queue, {"queue-mode": "default"})
@@ -102,7 +102,7 @@ def test_an_argument_is_not_switched(channel: Channel, unique: Unique, policy: S
 
 @durably
 @pytest.mark.parametrize("priority", [None, 3])
-def test_switches_under_load(
+def test_4_4_2_switches_under_load(
     connect: Connect, channel: Channel, unique: Unique, policy: SetPolicy, durable: bool, priority: int | None
 ) -> None:
     """Messages are published and consumed meanwhile; some are returned. All arrive, in order."""

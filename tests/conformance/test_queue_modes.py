@@ -1,4 +1,4 @@
-"""Queue semantics 4.4: what clients see of a queue is the same in both modes."""
+"""Rules 4.4.1 to 4.4.8: what clients see of a queue is the same in both modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 6.1.8 to 6.1.15: limits and dead letters of quorum queues on one node."""
+"""Rules 6.1.8 to 6.1.15: limits and dead letters of quorum queues on one node."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_6_1_8_unacked_messages_do_not_count(channel: Channel, unique: Unique) -
     assert drain(channel, queue) == [b"3", b"4"]
 
 
-@pytest.mark.departs("6.1.9", "R:")
+@pytest.mark.departs("none")
 def test_6_1_9_pipelined_publishes_do_not_exceed_the_limit(channel: Channel, unique: Unique) -> None:
     # 3.10.8 accepts all of them: its channels hear of the full queue too late.
     queue = quorum(channel, unique, 3, None, "reject-publish")
@@ -71,20 +71,20 @@ def test_6_1_9_pipelined_publishes_do_not_exceed_the_limit(channel: Channel, uni
     assert drain(channel, queue) == numbered(3)
 
 
-@pytest.mark.departs("6.1.9", "R:")
+@pytest.mark.departs("none")
 def test_6_1_9_single_publishes_do_not_exceed_the_limit(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, 3, None, "reject-publish")
     assert [outcomes(channel, queue, body) for body in numbered(6)] == [[True]] * 3 + [[False]] * 3
 
 
-@pytest.mark.departs("6.1.9", "R:")
+@pytest.mark.departs("none")
 def test_6_1_9_without_confirms(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, 2, None, "reject-publish")
     in_one_write(channel, queue, *numbered(5))
     assert drain(channel, queue) == numbered(2)
 
 
-@pytest.mark.departs("6.1.9", "R:")
+@pytest.mark.departs("none")
 def test_6_1_9_bytes(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, None, 10, "reject-publish")
     published = [b"x" * 11, b"x" * 10, b"", b"x"]
@@ -117,7 +117,7 @@ def test_6_1_10_reject_publish_dlx_is_drop_head(channel: Channel, unique: Unique
     expect_buried(channel, poll, letters, (b"1", MAXLEN), (b"2", MAXLEN))
 
 
-@pytest.mark.departs("6.1.11", "R:")
+@pytest.mark.departs("none")
 def test_6_1_11_a_transaction(channel: Channel, connect: Connect, unique: Unique) -> None:
     # 3.10.8 may answer commit-ok although it dropped some.
     queue = quorum(channel, unique, 1, None, "reject-publish")

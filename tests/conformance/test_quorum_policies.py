@@ -1,4 +1,4 @@
-"""Queue semantics 3.2.8 and 3.3.3: policies on quorum queues."""
+"""Rules 3.2.8 and 3.3.3: policies on quorum queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 6.1.1 to 6.1.7: declaring quorum queues, and how often they deliver a message."""
+"""Rules 6.1.1 to 6.1.7: declaring quorum queues, and how often they deliver a message."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def redeliveries(channel: Channel, queue: str, most: int) -> int:
     return most
 
 
-@pytest.mark.departs("6.1.7", "4.0")
+@pytest.mark.departs("4.0")
 def test_6_1_7_default_delivery_limit(channel: Channel, unique: Unique) -> None:
     letters = new_queue(channel, unique, hint="letters")
     queue = quorum(channel, unique, letters=letters)
@@ -254,7 +254,7 @@ def test_6_1_7_default_delivery_limit(channel: Channel, unique: Unique) -> None:
     assert take_dead_letters(channel, letters) == [(b"1", "delivery_limit")]
 
 
-@pytest.mark.departs("6.1.7", "4.0")
+@pytest.mark.departs("4.0")
 def test_6_1_7_no_delivery_limit(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, arguments=(("x-delivery-limit", "I", -1),))
     assert redeliveries(channel, queue, 30) == 30

@@ -1,4 +1,4 @@
-"""Plugins 3: the exchange types x-random and x-local-random."""
+"""Rules 31.3 and 33.1 to 33.23: the exchange types x-random and x-local-random."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ plugin = pytest.mark.plugin("x-random")
 #: The types, and the binding key for their bindings.
 TYPES = [
     pytest.param("x-random", marks=plugin),
-    pytest.param(LOCAL, marks=pytest.mark.departs("3.23", "4.0")),
+    pytest.param(LOCAL, marks=pytest.mark.departs("4.0")),
 ]
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_3_11_every_message_gets_a_queue_of_its_own(channel: Channel, unique: Unique, kind: str) -> None:
+def test_33_11_every_message_gets_a_queue_of_its_own(channel: Channel, unique: Unique, kind: str) -> None:
     exchange = new_exchange(channel, unique, kind)
     queues = [bound_queue(channel, unique, exchange, "") for _ in range(3)]
     channel.confirm_select()
@@ -39,7 +39,7 @@ def test_3_11_every_message_gets_a_queue_of_its_own(channel: Channel, unique: Un
         ("fanout", "x-random", "received ''x-random'' but current is 'fanout'"),
     ],
 )
-def test_1_3_types_of_plugins_are_quoted_twice(
+def test_31_3_types_of_plugins_are_quoted_twice(
     channel: Channel, unique: Unique, vhost: str, first: str, second: str, words: str
 ) -> None:
     exchange = new_exchange(channel, unique, first)
@@ -49,7 +49,7 @@ def test_1_3_types_of_plugins_are_quoted_twice(
 
 
 @plugin
-def test_3_11_a_binding_is_a_share(channel: Channel, unique: Unique) -> None:
+def test_33_11_a_binding_is_a_share(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "x-random")
     often, once = bound_queue(channel, unique, exchange, "a", "b", "c"), bound_queue(channel, unique, exchange, "a")
     for _ in range(800):
@@ -68,7 +68,7 @@ def test_3_11_a_binding_is_a_share(channel: Channel, unique: Unique) -> None:
 
 
 @plugin
-def test_3_11_a_bound_exchange_is_one_of_them(channel: Channel, unique: Unique) -> None:
+def test_33_11_a_bound_exchange_is_one_of_them(channel: Channel, unique: Unique) -> None:
     exchange, fanout = new_exchange(channel, unique, "x-random"), new_exchange(channel, unique, "fanout")
     queue = bound_queue(channel, unique, exchange, "")
     pair = [bound_queue(channel, unique, fanout, "") for _ in range(2)]
@@ -84,7 +84,7 @@ def test_3_11_a_bound_exchange_is_one_of_them(channel: Channel, unique: Unique) 
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_3_11_behind_another_exchange_and_in_a_transaction(channel: Channel, unique: Unique, kind: str) -> None:
+def test_33_11_behind_another_exchange_and_in_a_transaction(channel: Channel, unique: Unique, kind: str) -> None:
     exchange, direct = new_exchange(channel, unique, kind), new_exchange(channel, unique, "direct")
     queues = [bound_queue(channel, unique, exchange, "") for _ in range(2)]
     channel.exchange_bind(exchange, direct, "key")
@@ -99,7 +99,7 @@ def test_3_11_behind_another_exchange_and_in_a_transaction(channel: Channel, uni
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_3_11_dead_letters(channel: Channel, unique: Unique, poll: Poll, kind: str) -> None:
+def test_33_11_dead_letters(channel: Channel, unique: Unique, poll: Poll, kind: str) -> None:
     exchange = new_exchange(channel, unique, kind)
     letters = [bound_queue(channel, unique, exchange, "") for _ in range(2)]
     source = new_queue(channel, unique, arguments=[("x-dead-letter-exchange", "S", exchange)])
@@ -111,23 +111,23 @@ def test_3_11_dead_letters(channel: Channel, unique: Unique, poll: Poll, kind: s
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_3_1_unroutable_without_bindings(channel: Channel, unique: Unique, kind: str) -> None:
+def test_33_1_unroutable_without_bindings(channel: Channel, unique: Unique, kind: str) -> None:
     exchange = new_exchange(channel, unique, kind)
     channel.publish(exchange, "k", b"one", mandatory=True)
     channel.publish(exchange, "k", b"one", mandatory=True)
     assert [channel.next_return().reply_code for _ in range(2)] == [312, 312]
 
 
-@pytest.mark.departs("3.23", "4.0")
-def test_3_23_local_bindings_have_no_key(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_33_23_local_bindings_have_no_key(channel: Channel, unique: Unique) -> None:
     exchange, queue = new_exchange(channel, unique, LOCAL), new_queue(channel, unique)
     text = "PRECONDITION_FAILED - Non empty binding 'k' key not permitted"
     with channel.expect_channel_close(406, text, commands.Queue.Bind):
         channel.queue_bind(queue, exchange, "k")
 
 
-@pytest.mark.departs("3.23", "4.0")
-def test_3_23_local_takes_classic_queues_only(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_33_23_local_takes_classic_queues_only(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, LOCAL)
     queue = new_queue(channel, unique, durable=True, arguments=[("x-queue-type", "S", "quorum")])
     text = "PRECONDITION_FAILED - Queue type rabbit_quorum_queue not valid for this exchange type"
@@ -135,8 +135,8 @@ def test_3_23_local_takes_classic_queues_only(channel: Channel, unique: Unique) 
         channel.queue_bind(queue, exchange)
 
 
-@pytest.mark.departs("3.23", "4.0")
-def test_3_23_local_takes_no_exchanges(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("4.0")
+def test_33_23_local_takes_no_exchanges(channel: Channel, unique: Unique) -> None:
     exchange, destination = new_exchange(channel, unique, LOCAL), new_exchange(channel, unique, "fanout")
     with channel.expect_channel_close(406, "PRECONDITION_FAILED - Destination not found", commands.Exchange.Bind):
         channel.exchange_bind(destination, exchange)

@@ -1,4 +1,4 @@
-"""Plugins 3: the exchange type x-recent-history."""
+"""Rules 33.15 to 33.22: the exchange type x-recent-history."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def publish(channel: Channel, exchange: str, *bodies: bytes, **options: Any) -> 
         ("S", "5", '<<"5">>'), ("t", True, "true"), ("T", 5, "5"),
     ],
 )  # fmt: skip
-def test_3_15_lengths_that_are_refused(channel: Channel, unique: Unique, kind: str, value: object, shown: str) -> None:
+def test_33_15_lengths_that_are_refused(channel: Channel, unique: Unique, kind: str, value: object, shown: str) -> None:
     text = f"PRECONDITION_FAILED - Invalid argument {shown}, '{LENGTH}' must be a positive integer"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
         channel.exchange_declare(unique("x"), TYPE, arguments=[(LENGTH, kind, value)])
 
 
 @pytest.mark.parametrize("kind", ["b", "s", "I", "l"])
-def test_3_15_the_newest_messages_are_remembered(channel: Channel, unique: Unique, kind: str) -> None:
+def test_33_15_the_newest_messages_are_remembered(channel: Channel, unique: Unique, kind: str) -> None:
     exchange = new_exchange(channel, unique, TYPE, arguments=[(LENGTH, kind, 3)])
     publish(channel, exchange, *numbered(5))
     assert drain(channel, bound_queue(channel, unique, exchange, "")) == [b"3", b"4", b"5"]
 
 
-def test_3_15_twenty_by_default(channel: Channel, unique: Unique) -> None:
+def test_33_15_twenty_by_default(channel: Channel, unique: Unique) -> None:
     exchange = history_of(channel, unique)
     publish(channel, exchange, *numbered(25))
     assert drain(channel, bound_queue(channel, unique, exchange, "")) == numbered(25)[5:]
@@ -58,7 +58,7 @@ def test_3_15_twenty_by_default(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("queue_type", ["classic", "quorum"])
-def test_3_16_history_comes_behind_what_is_there(channel: Channel, unique: Unique, queue_type: str) -> None:
+def test_33_16_history_comes_behind_what_is_there(channel: Channel, unique: Unique, queue_type: str) -> None:
     exchange = history_of(channel, unique)
     publish(channel, exchange, b"first", properties={"headers": [("h", "I", 1)], "message_id": "id"})
     publish(channel, exchange, b"second")
@@ -72,7 +72,7 @@ def test_3_16_history_comes_behind_what_is_there(channel: Channel, unique: Uniqu
     assert b"id" in first.header
 
 
-def test_3_16_limits_of_the_queue_apply(channel: Channel, unique: Unique) -> None:
+def test_33_16_limits_of_the_queue_apply(channel: Channel, unique: Unique) -> None:
     exchange = history_of(channel, unique)
     publish(channel, exchange, *numbered(5))
     kept = new_queue(channel, unique, arguments=[("x-max-length", "I", 2)])
@@ -83,7 +83,7 @@ def test_3_16_limits_of_the_queue_apply(channel: Channel, unique: Unique) -> Non
     assert (drain(channel, kept), drain(channel, refused)) == ([b"4", b"5"], [b"1", b"2"])
 
 
-def test_3_17_every_new_binding_replays(channel: Channel, unique: Unique) -> None:
+def test_33_17_every_new_binding_replays(channel: Channel, unique: Unique) -> None:
     exchange = history_of(channel, unique)
     publish(channel, exchange, b"old")
     queue = bound_queue(channel, unique, exchange, "one")
@@ -105,7 +105,7 @@ def test_3_17_every_new_binding_replays(channel: Channel, unique: Unique) -> Non
 @pytest.mark.parametrize(
     ("kind", "value", "stored"), [("t", True, False), ("t", False, True), ("S", "true", True), ("I", 1, True)]
 )
-def test_3_18_messages_that_are_not_stored(
+def test_33_18_messages_that_are_not_stored(
     channel: Channel, unique: Unique, kind: str, value: object, stored: bool
 ) -> None:
     exchange = history_of(channel, unique)
@@ -116,7 +116,7 @@ def test_3_18_messages_that_are_not_stored(
     assert drain(channel, bound_queue(channel, unique, exchange, "")) == ([b"m"] if stored else [])
 
 
-def test_3_19_unroutable_messages_are_stored(channel: Channel, unique: Unique) -> None:
+def test_33_19_unroutable_messages_are_stored(channel: Channel, unique: Unique) -> None:
     other = new_exchange(channel, unique, "fanout")
     alternate = bound_queue(channel, unique, other, "")
     exchange = new_exchange(channel, unique, TYPE, arguments=[("alternate-exchange", "S", other)])
@@ -129,7 +129,7 @@ def test_3_19_unroutable_messages_are_stored(channel: Channel, unique: Unique) -
     assert drain(channel, bound_queue(channel, unique, alone, "")) == [b"two"]
 
 
-def test_3_19_rolled_back_messages_are_stored(connect: Connect, unique: Unique) -> None:
+def test_33_19_rolled_back_messages_are_stored(connect: Connect, unique: Unique) -> None:
     connection = connect()
     channel, other = connection.channel(), connection.channel()
     exchange = history_of(channel, unique)
@@ -139,7 +139,7 @@ def test_3_19_rolled_back_messages_are_stored(connect: Connect, unique: Unique) 
     assert drain(other, bound_queue(other, unique, exchange, "")) == [b"rolled back"]
 
 
-def test_3_19_messages_that_pass_by_are_stored(channel: Channel, unique: Unique) -> None:
+def test_33_19_messages_that_pass_by_are_stored(channel: Channel, unique: Unique) -> None:
     source, exchange = new_exchange(channel, unique, "direct"), history_of(channel, unique)
     channel.exchange_bind(exchange, source, "key")
     copies: dict[str, Any] = {"headers": [("CC", "A", [("S", "copy")]), ("BCC", "A", [("S", "blind")])]}
@@ -153,7 +153,7 @@ def test_3_19_messages_that_pass_by_are_stored(channel: Channel, unique: Unique)
     assert counts(channel, queue)[0] == 0
 
 
-def test_3_19_dead_letters_are_stored(channel: Channel, unique: Unique, poll: Poll) -> None:
+def test_33_19_dead_letters_are_stored(channel: Channel, unique: Unique, poll: Poll) -> None:
     exchange = history_of(channel, unique)
     source = new_queue(channel, unique, arguments=[("x-dead-letter-exchange", "S", exchange)])
     live = bound_queue(channel, unique, exchange, "")
@@ -164,7 +164,7 @@ def test_3_19_dead_letters_are_stored(channel: Channel, unique: Unique, poll: Po
     assert drain(channel, bound_queue(channel, unique, exchange, "")) == numbered(3)
 
 
-def test_3_20_an_exchange_gets_the_history_too(channel: Channel, unique: Unique) -> None:
+def test_33_20_an_exchange_gets_the_history_too(channel: Channel, unique: Unique) -> None:
     exchange, direct = history_of(channel, unique), new_exchange(channel, unique, "direct")
     queue = bound_queue(channel, unique, direct, "key")
     channel.exchange_bind(direct, exchange, "")
@@ -176,8 +176,8 @@ def test_3_20_an_exchange_gets_the_history_too(channel: Channel, unique: Unique)
     assert drain(channel, queue) == [b"one"]
 
 
-@pytest.mark.departs("3.20", "R:")
-def test_3_20_an_exchange_gets_it_oldest_first(channel: Channel, unique: Unique) -> None:
+@pytest.mark.departs("none")
+def test_33_20_an_exchange_gets_it_oldest_first(channel: Channel, unique: Unique) -> None:
     exchange, direct = history_of(channel, unique), new_exchange(channel, unique, "direct")
     queue = bound_queue(channel, unique, direct, "key")
     publish(channel, exchange, *numbered(2))
@@ -188,7 +188,7 @@ def test_3_20_an_exchange_gets_it_oldest_first(channel: Channel, unique: Unique)
     assert drain(channel, queue) == numbered(3)
 
 
-def test_3_22_deleting_the_exchange_clears_it(channel: Channel, unique: Unique) -> None:
+def test_33_22_deleting_the_exchange_clears_it(channel: Channel, unique: Unique) -> None:
     exchange = history_of(channel, unique)
     publish(channel, exchange, b"gone")
     channel.exchange_delete(exchange)
@@ -196,7 +196,7 @@ def test_3_22_deleting_the_exchange_clears_it(channel: Channel, unique: Unique) 
     assert drain(channel, bound_queue(channel, unique, exchange, "")) == []
 
 
-def test_3_15_over_http(api: HttpApi, own_vhost: str) -> None:
+def test_33_15_over_http(api: HttpApi, own_vhost: str) -> None:
     below = path("exchanges", own_vhost, "x")
     reason = f"Invalid argument 0, '{LENGTH}' must be a positive integer"
     api.check("PUT", below, {"type": TYPE, "arguments": {LENGTH: 0}}, 400, bad_request(reason))

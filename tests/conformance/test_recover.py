@@ -1,4 +1,4 @@
-"""Section 5e, rule 5.27: basic.recover and basic.recover-async."""
+"""Rule 15.27: basic.recover and basic.recover-async."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECOVER = commands.Basic.Recover
 RECOVER_ASYNC = commands.Basic.RecoverAsync
 
 
-def test_5_27_recover_ok_comes_before_the_redeliveries(channel: Channel, unique: Unique) -> None:
+def test_15_27_recover_ok_comes_before_the_redeliveries(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     channel.consume(queue)
     channel.deliveries(3)
@@ -30,7 +30,7 @@ def test_5_27_recover_ok_comes_before_the_redeliveries(channel: Channel, unique:
     ]
 
 
-def test_5_27_recover_async_has_no_reply(channel: Channel, unique: Unique) -> None:
+def test_15_27_recover_async_has_no_reply(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(2))
     channel.consume(queue)
     channel.deliveries(2)
@@ -40,7 +40,7 @@ def test_5_27_recover_async_has_no_reply(channel: Channel, unique: Unique) -> No
 
 
 @pytest.mark.parametrize("kind", [RECOVER, RECOVER_ASYNC])
-def test_5_27_gets_are_requeued_too(channel: Channel, unique: Unique, kind: type[Any]) -> None:
+def test_15_27_gets_are_requeued_too(channel: Channel, unique: Unique, kind: type[Any]) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     for _ in range(3):
         got(channel, queue)
@@ -53,7 +53,7 @@ def test_5_27_gets_are_requeued_too(channel: Channel, unique: Unique, kind: type
     assert [each.redelivered for each in again] == [True, True]
 
 
-def test_5_27_old_tags_become_unknown(channel: Channel, unique: Unique) -> None:
+def test_15_27_old_tags_become_unknown(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1")
     tag = got(channel, queue).delivery_tag
     channel.recover()
@@ -61,7 +61,7 @@ def test_5_27_old_tags_become_unknown(channel: Channel, unique: Unique) -> None:
         channel.ack(tag)
 
 
-def test_5_27_other_channels_keep_theirs(channel: Channel, unique: Unique) -> None:
+def test_15_27_other_channels_keep_theirs(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     other = channel.connection.channel()
     got(channel, queue)
@@ -73,7 +73,7 @@ def test_5_27_other_channels_keep_theirs(channel: Channel, unique: Unique) -> No
     assert drain(channel, queue) == []
 
 
-def test_5_27_another_consumer_may_get_it(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_27_another_consumer_may_get_it(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1")
     got(channel, queue)
     other = connect().channel()
@@ -83,12 +83,12 @@ def test_5_27_another_consumer_may_get_it(channel: Channel, connect: Connect, un
     assert (delivery.body, delivery.redelivered) == (b"1", True)
 
 
-def test_5_27_nothing_outstanding(channel: Channel) -> None:
+def test_15_27_nothing_outstanding(channel: Channel) -> None:
     channel.recover()
     channel.recover()
 
 
 @pytest.mark.parametrize("kind", [RECOVER, RECOVER_ASYNC])
-def test_5_27_without_requeue(channel: Channel, kind: type[Any]) -> None:
+def test_15_27_without_requeue(channel: Channel, kind: type[Any]) -> None:
     with channel.expect_connection_close(540, "NOT_IMPLEMENTED - requeue=false", kind):
         channel.send(kind, requeue=False)

@@ -1,4 +1,4 @@
-"""In which order messages come back that a channel gives up, by itself or because it ends."""
+"""Rule 15.12: in which order messages come back that a channel gives up, by itself or because it ends."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_gets_settle_before_consumers(channel: Channel, unique: Unique) -> None:
     assert arrivals(channel, letters, 4) == [b"3", b"4", b"1", b"2"]
 
 
-def test_5_12_a_cancelled_consumer_that_leaves_hands_over_in_order(connection: Connection, unique: Unique) -> None:
+def test_15_12_a_cancelled_consumer_that_leaves_hands_over_in_order(connection: Connection, unique: Unique) -> None:
     first, second = connection.channel(), connection.channel()
     queue = new_queue(second, unique, *numbered(4), arguments=[("x-single-active-consumer", "t", 1)])
     first.qos(2)

@@ -1,4 +1,4 @@
-"""Section 5c: one limit for all consumers of a channel (basic.qos with global=true), as clients' own suites use it."""
+"""Rules 15.13 to 15.15: one limit for all consumers of a channel (basic.qos with global=true)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def served(channel: Channel, count: int) -> list[str]:
     return order
 
 
-def test_5_15_queues_take_turns(channel: Channel, unique: Unique) -> None:
+def test_15_15_queues_take_turns(channel: Channel, unique: Unique) -> None:
     queues = [new_queue(channel, unique, *numbered(40)) for _ in range(3)]
     channel.qos(1, global_=True)
     for queue, tag in zip(queues, "abc", strict=True):
@@ -30,7 +30,7 @@ def test_5_15_queues_take_turns(channel: Channel, unique: Unique) -> None:
     assert max(order.values()) <= 40
 
 
-def test_5_15_queues_that_are_published_to_take_turns(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_15_15_queues_that_are_published_to_take_turns(channel: Channel, connect: Connect, unique: Unique) -> None:
     queues = [new_queue(channel, unique, *numbered(10)) for _ in range(2)]
     publisher = connect().channel()
     channel.qos(1, global_=True)
@@ -45,7 +45,7 @@ def test_5_15_queues_that_are_published_to_take_turns(channel: Channel, connect:
     assert order["b"] == 10
 
 
-def test_5_15_consumers_of_a_queue_take_turns(channel: Channel, unique: Unique) -> None:
+def test_15_15_consumers_of_a_queue_take_turns(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(1, global_=True)
     for tag in "abc":
@@ -54,7 +54,7 @@ def test_5_15_consumers_of_a_queue_take_turns(channel: Channel, unique: Unique) 
     assert served(channel, 12) == list("abcabcabcabc")
 
 
-def test_5_15_consumers_take_turns_with_room_for_several(channel: Channel, unique: Unique) -> None:
+def test_15_15_consumers_take_turns_with_room_for_several(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(3, global_=True)
     for tag in "ab":
@@ -63,7 +63,7 @@ def test_5_15_consumers_take_turns_with_room_for_several(channel: Channel, uniqu
     assert served(channel, 12) == list("abababababab")
 
 
-def test_5_15_a_new_consumer_has_its_turn_at_once(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_new_consumer_has_its_turn_at_once(channel: Channel, unique: Unique) -> None:
     old = new_queue(channel, unique, *numbered(60))
     channel.qos(1, global_=True)
     channel.consume(old, "old")
@@ -73,7 +73,7 @@ def test_5_15_a_new_consumer_has_its_turn_at_once(channel: Channel, unique: Uniq
     assert Counter(served(channel, 50))["new"] == 3
 
 
-def test_5_13_no_ack_consumers_wait_while_there_is_no_room(channel: Channel, unique: Unique) -> None:
+def test_15_13_no_ack_consumers_wait_while_there_is_no_room(channel: Channel, unique: Unique) -> None:
     acked, unacked = new_queue(channel, unique), new_queue(channel, unique)
     channel.qos(1, global_=True)
     channel.consume(acked, "acked")
@@ -87,7 +87,7 @@ def test_5_13_no_ack_consumers_wait_while_there_is_no_room(channel: Channel, uni
     assert bodies(channel.deliveries(2)) == [b"2", b"3"]
 
 
-def test_5_13_what_no_ack_consumers_get_takes_no_room(channel: Channel, unique: Unique) -> None:
+def test_15_13_what_no_ack_consumers_get_takes_no_room(channel: Channel, unique: Unique) -> None:
     acked, unacked = new_queue(channel, unique), new_queue(channel, unique)
     channel.qos(1, global_=True)
     channel.consume(unacked, "unacked", no_ack=True)
@@ -99,7 +99,7 @@ def test_5_13_what_no_ack_consumers_get_takes_no_room(channel: Channel, unique: 
     channel.expect_no_delivery(acked)
 
 
-def test_5_13_no_ack_consumers_go_on_when_the_limit_is_lifted(channel: Channel, unique: Unique) -> None:
+def test_15_13_no_ack_consumers_go_on_when_the_limit_is_lifted(channel: Channel, unique: Unique) -> None:
     acked, unacked = new_queue(channel, unique, b"1"), new_queue(channel, unique)
     channel.qos(1, global_=True)
     channel.consume(acked, "acked")
@@ -111,7 +111,7 @@ def test_5_13_no_ack_consumers_go_on_when_the_limit_is_lifted(channel: Channel, 
     assert bodies(channel.deliveries(3)) == numbered(3)
 
 
-def test_5_15_a_lower_limit_counts_what_is_outstanding(channel: Channel, unique: Unique) -> None:
+def test_15_15_a_lower_limit_counts_what_is_outstanding(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(10))
     channel.qos(4, global_=True)
     channel.consume(queue)
@@ -124,7 +124,7 @@ def test_5_15_a_lower_limit_counts_what_is_outstanding(channel: Channel, unique:
     channel.expect_no_delivery(queue)
 
 
-def test_5_15_recover_gives_room_back(channel: Channel, unique: Unique) -> None:
+def test_15_15_recover_gives_room_back(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     channel.qos(2, global_=True)
     channel.consume(queue)
@@ -135,7 +135,7 @@ def test_5_15_recover_gives_room_back(channel: Channel, unique: Unique) -> None:
     assert bodies(channel.deliveries(2)) == [b"2", b"3"]
 
 
-def test_5_15_consumers_that_come_and_go(channel: Channel, unique: Unique) -> None:
+def test_15_15_consumers_that_come_and_go(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(20))
     channel.qos(1, global_=True)
     for number in range(20):
@@ -147,7 +147,7 @@ def test_5_15_consumers_that_come_and_go(channel: Channel, unique: Unique) -> No
     assert counts(channel, queue) == (0, 0)
 
 
-def test_5_15_what_a_consumer_that_is_gone_holds_takes_room(channel: Channel, unique: Unique) -> None:
+def test_15_15_what_a_consumer_that_is_gone_holds_takes_room(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     channel.qos(1, global_=True)
     channel.consume(queue, "gone")

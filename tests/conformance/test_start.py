@@ -1,4 +1,4 @@
-"""Sections 1b and 1c: connection.start and SASL."""
+"""Rules 11.8 to 11.36: connection.start and SASL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def amqplain(user: str, password: str) -> bytes:
     return tables.table_body([("LOGIN", "S", user), ("PASSWORD", "S", password)])
 
 
-def test_1_9_server_properties_are_sorted_by_key(connection: Connection) -> None:
+def test_11_9_server_properties_are_sorted_by_key(connection: Connection) -> None:
     found = [(key, letter) for key, letter, _ in connection.start.server_properties]
     assert found == [
         ("capabilities", "F"),
@@ -45,7 +45,7 @@ def test_1_9_server_properties_are_sorted_by_key(connection: Connection) -> None
     assert all(value for _, letter, value in connection.start.server_properties if letter == "S")
 
 
-def test_1_10_capabilities(connection: Connection) -> None:
+def test_11_10_capabilities(connection: Connection) -> None:
     capabilities = {key: value for key, _, value in connection.start.server_properties}["capabilities"]
     assert sorted(capabilities) == [
         (name, "t", 1)
@@ -63,14 +63,14 @@ def test_1_10_capabilities(connection: Connection) -> None:
     ]
 
 
-def test_1_11_mechanisms_and_locales(connection: Connection) -> None:
+def test_11_11_mechanisms_and_locales(connection: Connection) -> None:
     assert sorted(connection.start.mechanisms.split()) == [b"AMQPLAIN", b"PLAIN"]
     assert connection.start.locales == b"en_US"
     assert (connection.start.version_major, connection.start.version_minor) == (0, 9)
 
 
 @pytest.mark.parametrize("locale", ["fr_FR", "en_GB", ""])
-def test_1_12_any_locale_is_accepted(broker_url: str, locale: str) -> None:
+def test_11_12_any_locale_is_accepted(broker_url: str, locale: str) -> None:
     with handshake.to_start(broker_url) as wire:
         wire.send_method(
             0,
@@ -82,7 +82,7 @@ def test_1_12_any_locale_is_accepted(broker_url: str, locale: str) -> None:
         wire.expect(0, commands.Connection.Tune)
 
 
-def test_1_12_capabilities_that_are_no_table_count_as_none(broker_url: str) -> None:
+def test_11_12_capabilities_that_are_no_table_count_as_none(broker_url: str) -> None:
     # Without authentication_failure_close a wrong password gets no frame; see 1.21 for the time.
     with handshake.to_start(broker_url) as wire:
         wire.send_method(
@@ -95,7 +95,7 @@ def test_1_12_capabilities_that_are_no_table_count_as_none(broker_url: str) -> N
         wire.expect(0, commands.Connection.Tune)
 
 
-def test_1_12_client_properties_of_every_type_are_accepted(connect: Connect) -> None:
+def test_11_12_client_properties_of_every_type_are_accepted(connect: Connect) -> None:
     connect(
         client_properties=[
             ("t", "t", 1),
@@ -119,7 +119,7 @@ def test_1_12_client_properties_of_every_type_are_accepted(connect: Connect) -> 
     )
 
 
-def test_1_13_connection_name_is_shown_by_management(connect: Connect, management: Management, poll: Poll) -> None:
+def test_11_13_connection_name_is_shown_by_management(connect: Connect, management: Management, poll: Poll) -> None:
     connection = connect(client_properties=[("connection_name", "S", "conformance 1.13")])
     name = connection.name
 
@@ -130,11 +130,11 @@ def test_1_13_connection_name_is_shown_by_management(connect: Connect, managemen
     poll(shown)
 
 
-def test_1_15_plain(connect: Connect) -> None:
+def test_11_15_plain(connect: Connect) -> None:
     connect(response=b"\0guest\0guest")
 
 
-def test_1_16_amqplain(connect: Connect) -> None:
+def test_11_16_amqplain(connect: Connect) -> None:
     connect(mechanism="AMQPLAIN", response=amqplain("guest", "guest"))
     # Further entries, and any order.
     response = tables.table_body([("x", "I", 1), ("PASSWORD", "S", "guest"), ("LOGIN", "S", "guest")])
@@ -146,21 +146,21 @@ def test_1_16_amqplain(connect: Connect) -> None:
     ("user", "password"),
     [("guest", "wrong"), ("conformance-no-such-user", "guest"), ("guest", ""), ("", ""), ("Guest", "guest")],
 )
-def test_1_20_a_failed_login_is_answered_with_403(broker_url: str, mechanism: str, user: str, password: str) -> None:
+def test_11_20_a_failed_login_is_answered_with_403(broker_url: str, mechanism: str, user: str, password: str) -> None:
     response = (plain_response if mechanism == "PLAIN" else amqplain)(user, password)
     with pytest.raises(ConnectionClosed) as refusal:
         Connection(broker_url, mechanism=mechanism, response=response)
     refusal.value.check(403, REFUSED.format(mechanism), (0, 0))
 
 
-def test_1_20_the_server_closes_after_close_ok(broker_url: str) -> None:
+def test_11_20_the_server_closes_after_close_ok(broker_url: str) -> None:
     with handshake.to_start(broker_url) as wire:
         start_ok(wire, response=b"\0guest\0wrong")
         wire.expect_close(403, REFUSED.format("PLAIN"))
         wire.expect_silent_close(within=AT_ONCE)
 
 
-def test_1_21_breaches_of_sasl_are_punished_in_silence(broker_url: str) -> None:
+def test_11_21_breaches_of_sasl_are_punished_in_silence(broker_url: str) -> None:
     def plain(response: bytes, capabilities: dict[str, bool] | None = None) -> partial[None]:
         return partial(start_ok, response=response, capabilities=capabilities)
 
@@ -197,7 +197,7 @@ def test_1_21_breaches_of_sasl_are_punished_in_silence(broker_url: str) -> None:
     )
 
 
-def test_1_14_undecodable_start_ok_is_punished_in_silence(broker_url: str) -> None:
+def test_11_14_undecodable_start_ok_is_punished_in_silence(broker_url: str) -> None:
     def raw_properties(body: bytes) -> partial[None]:
         return partial(_start_ok_with, properties=tables.longstr(body))
 
@@ -223,11 +223,11 @@ def _start_ok_with(wire: Wire, properties: bytes) -> None:
     )
 
 
-def test_1_8_start_ok_of_4000_bytes_is_accepted(connect: Connect) -> None:
+def test_11_8_start_ok_of_4000_bytes_is_accepted(connect: Connect) -> None:
     connect(client_properties=[("long", "S", "x" * 3500)])
 
 
-def test_1_36_heartbeats_are_accepted_while_shaking_hands(broker_url: str) -> None:
+def test_11_36_heartbeats_are_accepted_while_shaking_hands(broker_url: str) -> None:
     heartbeat = frame(8, 0, b"")
     with raw_connect(broker_url) as wire:
         wire.send_bytes(heartbeat)
@@ -243,5 +243,5 @@ def test_1_36_heartbeats_are_accepted_while_shaking_hands(broker_url: str) -> No
         wire.expect(0, commands.Connection.OpenOk)
 
 
-def test_1_20_users_may_log_in_with_their_own_password(connect: Connect, accounts: Accounts) -> None:
+def test_11_20_users_may_log_in_with_their_own_password(connect: Connect, accounts: Accounts) -> None:
     connect(**accounts.login("reader")).channel()

@@ -1,4 +1,4 @@
-"""Streams 3 and 4: consuming them from any place, credit, and what cannot be done with them."""
+"""Rules 23.2 to 23.19 and 24.1 to 24.3: consuming streams from any place, credit, and what cannot be done with them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def stream(connect: Connect, unique: Unique) -> str:
 # -- refusals -------------------------------------------------------------------------------------------
 
 
-def test_3_2_prefetch_is_needed(channel: Channel, stream: str, vhost: str) -> None:
+def test_23_2_prefetch_is_needed(channel: Channel, stream: str, vhost: str) -> None:
     text = f"PRECONDITION_FAILED - consumer prefetch count is not set for '{where(stream, vhost)}'"
     with channel.expect_channel_close(406, text, CONSUME):
         channel.rpc(CONSUME, queue=stream)
 
 
-def test_3_2_a_global_limit_is_none(channel: Channel, stream: str, vhost: str) -> None:
+def test_23_2_a_global_limit_is_none(channel: Channel, stream: str, vhost: str) -> None:
     channel.qos(5, global_=True)
     text = f"PRECONDITION_FAILED - consumer prefetch count is not set for '{where(stream, vhost)}'"
     with channel.expect_channel_close(406, text, CONSUME):
         channel.rpc(CONSUME, queue=stream)
 
 
-def test_3_3_no_ack(channel: Channel, stream: str, vhost: str) -> None:
+def test_23_3_no_ack(channel: Channel, stream: str, vhost: str) -> None:
     channel.qos(5)
     channel.qos(5, global_=True)
     text = f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queues {where(stream, vhost)}"
@@ -49,7 +49,7 @@ def test_3_3_no_ack(channel: Channel, stream: str, vhost: str) -> None:
         channel.rpc(CONSUME, queue=stream, no_ack=True)
 
 
-def test_3_3_global_qos(channel: Channel, stream: str, vhost: str) -> None:
+def test_23_3_global_qos(channel: Channel, stream: str, vhost: str) -> None:
     channel.qos(5)
     channel.qos(5, global_=True)
     text = f"NOT_IMPLEMENTED - {where(stream, vhost)} does not support global qos"
@@ -57,24 +57,24 @@ def test_3_3_global_qos(channel: Channel, stream: str, vhost: str) -> None:
         channel.rpc(CONSUME, queue=stream)
 
 
-def test_3_3_global_qos_that_is_lifted(channel: Channel, stream: str) -> None:
+def test_23_3_global_qos_that_is_lifted(channel: Channel, stream: str) -> None:
     channel.qos(5, global_=True)
     consume(channel, stream, prefetch=5)
 
 
 @pytest.mark.parametrize("argument", [("x-priority", "I", 5), ("x-cancel-on-ha-failover", "t", 1)], ids=str)
-def test_3_4_arguments_of_other_queue_types(channel: Channel, stream: str, vhost: str, argument: Triple) -> None:
+def test_23_4_arguments_of_other_queue_types(channel: Channel, stream: str, vhost: str, argument: Triple) -> None:
     # Before the prefetch limit is looked at.
     text = invalid_argument(str(argument[0]), stream, vhost, " of queue type rabbit_stream_queue")
     with channel.expect_channel_close(406, text, CONSUME):
         channel.rpc(CONSUME, queue=stream, arguments=[argument])
 
 
-def test_3_4_other_arguments(channel: Channel, stream: str) -> None:
+def test_23_4_other_arguments(channel: Channel, stream: str) -> None:
     consume(channel, stream, ("x-foo", "S", "any"), ("x-credit", "F", [("credit", "I", 1), ("drain", "t", 0)]))
 
 
-def test_3_4_an_offset_needs_a_stream(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_23_4_an_offset_needs_a_stream(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = new_queue(channel, unique)
     text = invalid_argument("x-stream-offset", queue, vhost, " of queue type rabbit_classic_queue")
     with channel.expect_channel_close(406, text, CONSUME):
@@ -82,7 +82,7 @@ def test_3_4_an_offset_needs_a_stream(channel: Channel, unique: Unique, vhost: s
 
 
 @pytest.mark.parametrize("value", ["5", "1x", "0s"])
-def test_3_5_wrong_offsets(channel: Channel, stream: str, vhost: str, value: str) -> None:
+def test_23_5_wrong_offsets(channel: Channel, stream: str, vhost: str, value: str) -> None:
     reason = f': {{invalid_stream_offset_arg,{{longstr,<<"{value}">>}}}}'
     text = invalid_argument("x-stream-offset", stream, vhost, reason)
     with channel.expect_channel_close(406, text, CONSUME):
@@ -103,8 +103,8 @@ def test_3_5_wrong_offsets(channel: Channel, stream: str, vhost: str, value: str
     ],
     ids=str,
 )
-@pytest.mark.departs("3.5", "none")
-def test_3_5_what_is_no_offset(
+@pytest.mark.departs("none")
+def test_23_5_what_is_no_offset(
     channel: Channel, stream: str, vhost: str, value: tuple[str, object], reason: str
 ) -> None:
     # RabbitMQ closes the connection with 541.
@@ -116,7 +116,7 @@ def test_3_5_what_is_no_offset(
 # -- places ---------------------------------------------------------------------------------------------
 
 
-def test_3_6_the_default_is_next(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_6_the_default_is_next(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(5))
     consume(channel, stream)
     fill(connect, stream, *numbered(5, 5))
@@ -142,7 +142,7 @@ def test_3_6_the_default_is_next(channel: Channel, connect: Connect, stream: str
     ],
     ids=str,
 )
-def test_3_5_to_3_9_where_a_consumer_begins(
+def test_23_5_to_23_9_where_a_consumer_begins(
     channel: Channel, connect: Connect, stream: str, value: tuple[str, object], first: int
 ) -> None:
     fill(connect, stream, *numbered(8))
@@ -154,26 +154,26 @@ def test_3_5_to_3_9_where_a_consumer_begins(
     assert not any(delivery.redelivered for delivery in found)
 
 
-def test_3_7_an_offset_of_the_future(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_7_an_offset_of_the_future(channel: Channel, connect: Connect, stream: str) -> None:
     consume(channel, stream, ("x-stream-offset", "l", 12))
     fill(connect, stream, *numbered(16))
     assert offsets(channel.deliveries(4)) == [12, 13, 14, 15]
 
 
-def test_3_8_last(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_8_last(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(8))
     consume(channel, stream, ("x-stream-offset", "S", "last"))
     # One message was published at a time.
     assert offsets(channel.deliveries(1)) == [7]
 
 
-def test_3_8_last_of_an_empty_stream(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_8_last_of_an_empty_stream(channel: Channel, connect: Connect, stream: str) -> None:
     consume(channel, stream, ("x-stream-offset", "S", "last"))
     fill(connect, stream, *numbered(2))
     assert offsets(channel.deliveries(2)) == [0, 1]
 
 
-def test_3_9_a_time(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_9_a_time(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(3))
     between = int(time.time()) + 2
     while time.time() < between + 0.1:
@@ -183,7 +183,7 @@ def test_3_9_a_time(channel: Channel, connect: Connect, stream: str) -> None:
     assert offsets(channel.deliveries(3)) == [3, 4, 5]
 
 
-def test_3_10_consumers_have_their_own_places(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_10_consumers_have_their_own_places(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(20))
     everything = consumer(connect, stream, FIRST)
     some = consumer(connect, stream, ("x-stream-offset", "I", 15))
@@ -195,7 +195,7 @@ def test_3_10_consumers_have_their_own_places(channel: Channel, connect: Connect
     assert {delivery.consumer_tag for delivery in channel.deliveries(5)} == {"a"}
 
 
-def test_3_10_a_tag_in_use(channel: Channel, stream: str) -> None:
+def test_23_10_a_tag_in_use(channel: Channel, stream: str) -> None:
     consume(channel, stream, tag="t")
     with channel.expect_connection_close(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", CONSUME):
         channel.rpc(CONSUME, queue=stream, consumer_tag="t")
@@ -204,8 +204,8 @@ def test_3_10_a_tag_in_use(channel: Channel, stream: str) -> None:
 # -- credit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.departs("3.11", "4.0")
-def test_3_11_credit_is_for_messages(channel: Channel, connect: Connect, stream: str) -> None:
+@pytest.mark.departs("4.0")
+def test_23_11_credit_is_for_messages(channel: Channel, connect: Connect, stream: str) -> None:
     # RabbitMQ before 4.0 sends whole batches.
     publisher = connect().channel()
     publisher.rpc(commands.Confirm.Select)
@@ -220,7 +220,7 @@ def test_3_11_credit_is_for_messages(channel: Channel, connect: Connect, stream:
     channel.expect_no_delivery(stream)
 
 
-def test_3_12_acks_in_any_order(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_12_acks_in_any_order(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(12))
     consume(channel, stream, FIRST, prefetch=3)
     tags = [delivery.delivery_tag for delivery in channel.deliveries(3)]
@@ -233,7 +233,7 @@ def test_3_12_acks_in_any_order(channel: Channel, connect: Connect, stream: str)
     assert offsets(consumer(connect, stream, FIRST).deliveries(12)) == list(range(12))
 
 
-def test_3_12_credit_comes_with_the_commit(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_12_credit_comes_with_the_commit(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(4))
     channel.rpc(commands.Tx.Select)
     consume(channel, stream, FIRST, prefetch=1)
@@ -245,8 +245,8 @@ def test_3_12_credit_comes_with_the_commit(channel: Channel, connect: Connect, s
 
 @pytest.mark.parametrize("requeue", [False, True])
 @pytest.mark.parametrize("method", [commands.Basic.Nack, commands.Basic.Reject], ids=["nack", "reject"])
-@pytest.mark.departs("3.13", "3.13")
-def test_3_13_a_rejection_is_an_ack(
+@pytest.mark.departs("3.13")
+def test_23_13_a_rejection_is_an_ack(
     channel: Channel, connect: Connect, stream: str, method: MethodType, requeue: bool
 ) -> None:
     # 3.10.8 closes the connection with 540.
@@ -260,7 +260,7 @@ def test_3_13_a_rejection_is_an_ack(
 
 
 @pytest.mark.parametrize("method", [commands.Basic.Recover, commands.Basic.RecoverAsync], ids=["sync", "async"])
-def test_3_14_recover(channel: Channel, connect: Connect, stream: str, method: MethodType) -> None:
+def test_23_14_recover(channel: Channel, connect: Connect, stream: str, method: MethodType) -> None:
     fill(connect, stream, *numbered(1))
     consume(channel, stream, FIRST)
     channel.next_delivery()
@@ -268,7 +268,7 @@ def test_3_14_recover(channel: Channel, connect: Connect, stream: str, method: M
         channel.send(method, requeue=True)
 
 
-def test_3_14_recover_without_unacked_messages(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_14_recover_without_unacked_messages(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(2))
     consume(channel, stream, FIRST)
     channel.deliveries(2)
@@ -276,13 +276,13 @@ def test_3_14_recover_without_unacked_messages(channel: Channel, connect: Connec
     channel.rpc(commands.Basic.Recover, requeue=True)
 
 
-def test_3_15_an_unknown_tag(channel: Channel, stream: str) -> None:
+def test_23_15_an_unknown_tag(channel: Channel, stream: str) -> None:
     consume(channel, stream)
     with channel.expect_channel_close(406, unknown_tag(99), commands.Basic.Ack):
         channel.send(commands.Basic.Ack, delivery_tag=99)
 
 
-def test_3_15_acks_after_the_end(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_15_acks_after_the_end(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(2))
     consume(channel, stream, FIRST, tag="t")
     first, second = channel.deliveries(2)
@@ -305,13 +305,13 @@ def test_a_closed_channel_gives_nothing_back(channel: Channel, connect: Connect,
 # -- what cannot be done --------------------------------------------------------------------------------
 
 
-def test_3_16_get(channel: Channel, stream: str, vhost: str) -> None:
+def test_23_16_get(channel: Channel, stream: str, vhost: str) -> None:
     text = f"NOT_IMPLEMENTED - basic.get not supported by stream queues {where(stream, vhost)}"
     with channel.expect_connection_close(540, text, commands.Basic.Get):
         channel.get(stream)
 
 
-def test_3_16_and_4_1_http(api: HttpApi, own_vhost: str) -> None:
+def test_23_16_and_24_1_http(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "s"), {"durable": True, "arguments": {"x-queue-type": "stream"}}, 201)
     body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
     text = f"540 basic.get not supported by stream queues {where('s', own_vhost)}"
@@ -320,27 +320,27 @@ def test_3_16_and_4_1_http(api: HttpApi, own_vhost: str) -> None:
     api.check("DELETE", path("queues", own_vhost, "s", "contents"), None, 400, bad_request(text))
 
 
-def test_3_17_deleting_cancels(channel: Channel, connect: Connect, stream: str) -> None:
+def test_23_17_deleting_cancels(channel: Channel, connect: Connect, stream: str) -> None:
     consume(channel, stream, tag="t")
     connect().channel().queue_delete(stream)
     channel.wait_until(lambda: bool(channel.cancelled), "basic.cancel")
     assert channel.cancelled.popleft() == "t"
 
 
-def test_4_1_purge(channel: Channel, stream: str, vhost: str) -> None:
+def test_24_1_purge(channel: Channel, stream: str, vhost: str) -> None:
     text = f"NOT_IMPLEMENTED - queue.purge not supported by stream queues {where(stream, vhost)}"
     with channel.expect_connection_close(540, text, commands.Queue.Purge):
         channel.rpc(commands.Queue.Purge, queue=stream)
 
 
-def test_4_2_delete(channel: Channel, connect: Connect, stream: str) -> None:
+def test_24_2_delete(channel: Channel, connect: Connect, stream: str) -> None:
     fill(connect, stream, *numbered(3))
     consume(channel, stream)
     deleted = connect().channel().rpc(commands.Queue.Delete, queue=stream, if_unused=True, if_empty=True)
     assert deleted.message_count == 0
 
 
-def test_4_3_declare_ok(channel: Channel, connect: Connect, stream: str, poll: object) -> None:
+def test_24_3_declare_ok(channel: Channel, connect: Connect, stream: str, poll: object) -> None:
     fill(connect, stream, *numbered(9))
     consume(channel, stream)
     assert callable(poll)
@@ -374,8 +374,8 @@ def _fill_filtered(connect: Connect, stream: str, *values: str | None) -> None:
     ],
     ids=str,
 )
-@pytest.mark.departs("7.3", "3.13")
-def test_7_3_filters(connect: Connect, stream: str, arguments: list[Triple], expected: list[int]) -> None:
+@pytest.mark.departs("3.13")
+def test_23_19_filters(connect: Connect, stream: str, arguments: list[Triple], expected: list[int]) -> None:
     _fill_filtered(connect, stream, "eu", None, "us", "eu", "", "asia")
     channel = consumer(connect, stream, FIRST, *arguments, prefetch=2)
     for at in range(len(expected)):
@@ -398,8 +398,8 @@ def test_7_3_filters(connect: Connect, stream: str, arguments: list[Triple], exp
     ],
     ids=str,
 )
-@pytest.mark.departs("7.3", "none")
-def test_7_3_bad_filters(channel: Channel, stream: str, vhost: str, argument: Triple, reason: str) -> None:
+@pytest.mark.departs("none")
+def test_23_19_bad_filters(channel: Channel, stream: str, vhost: str, argument: Triple, reason: str) -> None:
     # RabbitMQ ignores them.
     text = invalid_argument(str(argument[0]), stream, vhost, f": {reason}")
     with channel.expect_channel_close(406, text, CONSUME):
@@ -407,8 +407,8 @@ def test_7_3_bad_filters(channel: Channel, stream: str, vhost: str, argument: Tr
 
 
 @pytest.mark.parametrize("name", ["x-stream-filter", "x-stream-match-unfiltered"])
-@pytest.mark.departs("7.3", "3.13")
-def test_7_3_filters_need_a_stream(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
+@pytest.mark.departs("3.13")
+def test_23_19_filters_need_a_stream(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
     queue = new_queue(channel, unique)
     text = invalid_argument(name, queue, vhost, " of queue type rabbit_classic_queue")
     with channel.expect_channel_close(406, text, CONSUME):

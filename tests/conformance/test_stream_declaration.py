@@ -1,4 +1,4 @@
-"""Streams 1: declaring them."""
+"""Rules 21.1 to 21.18: declaring streams."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ SEGMENT = "x-stream-max-segment-size-bytes"
     ],
     ids=str,
 )
-def test_1_1_properties(channel: Channel, unique: Unique, vhost: str, options: dict[str, bool], named: str) -> None:
+def test_21_1_properties(channel: Channel, unique: Unique, vhost: str, options: dict[str, bool], named: str) -> None:
     queue = unique()
     text = f"PRECONDITION_FAILED - invalid property '{named}' for queue '{queue}' in vhost '{vhost}'"
     with channel.expect_channel_close(406, text, DECLARE):
         channel.queue_declare(queue, arguments=[STREAM], **options)
 
 
-def test_1_2_not_server_named(channel: Channel) -> None:
+def test_21_2_not_server_named(channel: Channel) -> None:
     text = "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_stream_queue"
     with channel.expect_channel_close(406, text, DECLARE):
         channel.queue_declare("", arguments=[STREAM], durable=True)
 
 
-def test_1_3_arguments(channel: Channel, unique: Unique) -> None:
+def test_21_3_arguments(channel: Channel, unique: Unique) -> None:
     arguments: tuple[Triple, ...] = (
         ("x-max-length-bytes", "l", 5_000_000),
         ("x-max-age", "S", "01h"),
@@ -56,7 +56,7 @@ def test_1_3_arguments(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("unit", "YMDhms")
-def test_1_7_units(channel: Channel, unique: Unique, unit: str) -> None:
+def test_21_7_units(channel: Channel, unique: Unique, unit: str) -> None:
     new_stream(channel, unique, ("x-max-age", "S", f"99999999999{unit}"))
 
 
@@ -81,7 +81,7 @@ def test_1_7_units(channel: Channel, unique: Unique, unit: str) -> None:
     ],
     ids=lambda argument: str(argument[0]),
 )
-def test_1_4_arguments_of_other_queue_types(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
+def test_21_4_arguments_of_other_queue_types(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
     if argument[2] == "wrong" or argument[0] == "x-expires":
         # A value that is wrong in itself is another matter.
         argument = (argument[0], "I", 1000)
@@ -91,7 +91,7 @@ def test_1_4_arguments_of_other_queue_types(channel: Channel, unique: Unique, vh
         channel.queue_declare(queue, arguments=[STREAM, argument], durable=True)
 
 
-def test_1_4_the_first_in_the_table(channel: Channel, unique: Unique, vhost: str) -> None:
+def test_21_4_the_first_in_the_table(channel: Channel, unique: Unique, vhost: str) -> None:
     queue = unique()
     text = invalid_argument("x-overflow", queue, vhost, " of queue type rabbit_stream_queue")
     arguments: list[Triple] = [STREAM, ("x-overflow", "S", "drop-head"), ("x-max-length", "I", 1)]
@@ -99,7 +99,7 @@ def test_1_4_the_first_in_the_table(channel: Channel, unique: Unique, vhost: str
         channel.queue_declare(queue, arguments=arguments, durable=True)
 
 
-def test_1_6_the_order_of_checks(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_21_6_the_order_of_checks(connect: Connect, unique: Unique, vhost: str) -> None:
     wrong: list[Triple] = [STREAM, (SEGMENT, "l", 3_000_000_001), ("x-max-length", "I", 1), ("x-max-age", "S", "1x")]
     queue = unique()
     texts = (
@@ -117,20 +117,20 @@ def test_1_6_the_order_of_checks(connect: Connect, unique: Unique, vhost: str) -
 
 
 @pytest.mark.parametrize("value", [("I", 15), ("I", 256), ("S", "16"), ("t", 1), ("I", -1)], ids=str)
-@pytest.mark.departs("7.3", "3.13")
-def test_7_3_filter_size(channel: Channel, unique: Unique, value: tuple[str, object]) -> None:
+@pytest.mark.departs("3.13")
+def test_21_18_filter_size(channel: Channel, unique: Unique, value: tuple[str, object]) -> None:
     text = "PRECONDITION_FAILED - Invalid value for x-stream-filter-size-bytes"
     with channel.expect_channel_close(406, text, DECLARE):
         new_stream(channel, unique, ("x-stream-filter-size-bytes", *value))
 
 
-def test_7_3_filter_sizes(channel: Channel, unique: Unique) -> None:
+def test_21_18_filter_sizes(channel: Channel, unique: Unique) -> None:
     for size in (16, 255):
         new_stream(channel, unique, ("x-stream-filter-size-bytes", "I", size))
 
 
 @pytest.mark.parametrize("value", ["1h30m", "1.5h", "10", "1w", "1d", "1H", "0s", "00h"])
-def test_1_7_max_age(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
+def test_21_7_max_age(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
     queue = unique()
     text = invalid_argument("x-max-age", queue, vhost, ": invalid_max_age")
     with channel.expect_channel_close(406, text, DECLARE):
@@ -138,8 +138,8 @@ def test_1_7_max_age(channel: Channel, unique: Unique, vhost: str, value: str) -
 
 
 @pytest.mark.parametrize("value", ["", "h", "abc", "-1h", " 1h"])
-@pytest.mark.departs("1.8", "4.3.5")
-def test_1_8_max_age_without_a_digit(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
+@pytest.mark.departs("4.3.5")
+def test_21_8_max_age_without_a_digit(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
     # 3.10.8 closes the connection with 541.
     queue = unique()
     text = invalid_argument("x-max-age", queue, vhost, ": invalid_max_age")
@@ -162,7 +162,7 @@ def test_1_8_max_age_without_a_digit(channel: Channel, unique: Unique, vhost: st
     ],
     ids=str,
 )
-def test_1_7_to_1_11_invalid_values(
+def test_21_7_to_21_11_invalid_values(
     channel: Channel, unique: Unique, vhost: str, argument: Triple, reason: str
 ) -> None:
     queue = unique()
@@ -193,7 +193,7 @@ def test_1_7_to_1_11_invalid_values(
     ],
     ids=str,
 )
-def test_1_12_and_1_13_equivalence(
+def test_21_12_and_21_13_equivalence(
     channel: Channel,
     unique: Unique,
     vhost: str,
@@ -209,14 +209,14 @@ def test_1_12_and_1_13_equivalence(
         channel.queue_declare(queue, durable=True, arguments=[STREAM, *after])
 
 
-def test_1_13_only_what_streams_have_is_compared(channel: Channel, unique: Unique) -> None:
+def test_21_13_only_what_streams_have_is_compared(channel: Channel, unique: Unique) -> None:
     queue = new_stream(channel, unique, ("x-max-length-bytes", "l", 1000))
     arguments: list[Triple] = [STREAM, ("x-max-length-bytes", "b", 100), ("x-max-length", "S", "wrong")]
     arguments[1] = ("x-max-length-bytes", "s", 1000)
     channel.queue_declare(queue, durable=True, arguments=arguments)
 
 
-def test_1_14_flags(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_21_14_flags(connect: Connect, unique: Unique, vhost: str) -> None:
     queue = new_stream(connect().channel(), unique)
     channel = connect().channel()
     with channel.expect_channel_close(405, locked(queue, vhost), DECLARE):
@@ -229,7 +229,7 @@ def test_1_14_flags(connect: Connect, unique: Unique, vhost: str) -> None:
             channel.queue_declare(queue, arguments=[STREAM], **options)
 
 
-def test_1_15_the_type(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_21_15_the_type(connect: Connect, unique: Unique, vhost: str) -> None:
     channel = connect().channel()
     stream = new_stream(channel, unique)
     value = "the value 'stream' of type 'longstr'"
@@ -243,7 +243,7 @@ def test_1_15_the_type(connect: Connect, unique: Unique, vhost: str) -> None:
         channel.queue_declare(queue, durable=True, arguments=[STREAM])
 
 
-def test_1_15_a_quorum_queue(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_21_15_a_quorum_queue(connect: Connect, unique: Unique, vhost: str) -> None:
     channel = connect().channel()
     quorum: Triple = ("x-queue-type", "S", "quorum")
     queue = new_queue(channel, unique, durable=True, arguments=[quorum])
@@ -252,7 +252,7 @@ def test_1_15_a_quorum_queue(connect: Connect, unique: Unique, vhost: str) -> No
         channel.queue_declare(queue, durable=True)
 
 
-def test_1_16_passive(connect: Connect, unique: Unique, vhost: str) -> None:
+def test_21_16_passive(connect: Connect, unique: Unique, vhost: str) -> None:
     channel = connect().channel()
     stream = new_stream(channel, unique)
     channel.queue_declare(stream, passive=True, exclusive=True, arguments=[("x-max-age", "I", 1)])
@@ -262,7 +262,7 @@ def test_1_16_passive(connect: Connect, unique: Unique, vhost: str) -> None:
         channel.queue_declare(queue, durable=True, arguments=[("x-queue-type", "S", "Stream")])
 
 
-def test_1_17_http(api: HttpApi, own_vhost: str) -> None:
+def test_21_17_http(api: HttpApi, own_vhost: str) -> None:
     body = {"durable": True, "arguments": {"x-queue-type": "stream"}}
     below = path("queues", own_vhost, "s")
     api.check("PUT", below, body, 201)

@@ -1,4 +1,4 @@
-"""Streams 2: publishing to them, and what messages keep."""
+"""Rules 22.1 to 22.10: publishing to streams, and what messages keep."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def one(connect: Connect, stream: str) -> Delivery:
     return consumer(connect, stream, FIRST).next_delivery()
 
 
-def test_2_1_exchanges(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_1_exchanges(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     fanout, topic = new_exchange(channel, unique, "fanout"), new_exchange(channel, unique, "topic")
     channel.queue_bind(stream, topic, "a.*")
@@ -52,7 +52,7 @@ def test_2_1_exchanges(channel: Channel, connect: Connect, unique: Unique) -> No
     assert (second.exchange, second.routing_key, second.body) == ("", "nowhere", b"cc")
 
 
-def test_2_2_offsets(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_2_offsets(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     fill(connect, stream, *numbered(10))
     found = consumer(connect, stream, FIRST).deliveries(10)
@@ -65,7 +65,7 @@ def test_2_2_offsets(channel: Channel, connect: Connect, unique: Unique) -> None
 
 
 @pytest.mark.parametrize("mode", [1, 2])
-def test_2_3_confirms(channel: Channel, unique: Unique, mode: int) -> None:
+def test_22_3_confirms(channel: Channel, unique: Unique, mode: int) -> None:
     stream = new_stream(channel, unique)
     channel.rpc(commands.Confirm.Select)
     channel.publish("", stream, b"one", {"delivery_mode": mode})
@@ -74,7 +74,7 @@ def test_2_3_confirms(channel: Channel, unique: Unique, mode: int) -> None:
     assert (confirm.ack, confirm.delivery_tag, confirm.multiple) == (True, 1, False)
 
 
-def test_2_3_confirms_of_many(channel: Channel, unique: Unique) -> None:
+def test_22_3_confirms_of_many(channel: Channel, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     channel.rpc(commands.Confirm.Select)
     for body in numbered(500):
@@ -82,7 +82,7 @@ def test_2_3_confirms_of_many(channel: Channel, unique: Unique) -> None:
     assert channel.wait_for_confirms(500) == [True] * 500
 
 
-def test_2_4_mandatory_and_deleted(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_4_mandatory_and_deleted(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     channel.rpc(commands.Confirm.Select)
     channel.publish("", stream, b"1", mandatory=True)
@@ -96,7 +96,7 @@ def test_2_4_mandatory_and_deleted(channel: Channel, connect: Connect, unique: U
     assert one(connect, stream).body == b"4"
 
 
-def test_2_4_transactions(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_4_transactions(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     channel.rpc(commands.Tx.Select)
     channel.publish("", stream, b"rolled back")
@@ -107,7 +107,7 @@ def test_2_4_transactions(channel: Channel, connect: Connect, unique: Unique) ->
     assert bodies(consumer(connect, stream, FIRST).deliveries(3)) == numbered(3)
 
 
-def test_2_4_bodies(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_4_bodies(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     large = bytes(range(256)) * 80_000
     fill(connect, stream, b"", large, b"after")
@@ -117,8 +117,8 @@ def test_2_4_bodies(channel: Channel, connect: Connect, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-@pytest.mark.departs("2.5", "3.12")
-def test_2_5_dead_letters(channel: Channel, connect: Connect, unique: Unique, kind: str) -> None:
+@pytest.mark.departs("3.12")
+def test_22_5_dead_letters(channel: Channel, connect: Connect, unique: Unique, kind: str) -> None:
     # 3.10.8 loses them.
     stream = new_stream(channel, unique)
     letters: list[Triple] = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", stream)]
@@ -132,7 +132,7 @@ def test_2_5_dead_letters(channel: Channel, connect: Connect, unique: Unique, ki
     assert "x-death" in [name for name, *_ in found.headers]
 
 
-def test_2_6_properties(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_6_properties(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     properties = {
         "content_type": "a/b",
@@ -157,7 +157,7 @@ def test_2_6_properties(channel: Channel, connect: Connect, unique: Unique) -> N
     assert bare.properties == {"headers": [("x-stream-offset", "l", 1)]}
 
 
-def test_2_8_and_2_10_headers(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_22_8_and_22_10_headers(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique)
     channel.rpc(commands.Confirm.Select)
     channel.publish("", stream, b"", {"headers": [*HEADERS, ("x-stream-offset", "S", b"mine")]})
@@ -166,8 +166,8 @@ def test_2_8_and_2_10_headers(channel: Channel, connect: Connect, unique: Unique
     assert one(connect, stream).headers == expected
 
 
-@pytest.mark.departs("2.8", "none")
-def test_2_8_arrays_and_tables(channel: Channel, connect: Connect, unique: Unique) -> None:
+@pytest.mark.departs("none")
+def test_22_8_arrays_and_tables(channel: Channel, connect: Connect, unique: Unique) -> None:
     # RabbitMQ drops them, and refuses decimals with 541.
     stream = new_stream(channel, unique)
     headers: list[Triple] = [

@@ -1,4 +1,4 @@
-"""Streams 4.7 to 4.11 and 5: what is removed, and when."""
+"""Rules 21.10, 23.18, 24.7 to 24.10 and 25.1 to 25.3: what is removed from streams, and when."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def first_offset(connect: Connect, stream: str) -> int:
     return offset(consumer(connect, stream, FIRST, prefetch=1).next_delivery())
 
 
-def test_5_1_nothing_is_removed_without_limits(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_25_1_nothing_is_removed_without_limits(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique, SMALL)
     fill(connect, stream, *[BODY] * 200)
     assert first_offset(connect, stream) == 0
 
 
-def test_5_2_one_segment_stays_whatever_the_limit(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_25_2_one_segment_stays_whatever_the_limit(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique, ("x-max-length-bytes", "l", 1000), ("x-max-age", "S", "1s"))
     fill(connect, stream, *[BODY] * 200)
     assert first_offset(connect, stream) == 0
 
 
-def test_5_3_max_length_bytes(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_25_3_max_length_bytes(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique, SMALL, ("x-max-length-bytes", "l", 35_000))
     fill(connect, stream, *[BODY] * 400)
     reader = consumer(connect, stream, FIRST)
@@ -48,13 +48,13 @@ def test_5_3_max_length_bytes(channel: Channel, connect: Connect, unique: Unique
         last = offset(reader.next_delivery())
 
 
-def test_5_3_a_limit_that_is_not_reached(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_25_3_a_limit_that_is_not_reached(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique, SMALL, ("x-max-length-bytes", "l", 1_000_000))
     fill(connect, stream, *[BODY] * 200)
     assert first_offset(connect, stream) == 0
 
 
-def test_5_3_max_age(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
+def test_25_3_max_age(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
     stream = new_stream(channel, unique, SMALL, ("x-max-age", "S", "1s"))
     fill(connect, stream, *[BODY] * 100)
 
@@ -66,8 +66,8 @@ def test_5_3_max_age(channel: Channel, connect: Connect, unique: Unique, poll: P
     poll(is_removed)
 
 
-@pytest.mark.departs("5.1", "none")
-def test_5_1_age_counts_on_an_idle_stream(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
+@pytest.mark.departs("none")
+def test_25_1_age_counts_on_an_idle_stream(channel: Channel, connect: Connect, unique: Unique, poll: Poll) -> None:
     # RabbitMQ looks at it only when something is published.
     stream = new_stream(channel, unique, SMALL, ("x-max-age", "S", "1s"))
     fill(connect, stream, *[BODY] * 100)
@@ -75,15 +75,15 @@ def test_5_1_age_counts_on_an_idle_stream(channel: Channel, connect: Connect, un
 
 
 @pytest.mark.parametrize("size", [1, 8])
-@pytest.mark.departs("1.10", "none")
-def test_1_10_tiny_segments(channel: Channel, connect: Connect, unique: Unique, size: int) -> None:
+@pytest.mark.departs("none")
+def test_21_10_tiny_segments(channel: Channel, connect: Connect, unique: Unique, size: int) -> None:
     # On RabbitMQ nothing is ever confirmed.
     stream = new_stream(channel, unique, (SEGMENT, "l", size))
     fill(connect, stream, *numbered(20))
     assert offsets(consumer(connect, stream, FIRST).deliveries(20)) == list(range(20))
 
 
-def test_3_18_a_slow_consumer_goes_on_with_what_is_left(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_23_18_a_slow_consumer_goes_on_with_what_is_left(channel: Channel, connect: Connect, unique: Unique) -> None:
     stream = new_stream(channel, unique, (SEGMENT, "l", 1000), ("x-max-length-bytes", "l", 3000))
     fill(connect, stream, *[BODY] * 2)
     slow = consumer(connect, stream, FIRST, prefetch=1)
@@ -103,7 +103,7 @@ def counts_end(channel: Channel, stream: str) -> int:
     return 101
 
 
-def test_4_7_policies(channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy, poll: Poll) -> None:
+def test_24_7_policies(channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy, poll: Poll) -> None:
     stream = new_stream(channel, unique, SMALL, ("x-max-length-bytes", "l", 1_000_000))
     fill(connect, stream, *[BODY] * 400)
     policy(stream, {"max-length-bytes": 35_000})
@@ -115,14 +115,16 @@ def test_4_7_policies(channel: Channel, connect: Connect, unique: Unique, policy
     assert first_offset(connect, stream) == before
 
 
-def test_4_7_a_policy_beats_the_argument(channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy) -> None:
+def test_24_7_a_policy_beats_the_argument(
+    channel: Channel, connect: Connect, unique: Unique, policy: SetPolicy
+) -> None:
     stream = new_stream(channel, unique, SMALL, ("x-max-length-bytes", "l", 35_000))
     policy(stream, {"max-length-bytes": 1_000_000})
     fill(connect, stream, *[BODY] * 400)
     assert first_offset(connect, stream) == 0
 
 
-def test_4_10_an_operator_policy_bounds_both(
+def test_24_10_an_operator_policy_bounds_both(
     channel: Channel, connect: Connect, unique: Unique, management: Management, vhost: str, poll: Poll
 ) -> None:
     stream = new_stream(channel, unique, SMALL)

@@ -1,4 +1,4 @@
-"""Section 8, rule 8.9: topic permissions; rule 8.10: permissions that change."""
+"""Rules 18.9 to 18.10: topic permissions, and permissions that change."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def topic_refused(key: str, vhost: str, user: str) -> str:
     )
 
 
-def test_8_9_publish_needs_write_on_the_key(
+def test_18_9_publish_needs_write_on_the_key(
     restricted: Channel, channel: Channel, unique: Unique, vhost: str, user: str
 ) -> None:
     key = unique()
@@ -63,18 +63,18 @@ def test_8_9_publish_needs_write_on_the_key(
 
 
 @pytest.mark.parametrize("key", ["r.x", "", "W.x"])
-def test_8_9_keys_that_may_not_be_written(restricted: Channel, vhost: str, user: str, key: str) -> None:
+def test_18_9_keys_that_may_not_be_written(restricted: Channel, vhost: str, user: str, key: str) -> None:
     with restricted.expect_channel_close(403, topic_refused(key, vhost, user), PUBLISH):
         restricted.publish("amq.topic", key)
 
 
-def test_8_9_the_key_is_checked_before_the_properties(restricted: Channel, vhost: str, user: str) -> None:
+def test_18_9_the_key_is_checked_before_the_properties(restricted: Channel, vhost: str, user: str) -> None:
     with restricted.expect_channel_close(403, topic_refused("z.x", vhost, user), PUBLISH):
         restricted.publish("amq.topic", "z.x", properties={"user_id": "bob"})
 
 
 @pytest.mark.parametrize(("method", "operation"), READING)
-def test_8_9_bindings_need_read_on_the_key(
+def test_18_9_bindings_need_read_on_the_key(
     restricted: Channel,
     unique: Unique,
     vhost: str,
@@ -89,7 +89,7 @@ def test_8_9_bindings_need_read_on_the_key(
         operation(restricted, queue, exchange, f"w.{queue}")
 
 
-def test_8_9_other_exchanges_are_not_restricted(restricted: Channel, unique: Unique) -> None:
+def test_18_9_other_exchanges_are_not_restricted(restricted: Channel, unique: Unique) -> None:
     key = unique("key")
     for exchange in ("amq.direct", new_exchange(restricted, unique, "topic")):
         queue = bound_queue(restricted, unique, exchange, key)
@@ -97,14 +97,14 @@ def test_8_9_other_exchanges_are_not_restricted(restricted: Channel, unique: Uni
         assert drain(restricted, queue) == [b"allowed"]
 
 
-def test_8_9_other_users_are_not_restricted(channel: Channel, unique: Unique) -> None:
+def test_18_9_other_users_are_not_restricted(channel: Channel, unique: Unique) -> None:
     key = f"z.{unique('key')}"
     queue = bound_queue(channel, unique, "amq.topic", key)
     channel.publish("amq.topic", key, b"allowed")
     assert drain(channel, queue) == [b"allowed"]
 
 
-def test_8_9_cc_is_not_checked(restricted: Channel, channel: Channel, unique: Unique) -> None:
+def test_18_9_cc_is_not_checked(restricted: Channel, channel: Channel, unique: Unique) -> None:
     key = unique("key")
     queue = bound_queue(channel, unique, "amq.topic", f"z.{key}")
     headers = [("CC", "A", [("S", f"z.{key}")])]
@@ -113,7 +113,7 @@ def test_8_9_cc_is_not_checked(restricted: Channel, channel: Channel, unique: Un
     assert drain(channel, queue) == [b"copied"]
 
 
-def test_8_9_the_exchange_comes_first(connect: Connect, accounts: Accounts, vhost: str) -> None:
+def test_18_9_the_exchange_comes_first(connect: Connect, accounts: Accounts, vhost: str) -> None:
     channel = connect(**accounts.login("reader")).channel()
     text = refused("exchange", "amq.topic", vhost, accounts.user("reader"))
     with channel.expect_channel_close(403, text, PUBLISH):
@@ -136,7 +136,7 @@ def permit(management: Management, vhost: str, user: str, pattern: str) -> None:
     management.request("PUT", "permissions", vhost, user, body=body)
 
 
-def test_8_10_a_revoked_permission(
+def test_18_10_a_revoked_permission(
     connect: Connect, management: Management, unique: Unique, vhost: str, changing: str
 ) -> None:
     connection = connect(user=changing, password=changing)
@@ -151,7 +151,7 @@ def test_8_10_a_revoked_permission(
         channel.publish("", queue)
 
 
-def test_8_10_a_granted_permission(
+def test_18_10_a_granted_permission(
     connect: Connect, management: Management, unique: Unique, vhost: str, changing: str
 ) -> None:
     connection = connect(user=changing, password=changing)

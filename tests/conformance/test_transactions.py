@@ -1,4 +1,4 @@
-"""Section 7: transactions."""
+"""Rules 17.7 to 17.13: transactions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def transaction(connect: Connect) -> Channel:
 
 
 @pytest.mark.parametrize("kind", [commands.Tx.Commit, commands.Tx.Rollback])
-def test_7_7_without_select(channel: Channel, kind: type[Any]) -> None:
+def test_17_7_without_select(channel: Channel, kind: type[Any]) -> None:
     with channel.expect_channel_close(406, NOT_TRANSACTIONAL, kind):
         channel.rpc(kind)
 
 
-def test_7_7_empty_transactions(transaction: Channel) -> None:
+def test_17_7_empty_transactions(transaction: Channel) -> None:
     transaction.tx_commit()
     transaction.tx_rollback()
     transaction.tx_select()
     transaction.tx_commit()
 
 
-def test_7_7_the_channel_stays_transactional(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_7_the_channel_stays_transactional(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     for body in (b"1", b"2"):
         transaction.publish("", queue, body)
@@ -50,7 +50,7 @@ def test_7_7_the_channel_stays_transactional(transaction: Channel, channel: Chan
     assert drain(channel, queue) == []
 
 
-def test_7_7_a_second_select_keeps_what_is_held(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_7_a_second_select_keeps_what_is_held(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     transaction.publish("", queue, b"held")
     transaction.tx_select()
@@ -58,7 +58,7 @@ def test_7_7_a_second_select_keeps_what_is_held(transaction: Channel, channel: C
     assert drain(channel, queue) == [b"held"]
 
 
-def test_7_8_publishes_take_effect_in_order_at_commit(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_8_publishes_take_effect_in_order_at_commit(transaction: Channel, channel: Channel, unique: Unique) -> None:
     first, second = new_queue(channel, unique), new_queue(channel, unique, durable=True)
     for body in numbered(5):
         transaction.publish("", first, body)
@@ -70,7 +70,7 @@ def test_7_8_publishes_take_effect_in_order_at_commit(transaction: Channel, chan
 
 
 @pytest.mark.parametrize("then", ["commit", "rollback"])
-def test_7_8_returns_come_before_commit_ok(transaction: Channel, unique: Unique, then: str) -> None:
+def test_17_8_returns_come_before_commit_ok(transaction: Channel, unique: Unique, then: str) -> None:
     transaction.publish("", unique(), b"lost", mandatory=True)
     transaction.sync()
     assert not transaction.returns
@@ -83,7 +83,7 @@ def test_7_8_returns_come_before_commit_ok(transaction: Channel, unique: Unique,
         assert not transaction.returns
 
 
-def test_7_8_a_missing_exchange_fails_at_once(
+def test_17_8_a_missing_exchange_fails_at_once(
     transaction: Channel, channel: Channel, unique: Unique, vhost: str
 ) -> None:
     queue, exchange = new_queue(channel, unique), unique("x")
@@ -94,13 +94,13 @@ def test_7_8_a_missing_exchange_fails_at_once(
     assert drain(channel, queue) == []
 
 
-def test_7_8_a_bad_property_fails_at_once(transaction: Channel, unique: Unique) -> None:
+def test_17_8_a_bad_property_fails_at_once(transaction: Channel, unique: Unique) -> None:
     text = "PRECONDITION_FAILED - invalid expiration 'x': no_integer"
     with transaction.expect_channel_close(406, text, commands.Basic.Publish):
         transaction.publish("", unique(), properties={"expiration": "x"})
 
 
-def test_7_9_acks_are_held(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_9_acks_are_held(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     tags = [got(transaction, queue).delivery_tag for _ in range(2)]
     transaction.ack(tags[0])
@@ -111,7 +111,7 @@ def test_7_9_acks_are_held(transaction: Channel, channel: Channel, unique: Uniqu
 
 @pytest.mark.parametrize("requeue", [False, True])
 @pytest.mark.parametrize("way", ["nack", "reject"])
-def test_7_9_nacks_and_rejects_are_held(
+def test_17_9_nacks_and_rejects_are_held(
     transaction: Channel, channel: Channel, unique: Unique, way: str, requeue: bool
 ) -> None:
     queue = new_queue(channel, unique, b"1")
@@ -127,7 +127,7 @@ def test_7_9_nacks_and_rejects_are_held(
 
 
 @pytest.mark.parametrize("multiple", [False, True])
-def test_7_9_a_held_tag_is_no_longer_outstanding(
+def test_17_9_a_held_tag_is_no_longer_outstanding(
     transaction: Channel, channel: Channel, unique: Unique, multiple: bool
 ) -> None:
     queue = new_queue(channel, unique, b"1")
@@ -137,7 +137,7 @@ def test_7_9_a_held_tag_is_no_longer_outstanding(
         transaction.ack(tag)
 
 
-def test_7_9_rollback_makes_tags_outstanding_again(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_9_rollback_makes_tags_outstanding_again(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, *numbered(3))
     transaction.consume(queue)
     deliveries = transaction.deliveries(3)
@@ -151,7 +151,7 @@ def test_7_9_rollback_makes_tags_outstanding_again(transaction: Channel, channel
     assert drain(channel, queue) == []
 
 
-def test_7_9_rollback_drops_publishes(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_9_rollback_drops_publishes(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     transaction.publish("", queue, b"dropped")
     transaction.tx_rollback()
@@ -160,7 +160,7 @@ def test_7_9_rollback_drops_publishes(transaction: Channel, channel: Channel, un
     assert drain(channel, queue) == []
 
 
-def test_7_9_commit_settles_publishes_and_acks(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_9_commit_settles_publishes_and_acks(transaction: Channel, channel: Channel, unique: Unique) -> None:
     source, target = new_queue(channel, unique, *numbered(3)), new_queue(channel, unique)
     transaction.consume(source)
     for delivery in transaction.deliveries(3):
@@ -171,7 +171,7 @@ def test_7_9_commit_settles_publishes_and_acks(transaction: Channel, channel: Ch
     assert (drain(channel, source), drain(channel, target)) == ([], numbered(3))
 
 
-def test_7_9_a_held_ack_makes_no_room(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_9_a_held_ack_makes_no_room(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     transaction.qos(1)
     transaction.consume(queue)
@@ -183,7 +183,7 @@ def test_7_9_a_held_ack_makes_no_room(transaction: Channel, channel: Channel, un
 
 
 @pytest.mark.parametrize("end", ["channel", "connection", "TCP"])
-def test_7_10_without_commit_nothing_happened(
+def test_17_10_without_commit_nothing_happened(
     transaction: Channel, channel: Channel, unique: Unique, poll: Poll, end: str
 ) -> None:
     source, target = new_queue(channel, unique, b"1", b"2"), new_queue(channel, unique)
@@ -204,7 +204,7 @@ def test_7_10_without_commit_nothing_happened(
     assert drain(channel, target) == []
 
 
-def test_7_13_recover_leaves_held_acks(transaction: Channel, channel: Channel, unique: Unique) -> None:
+def test_17_13_recover_leaves_held_acks(transaction: Channel, channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1", b"2")
     tag = got(transaction, queue).delivery_tag
     got(transaction, queue)
@@ -217,7 +217,7 @@ def test_7_13_recover_leaves_held_acks(transaction: Channel, channel: Channel, u
     assert drain(channel, queue) == []
 
 
-def test_7_13_other_methods_are_not_transactional(
+def test_17_13_other_methods_are_not_transactional(
     transaction: Channel, channel: Channel, connect: Connect, unique: Unique
 ) -> None:
     queue = new_queue(transaction, unique)

@@ -1,4 +1,4 @@
-"""Section 1d: connection.tune and tune-ok."""
+"""Rules 11.23 to 11.37: connection.tune and tune-ok."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.support.methods import MethodType, payload
 from tests.support.wire import Connection, method_frame
 
 
-def test_1_23_tune_offers_the_defaults(connection: Connection) -> None:
+def test_11_23_tune_offers_the_defaults(connection: Connection) -> None:
     tune = connection.tune
     assert (tune.channel_max, tune.frame_max, tune.heartbeat) == (2047, 131072, 60)
 
 
-def test_1_25_breaches_of_tune_are_punished_in_silence(broker_url: str) -> None:
+def test_11_25_breaches_of_tune_are_punished_in_silence(broker_url: str) -> None:
     tune_ok = handshake.tune_ok
     handshake.expect_penalties(
         broker_url,
@@ -35,7 +35,7 @@ def test_1_25_breaches_of_tune_are_punished_in_silence(broker_url: str) -> None:
 
 
 @pytest.mark.parametrize("frame_max", [4096, 4097, 131072])
-def test_1_24_frame_max_within_bounds_is_accepted(connect: Connect, unique: Unique, frame_max: int) -> None:
+def test_11_24_frame_max_within_bounds_is_accepted(connect: Connect, unique: Unique, frame_max: int) -> None:
     channel = connect(frame_max=frame_max).channel()
     queue, body = unique(), b"b" * 140000
     channel.queue_declare(queue)
@@ -47,11 +47,11 @@ def test_1_24_frame_max_within_bounds_is_accepted(connect: Connect, unique: Uniq
 
 
 @pytest.mark.parametrize("heartbeat", [0, 1, 60, 61, 600, 65535])
-def test_1_26_any_heartbeat_is_accepted(connect: Connect, heartbeat: int) -> None:
+def test_11_26_any_heartbeat_is_accepted(connect: Connect, heartbeat: int) -> None:
     connect(heartbeat=heartbeat).channel()
 
 
-def test_1_27_channel_max_counts_open_channels(connect: Connect) -> None:
+def test_11_27_channel_max_counts_open_channels(connect: Connect) -> None:
     connection = connect(channel_max=3)
     for number in (5, 2047, 65535):
         connection.channel(number)
@@ -61,7 +61,7 @@ def test_1_27_channel_max_counts_open_channels(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("kind", [commands.Queue.Declare, commands.Basic.Ack, commands.Channel.Close])
-def test_1_27_it_is_counted_before_the_channel_is_missed(connect: Connect, kind: MethodType) -> None:
+def test_11_27_it_is_counted_before_the_channel_is_missed(connect: Connect, kind: MethodType) -> None:
     connection = connect(channel_max=1)
     connection.channel(5)
     text = "NOT_ALLOWED - number of channels opened (1) has reached the negotiated channel_max (1)"
@@ -69,14 +69,14 @@ def test_1_27_it_is_counted_before_the_channel_is_missed(connect: Connect, kind:
         connection.wire.send_method(6, kind)
 
 
-def test_1_27_a_closed_channel_makes_room(connect: Connect) -> None:
+def test_11_27_a_closed_channel_makes_room(connect: Connect) -> None:
     connection = connect(channel_max=1)
     for _ in range(3):
         connection.channel(7).close()
     connection.channel(8)
 
 
-def test_1_27_a_channel_that_the_server_closed_makes_room(connect: Connect, vhost: str) -> None:
+def test_11_27_a_channel_that_the_server_closed_makes_room(connect: Connect, vhost: str) -> None:
     connection = connect(channel_max=1)
     first = connection.channel(1)
     with first.expect_channel_close(404, f"NOT_FOUND - no exchange 'conformance.none' in vhost '{vhost}'"):
@@ -84,7 +84,7 @@ def test_1_27_a_channel_that_the_server_closed_makes_room(connect: Connect, vhos
     connection.channel(2)
 
 
-def test_1_28_frame_max_governs_what_the_server_accepts(connect: Connect) -> None:
+def test_11_28_frame_max_governs_what_the_server_accepts(connect: Connect) -> None:
     channel = connect(frame_max=4096).channel()
     text = "FRAME_ERROR - type 3, all octets = <<>>: {frame_too_large,4097,4088}"
     channel.send(commands.Basic.Publish, routing_key="conformance.none")
@@ -92,7 +92,7 @@ def test_1_28_frame_max_governs_what_the_server_accepts(connect: Connect) -> Non
         channel.connection.wire.send_frame(3, 1, b"x" * 4097)
 
 
-def test_1_37_tune_ok_and_open_may_be_pipelined(broker_url: str) -> None:
+def test_11_37_tune_ok_and_open_may_be_pipelined(broker_url: str) -> None:
     with handshake.to_tune(broker_url) as wire:
         wire.send_bytes(
             method_frame(0, commands.Connection.TuneOk, channel_max=2047, frame_max=131072, heartbeat=0)

@@ -1,4 +1,4 @@
-"""Section 0: frames, strings, content and the shape of error replies."""
+"""Rules 10.3 to 10.18: frames, strings, content and the shape of error replies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHORT_STRINGS: list[tuple[MethodType, str]] = [
 ]
 
 
-def test_0_6_bodies_are_chunked_to_the_receivers_frame_max(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_10_6_bodies_are_chunked_to_the_receivers_frame_max(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue, body = unique(), bytes(range(250)) * 40
     channel.queue_declare(queue)
     wire = channel.connection.wire
@@ -53,7 +53,7 @@ def test_0_6_bodies_are_chunked_to_the_receivers_frame_max(channel: Channel, con
     assert b"".join(each.payload for each in frames[2:]) == body
 
 
-def test_0_5_an_empty_body_has_no_body_frame(channel: Channel, unique: Unique) -> None:
+def test_10_5_an_empty_body_has_no_body_frame(channel: Channel, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.publish("", queue, b"")
@@ -64,7 +64,7 @@ def test_0_5_an_empty_body_has_no_body_frame(channel: Channel, unique: Unique) -
     assert [wire.read_frame().type for _ in range(3)] == [METHOD, HEADER, METHOD]
 
 
-def test_0_7_a_header_frame_may_exceed_frame_max(channel: Channel, connect: Connect, unique: Unique) -> None:
+def test_10_7_a_header_frame_may_exceed_frame_max(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.publish("", queue, b"x", {"headers": [("big", "S", "v" * 8000)]})
@@ -74,7 +74,7 @@ def test_0_7_a_header_frame_may_exceed_frame_max(channel: Channel, connect: Conn
     assert delivery.headers == [("big", "S", "v" * 8000)]
 
 
-def test_0_8_contents_of_different_channels_may_interleave(connection: Connection, unique: Unique) -> None:
+def test_10_8_contents_of_different_channels_may_interleave(connection: Connection, unique: Unique) -> None:
     queue = unique()
     first, second = connection.channel(), connection.channel()
     first.queue_declare(queue)
@@ -98,7 +98,7 @@ def test_0_8_contents_of_different_channels_may_interleave(connection: Connectio
     assert sorted(each.body for each in got if each) == [b"ab", b"cdef"]
 
 
-def test_0_3_bits_are_packed_from_the_least_significant(channel: Channel, unique: Unique) -> None:
+def test_10_3_bits_are_packed_from_the_least_significant(channel: Channel, unique: Unique) -> None:
     queue = unique()
     # passive 0, durable 1, exclusive 0, auto_delete 1, nowait 0
     arguments = b"\0\0" + tables.shortstr(queue) + b"\x0a" + tables.table([])
@@ -118,7 +118,7 @@ def test_0_3_bits_are_packed_from_the_least_significant(channel: Channel, unique
     ],
     ids=lambda value: value[0].name if isinstance(value, tuple) else "",
 )
-def test_0_10_fixed_replies(
+def test_10_10_fixed_replies(
     channel: Channel, unique: Unique, request_method: tuple[MethodType, dict[str, Any]], reply: bytes
 ) -> None:
     kind, arguments = request_method
@@ -134,13 +134,13 @@ def test_0_10_fixed_replies(
         channel.connection.attach(9)
 
 
-def test_0_10_known_hosts_are_empty(connect: Connect) -> None:
+def test_10_10_known_hosts_are_empty(connect: Connect) -> None:
     connection = connect()
     assert payload(commands.Connection.OpenOk) == b"\0\x0a\0\x29\0"
     assert connection.start.mechanisms  # the handshake went through `Method.parse`, which refuses trailing bytes
 
 
-def test_0_12_long_reply_texts_are_cut_to_255_bytes(channel: Channel, vhost: str) -> None:
+def test_10_12_long_reply_texts_are_cut_to_255_bytes(channel: Channel, vhost: str) -> None:
     name = "conformance." + "n" * 243
     text = f"NOT_FOUND - no queue '{name}' in vhost '{vhost}'"[:252] + "..."
     assert len(text) == 255
@@ -148,7 +148,7 @@ def test_0_12_long_reply_texts_are_cut_to_255_bytes(channel: Channel, vhost: str
         channel.queue_declare(name, passive=True)
 
 
-def test_0_12_the_cut_may_fall_inside_a_character(channel: Channel) -> None:
+def test_10_12_the_cut_may_fall_inside_a_character(channel: Channel) -> None:
     name = "é" * 127
     text = tables.to_text(f"NOT_FOUND - no queue '{name}' in vhost".encode()[:252] + b"...")
     with channel.expect_channel_close(404, text, commands.Queue.Declare):
@@ -158,7 +158,7 @@ def test_0_12_the_cut_may_fall_inside_a_character(channel: Channel) -> None:
 @pytest.mark.parametrize(
     ("kind", "argument"), SHORT_STRINGS, ids=lambda value: value if isinstance(value, str) else value.name
 )
-def test_0_15_malformed_utf_8_closes_the_connection(channel: Channel, kind: MethodType, argument: str) -> None:
+def test_10_15_malformed_utf_8_closes_the_connection(channel: Channel, kind: MethodType, argument: str) -> None:
     with channel.expect_connection_close(501, "FRAME_ERROR - Malformed UTF-8 in shortstr", (0, 0)):
         channel.send(kind, **{argument: MALFORMED})
 
@@ -176,7 +176,7 @@ def test_0_15_malformed_utf_8_closes_the_connection(channel: Channel, kind: Meth
         b"\xfc\x84\x80\x80\x80\x80",
     ],
 )
-def test_0_15_every_kind_of_malformed_utf_8(channel: Channel, name: bytes) -> None:
+def test_10_15_every_kind_of_malformed_utf_8(channel: Channel, name: bytes) -> None:
     with channel.expect_connection_close(501, "FRAME_ERROR - Malformed UTF-8 in shortstr", (0, 0)):
         channel.send(commands.Queue.Delete, queue=name)
 
@@ -186,11 +186,11 @@ def test_0_15_every_kind_of_malformed_utf_8(channel: Channel, name: bytes) -> No
     [b"\xed\xa0\x80", b"\xed\xa0\x80\xed\xb0\x80", b"\xf4\x90\x80\x80", b"\xf7\xbf\xbf\xbf", b"\xef\xbf\xbf"],
     ids=["surrogate", "surrogate pair", "above U+10FFFF", "U+1FFFFF", "non-character"],
 )
-def test_0_15_well_formed_sequences_of_no_character_are_accepted(channel: Channel, name: bytes) -> None:
+def test_10_15_well_formed_sequences_of_no_character_are_accepted(channel: Channel, name: bytes) -> None:
     assert channel.queue_delete(name).message_count == 0
 
 
-def test_0_15_publish_arguments_and_properties_are_not_checked(channel: Channel, unique: Unique) -> None:
+def test_10_15_publish_arguments_and_properties_are_not_checked(channel: Channel, unique: Unique) -> None:
     queue = unique()
     channel.queue_declare(queue)
     channel.queue_bind(queue, "amq.fanout")
@@ -204,7 +204,7 @@ def test_0_15_publish_arguments_and_properties_are_not_checked(channel: Channel,
 
 
 @pytest.mark.parametrize("ticket", [1, 65535])
-def test_0_16_tickets_are_ignored(channel: Channel, unique: Unique, ticket: int) -> None:
+def test_10_16_tickets_are_ignored(channel: Channel, unique: Unique, ticket: int) -> None:
     queue = unique()
     channel.queue_declare(queue, ticket=ticket)
     channel.queue_bind(queue, "amq.direct", "k", ticket=ticket)
@@ -212,7 +212,7 @@ def test_0_16_tickets_are_ignored(channel: Channel, unique: Unique, ticket: int)
 
 
 @pytest.mark.parametrize("name", ["naïve ☃ queue", "a'b\"c\\d", "with space", "tab\tand\x01control", "\x00"])
-def test_0_17_names_are_inserted_as_utf_8(channel: Channel, vhost: str, name: str) -> None:
+def test_10_17_names_are_inserted_as_utf_8(channel: Channel, vhost: str, name: str) -> None:
     name = "conformance." + name
     text = f"NOT_FOUND - no queue '{name}' in vhost '{vhost}'"
     with channel.expect_channel_close(404, text, commands.Queue.Declare):
@@ -220,7 +220,7 @@ def test_0_17_names_are_inserted_as_utf_8(channel: Channel, vhost: str, name: st
 
 
 @pytest.mark.parametrize("name", ["naïve ☃ queue", "a'b\"c\\d", "with space", "tab\tand\x01control", "x" * 200])
-def test_0_17_any_utf_8_is_a_queue_name(channel: Channel, unique: Unique, name: str) -> None:
+def test_10_17_any_utf_8_is_a_queue_name(channel: Channel, unique: Unique, name: str) -> None:
     name = unique() + name
     try:
         assert channel.queue_declare(name).queue == name
@@ -242,7 +242,7 @@ def test_0_17_any_utf_8_is_a_queue_name(channel: Channel, unique: Unique, name: 
     ],
     ids=["tuple", "string", "atom"],
 )
-def test_0_18_values_are_printed_as_erlang_terms(
+def test_10_18_values_are_printed_as_erlang_terms(
     channel: Channel, unique: Unique, vhost: str, bad: tables.Triple, term: str
 ) -> None:
     queue = unique()

@@ -1,4 +1,4 @@
-"""Queue semantics 4.4, 4.5, 4.6: where the HTTP API says that messages are, and that it is true."""
+"""Rules 4.4.4 and 4.5.1 to 4.5.3: where the HTTP API says that messages are, and that it is true."""
 
 from __future__ import annotations
 

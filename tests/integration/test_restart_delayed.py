@@ -1,4 +1,4 @@
-"""Plugins 1.16: which delayed messages are there after a stop and after a crash, and when they come."""
+"""Rule 31.16: which delayed messages are there after a stop and after a crash, and when they come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue semantics 1.5.7, 1.5.8 and 4.6.2: limits and policies after a restart."""
+"""Rules 1.5.7, 1.5.8 and 4.6.2: limits and policies after a restart."""
 
 from __future__ import annotations
 

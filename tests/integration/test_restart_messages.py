@@ -1,4 +1,4 @@
-"""Queue semantics 4.6: what of the messages is there after a stop and after a crash."""
+"""Rule 4.6.1: what of the messages is there after a stop and after a crash."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def refusal(name: str, octets: bytes) -> ConnectionFault:
 
 
 def check_cannot_decode(name: str, octets: bytes) -> None:
-    """Check rule 2.7."""
+    """Check rule 12.7."""
     fault = refusal(name, octets)
     assert fault.text == f"FRAME_ERROR - cannot decode {format_octets(octets)}"
     assert (int(fault.code), fault.method, fault.discards_input) == (501, INDEX[name], False)

@@ -44,7 +44,7 @@ CHANGES = st.fixed_dictionaries(
 
 
 def refuse(payload: bytes) -> None:
-    """Check rule 2.31."""
+    """Check rule 12.31."""
     with pytest.raises(ConnectionFault) as caught:
         Properties(payload).headers()
     assert (caught.value.text, int(caught.value.code), caught.value.method) == ("INTERNAL_ERROR", 541, 0)
