@@ -48,6 +48,8 @@ _HEADERS: Final[dict[str, Column]] = {
     ),
     "dead_letter_queue": Column("string", "Queue where it was dead-lettered last", True),
     "dead_lettered_at": Column("timestamp", "When it was dead-lettered last, to the second", True),
+    "original_exchange": Column("string", "Of a dead letter: the exchange that its publisher published it to", True),
+    "original_routing_key": Column("string", "Of a dead letter: the routing key that its publisher gave it", True),
 }
 #: Names of the columns that are computed from the headers.
 HEADERS: Final = frozenset(_HEADERS)

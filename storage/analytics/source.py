@@ -107,7 +107,7 @@ class LeveretDataSource(DataSource):
     def _sink(self, schema: StructType) -> Sink:
         options = parse_sink_options(self.options)
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
-        return Sink(options, row_layout(types, options.routing_key), self.session)
+        return Sink(options, row_layout(types, options.routing_key, options.keeps_deaths), self.session)
 
     @cached_property
     def _parsed(self) -> Options:

@@ -84,20 +84,26 @@ def test_each_row_arrives_once_however_often_it_is_published(
 
 
 def test_rows_that_are_not_taken(spark: SparkSession, broker: Program, channel: Channel, tmp_path: Path) -> None:
-    frame = numbers(spark, 100).selectExpr("*", "if(key < 10, 'nowhere', 'q') as routing_key")
-    with pytest.raises(PySparkException, match=r"10 of 100 rows were not taken: 10 unroutable"):
+    frame = numbers(spark, 100).selectExpr(
+        "key", "content_type", "if(key < 10, 'nowhere', 'q') as routing_key", "if(key < 95, body, null) as body"
+    )
+    with pytest.raises(PySparkException, match=r"15 of 100 rows were not taken: .*10 unroutable"):
         writer(frame, broker, "").save()
     before = register(spark).written
     failures = tmp_path / "failures"
     writer(frame, broker, "").option("failurePath", str(failures)).save()
     found = spark.read.parquet(str(failures))
-    assert sorted((row.key, row.failure) for row in found.collect()) == [(key, "unroutable") for key in range(10)]
+    assert sorted((row.key, row.failure) for row in found.collect()) == [
+        *((key, "unroutable") for key in range(10)),
+        *((key, "invalid") for key in range(95, 100)),
+    ]
     written = register(spark).written
     assert (written.rows - before.rows, written.unroutable - before.unroutable) == (100, 10)
+    assert written.invalid - before.invalid == 5
     assert any(warning.startswith("the default exchange drops no duplicates") for warning in written.warnings)
     register(spark).release()
     assert register(spark).written == written
-    assert len(bodies(channel)) == 180
+    assert len(bodies(channel)) == 170
 
 
 def test_a_query_that_cannot_begin(spark: SparkSession, broker: Program) -> None:
@@ -131,30 +137,9 @@ def test_a_streaming_query(spark: SparkSession, broker: Program, channel: Channe
     assert sorted(map(int, bodies(channel))) == [*range(300)]
 
 
-def dead_letters(broker: Program, count: int) -> None:
-    """Orders that were rejected, every third with a negative quantity."""
-    with Connection(url(broker)) as connection:
-        channel = connection.channel()
-        letter = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "orders.dead")]
-        channel.queue_declare("orders", durable=True, arguments=letter)
-        channel.queue_declare("orders.dead", durable=True)
-        for number in range(count):
-            body = json.dumps({"order": number, "quantity": -number})
-            properties = {"delivery_mode": 2, "message_id": f"m{number}", "headers": [("tenant", "I", number)]}
-            channel.publish("", "orders", body.encode(), properties)
-        channel.sync()
-        for _ in range(count):
-            got = channel.get("orders")
-            assert got is not None
-            channel.reject(got.delivery_tag, requeue=False)
-        channel.sync()
-
-
 def test_the_recipe_for_dead_letters(
     spark: SparkSession, broker: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = 50
-    dead_letters(broker, count)
     data_dir = Path(broker.ready_line.rpartition(" data=")[2])
     monkeypatch.chdir(tmp_path)
 
@@ -165,29 +150,32 @@ def test_the_recipe_for_dead_letters(
         text = text.replace('"leveret-data"', f'"{data_dir}"').replace('"repaired-keys"', f'"{tmp_path}/repaired-keys"')
         Path(name).write_text(text)
 
+    script("rejected.py", '"amount": -number')
     script("prepare.py", 'exchange_declare("repaired"')
     script("repair.py", "repaired-keys")
-    wait_until(lambda: package.scan(data_dir, queue="orders.dead", columns=["seq"]).read_all().num_rows == count, "50")
-    prepare, repair, delete = block("sh", "delete_messages orders.dead").splitlines()
-    assert (prepare, repair) == (".venv/bin/python prepare.py", ".venv/bin/python repair.py")
-    subprocess.run([sys.executable, "prepare.py"], check=True, timeout=600)
+    reject, prepare, repair, delete = block("sh", "delete_messages invoices.dead").splitlines()
+    names = ("rejected", "prepare", "repair")
+    assert (reject, prepare, repair) == tuple(f".venv/bin/python {name}.py" for name in names)
+    for name in ("rejected.py", "prepare.py"):
+        subprocess.run([sys.executable, name], check=True, timeout=600)
+    wait_until(lambda: package.scan(data_dir, queue="invoices.dead", columns=["seq"]).read_all().num_rows == 10, "10")
     before = register(spark).written
     # The second time is what is left to do after a job was killed at its end.
     for _ in range(2):
         runpy.run_path("repair.py")
-    assert register(spark).written.rows - before.rows == 2 * count
+    assert register(spark).written.rows - before.rows == 2 * 10
     assert register(spark).written.warnings == before.warnings
     program, *words = shlex.split(delete)
     assert program == "leveretctl"
     shown = Leveretctl(http_url(broker)).output(*words, "-q")
-    assert shown == f"Deleted {count} messages, skipped 0\n"
+    assert shown == "Deleted 10 messages, skipped 0\n"
     with Connection(url(broker)) as connection:
         channel = connection.channel()
-        assert bodies(channel, "orders.dead") == []
-        first = channel.get("orders", no_ack=True)
+        assert bodies(channel, "invoices.dead") == []
+        first = channel.get("invoices", no_ack=True)
         assert first is not None
-        assert first.properties["message_id"] in {f"m{number}" for number in range(count)}
-        headers = {name: kind for name, kind, _ in first.properties["headers"]}
-        assert (headers["tenant"], headers["x-death"], headers["x-deduplication-header"]) == ("I", "A", "S")
-        found = [json.loads(body) for body in (first.body.decode(), *bodies(channel, "orders"))]
-        assert sorted((each["order"], each["quantity"]) for each in found) == [(at, at) for at in range(count)]
+        # As it was published, and no dead letter any more.
+        assert (first.routing_key, first.properties["message_id"]) == ("invoices", "3")
+        assert {name for name, _, _ in first.properties["headers"]} == {"tenant", "x-deduplication-header"}
+        found = [json.loads(body) for body in (first.body.decode(), *bodies(channel, "invoices"))]
+        assert sorted((each["invoice"], each["amount"]) for each in found) == [(at, at) for at in range(3, 31, 3)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,10 @@ _TEXT: Final = ord("S")
 _TRUTH: Final = ord("t")
 #: Types of values that can be malformed although they are as long as they say: also numbers that are not finite.
 _CHECKED: Final = np.array([ord(letter) for letter in "AFfd"])
+#: Columns of what a dead letter was published to first, and their places in an origin.
+_ORIGINAL: Final = {"original_exchange": 0, "original_routing_key": 1}
+#: Exchange and routing key.
+_Origin: TypeAlias = tuple[str | None, str | None]
 #: What JSON has to escape.
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
 
@@ -74,9 +78,14 @@ class HeaderColumns:
             return pa.MapArray.from_arrays(offsets, self._names.cast(pa.string()), texts, mask=pa.array(~self._whole))
         if name == "headers_json":
             return self._json()
-        kind, convert, default = _OF_DEATHS[name]
-        rows, indices, values = self._deaths
-        found = pa.array([convert(each) for each in values], kind).take(indices)
+        if name in _ORIGINAL:
+            kind, default = pa.string(), None
+            rows, indices, origins = self._origins
+            found = pa.array([each[_ORIGINAL[name]] for each in origins], kind).take(indices)
+        else:
+            kind, convert, default = _OF_DEATHS[name]
+            rows, indices, values = self._deaths
+            found = pa.array([convert(each) for each in values], kind).take(indices)
         place = np.full(self._count, len(rows), np.int64)
         place[rows] = np.arange(len(rows))
         return pa.concat_arrays([found, pa.array([default], kind)]).take(pa.array(place))
@@ -244,6 +253,27 @@ class HeaderColumns:
         indices, values = self._decode(at)
         return self._row[at], indices, [_entries(value) for value in values]
 
+    @cached_property
+    def _origins(self) -> tuple[Positions, Any, list[_Origin]]:
+        """The messages with a header x-death, which origin each has, and the exchange and key of the different ones."""
+        rows, indices, values = self._deaths
+        headers = self.column("headers").take(pa.array(rows))
+        firsts = [
+            pc.map_lookup(headers, f"x-first-death-{what}", "first").dictionary_encode("encode")
+            for what in ("queue", "reason", "exchange")
+        ]
+        # A number for each different combination of x-death and these texts.
+        places = indices.to_numpy().astype(np.int64)
+        for first in firsts:
+            pairs = places * max(1, len(first.dictionary)) + first.indices.to_numpy()
+            places = np.unique(pairs, return_inverse=True)[1]
+        samples = np.unique(places, return_index=True)[1]
+        origins = [
+            _origin(values[indices[sample].as_py()], *(first[sample].as_py() for first in firsts))
+            for sample in samples.tolist()
+        ]
+        return rows, pa.array(places), origins
+
 
 def _head(name: str, kind: str) -> str:
     return f'{json.dumps(name, ensure_ascii=False)}: {{"type": "{KINDS[kind]}", "value": '
@@ -261,6 +291,17 @@ def _entries(value: TypedValue | None) -> list[dict[str, Any]]:
     """Return the entries of x-death, the latest first."""
     found = [] if value is None else untyped(value)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _origin(deaths: list[dict[str, Any]], queue: str | None, reason: str | None, exchange: str | None) -> _Origin:
+    """Return what a message was published to before its first death, which the headers x-first-death-… name."""
+    entry: dict[str, Any] = next(iter(reversed(deaths)), {})
+    if queue is not None:
+        entry = next((each for each in deaths if (each.get("queue"), each.get("reason")) == (queue, reason)), {})
+    published = exchange if exchange is not None else entry.get("exchange")
+    keys = entry.get("routing-keys")
+    key = keys[0] if isinstance(keys, list) and keys else None
+    return published if isinstance(published, str) else None, key if isinstance(key, str) else None
 
 
 def _death_count(deaths: list[dict[str, Any]]) -> int:

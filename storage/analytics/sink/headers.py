@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -19,26 +19,37 @@ _LETTERS: Final = {
     "bool": "t", "int8": "b", "uint8": "B", "int16": "s", "uint16": "u", "int32": "I", "uint32": "i", "int64": "l",
     "float": "f", "double": "d", "timestamp": "T",
 }  # fmt: skip
-#: Its table is text in a map, and would not be understood by the broker.
-_NOT_IN_A_MAP: Final = "x-death"
+_DEATHS: Final = "x-death"
+#: Headers that dead-lettering adds.
+DEATH_HEADERS: Final = frozenset(
+    (_DEATHS, *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")))
+)
 _DEPTH_MAX: Final = 64
 
 
-def table_of_map(entries: Iterable[tuple[str, Any]] | dict[str, Any] | None) -> FieldTable:
-    """Return the headers of a map or struct, without x-death, which has to be a table.
+def table_of_map(
+    entries: Iterable[tuple[str, Any]] | dict[str, Any] | None, left_out: Collection[str] = ()
+) -> FieldTable:
+    """Return the headers of a map or struct, without x-death, whose table is text there.
 
+    Args:
+        entries: Names and values.
+        left_out: Names of headers that are left out, too.
     Raises:
         ValueError: A name or value does not fit into a header.
     """
     if entries is None:
         return ()
     pairs = entries.items() if isinstance(entries, dict) else entries
-    return tuple((_name(name), _field(value)) for name, value in pairs if name != _NOT_IN_A_MAP)
+    return tuple((_name(name), _field(value)) for name, value in pairs if name != _DEATHS and name not in left_out)
 
 
-def table_of_json(text: str | None) -> FieldTable:
+def table_of_json(text: str | None, left_out: Collection[str] = ()) -> FieldTable:
     """Return the headers of a JSON object, whose values may have types as in the table `messages`.
 
+    Args:
+        text: The object.
+        left_out: Names of headers that are left out.
     Raises:
         ValueError: It is not a JSON object, or a name or value does not fit into a header.
     """
@@ -50,7 +61,7 @@ def table_of_json(text: str | None) -> FieldTable:
         found = None
     if not isinstance(found, dict):
         raise ValueError("headers_json is not a JSON object")
-    return tuple((_name(name), _field(value)) for name, value in found.items())
+    return tuple((_name(name), _field(value)) for name, value in found.items() if name not in left_out)
 
 
 def _name(name: str) -> str:

@@ -23,6 +23,7 @@ _NAMES: Final = (
     "timeout",
     "cafile",
     "managementurl",
+    "deathheaders",
 )
 #: What Spark adds itself.
 _OF_SPARK: Final = ("checkpointlocation", "path")
@@ -85,6 +86,7 @@ class SinkOptions:
         failure_path: Directory that gets the rows that were not taken, as Parquet; None for none.
         timeout: Seconds for which the broker may confirm nothing, or block publishers.
         api: The HTTP API, which says whether the exchange drops duplicates.
+        keeps_deaths: Whether the headers that dead-lettering adds are published, too.
     """
 
     server: Server
@@ -94,6 +96,7 @@ class SinkOptions:
     fails: bool = True
     failure_path: str | None = None
     timeout: float = 600.0
+    keeps_deaths: bool = False
 
 
 def is_for_sink(raw: Mapping[str, str]) -> bool:
@@ -126,9 +129,10 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
         _http_api(found, server),
         found["exchange"],
         found.get("routingkey"),
-        _choice(found, "count" if failure_path else "fail") == "fail",
+        _choice(found, "onfailure", ("count", "fail") if failure_path else ("fail", "count")) == "fail",
         absolute_location(failure_path) if failure_path else None,
         _seconds(found),
+        _choice(found, "deathheaders", ("remove", "keep")) == "keep",
     )
 
 
@@ -167,10 +171,11 @@ def _http_api(found: Mapping[str, str], server: Server) -> HttpApi:
     return HttpApi(url, unquote(parts.username), unquote(parts.password or ""))
 
 
-def _choice(found: Mapping[str, str], default: str) -> str:
-    value = found.get("onfailure", default).lower()
-    if value not in ("fail", "count"):
-        raise OptionError(f"option 'onfailure' must be fail or count, not '{value}'")
+def _choice(found: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
+    """Return the value of an option; the first of its values is the default."""
+    value = found.get(name, choices[0]).lower()
+    if value not in choices:
+        raise OptionError(f"option '{name}' must be {choices[0]} or {choices[1]}, not '{value}'")
     return value
 
 

@@ -16,7 +16,7 @@ from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.analytics.bodies.body_options import VALUE_COLUMNS
 from leveret.storage.analytics.columns import PROPERTIES, TABLES
 from leveret.storage.analytics.errors import AnalyticsError
-from leveret.storage.analytics.sink.headers import table_of_json, table_of_map
+from leveret.storage.analytics.sink.headers import DEATH_HEADERS, table_of_json, table_of_map
 from leveret.storage.analytics.sink.publisher import Encoded
 
 #: The header by which an exchange drops duplicates.
@@ -54,19 +54,22 @@ class RowLayout:
         columns: Names of the columns that make the message.
         routing_key: Routing key of all rows as an encoded short string; None to take that of the row.
         key: Names of the columns that make the value of x-deduplication-header; empty for none.
+        left_out: Names of headers that are not published.
     """
 
     columns: frozenset[str]
     routing_key: bytes | None
     key: tuple[str, ...]
+    left_out: frozenset[str] = frozenset()
 
 
-def row_layout(types: Mapping[str, str], routing_key: str | None) -> RowLayout:
+def row_layout(types: Mapping[str, str], routing_key: str | None, keeps_deaths: bool = False) -> RowLayout:
     """Return how rows become messages.
 
     Args:
         types: Spark types of the columns by name, such as `map<string,string>`.
         routing_key: Routing key of all rows; None to take that of the row.
+        keeps_deaths: Whether the headers that dead-lettering adds are published, too.
     Raises:
         AnalyticsError: A column is missing, unknown or of another type.
     """
@@ -74,8 +77,9 @@ def row_layout(types: Mapping[str, str], routing_key: str | None) -> RowLayout:
         allowed = _TYPES.get(name)
         if allowed is None and name in VALUE_COLUMNS:
             raise AnalyticsError(
-                f"the sink does not publish column {name}, which is for reading bodies: drop it, or make the body "
-                "of it, such as .withColumn('body', to_json('value')).drop('value', 'value_error')"
+                f"the sink does not publish column {name}, which is for reading bodies: drop it, or make the body of "
+                "it where it was read, such as .where('value_error is null').withColumn('body', to_json('value'))"
+                ".drop('value', 'value_error')"
             )
         if allowed is None and name not in _PLACES:
             raise AnalyticsError(f"the sink does not know column {name}; it publishes {', '.join(_TYPES)}")
@@ -90,7 +94,8 @@ def row_layout(types: Mapping[str, str], routing_key: str | None) -> RowLayout:
     else:
         key = ROW_KEY if types.keys() >= set(ROW_KEY) else ()
     columns = frozenset(types) & _TYPES.keys()
-    return RowLayout(columns, None if routing_key is None else encode_shortstr(routing_key), key)
+    left_out = frozenset[str]() if keeps_deaths else DEATH_HEADERS
+    return RowLayout(columns, None if routing_key is None else encode_shortstr(routing_key), key, left_out)
 
 
 class RowEncoder:
@@ -137,7 +142,10 @@ class RowEncoder:
             routing_key = layout.routing_key
             if routing_key is None:
                 routing_key = _short("routing_key", (keys[row] if keys is not None else None) or "")
-            body = bodies[row] or b""
+            body = bodies[row]
+            if body is None:
+                # Mostly a value that could not be read: as an empty message it would be lost.
+                raise ValueError("body is NULL; an empty message has the body ''")
             octets = body.encode() if isinstance(body, str) else body
             return Encoded(routing_key, encode_content_header(len(octets), values), octets)
 
@@ -146,10 +154,14 @@ class RowEncoder:
     def _tables(self, columns: Mapping[str, Sequence[Any]]) -> Callable[[int], FieldTable]:
         """Return the function that makes the headers of a row."""
         key = [columns[name] for name in self._layout.key]
-        texts, maps = columns.get("headers_json"), columns.get("headers")
+        texts, maps, left_out = columns.get("headers_json"), columns.get("headers"), self._layout.left_out
 
         def make(row: int) -> FieldTable:
-            table = table_of_json(texts[row]) if texts is not None else table_of_map(maps[row]) if maps else ()
+            table: FieldTable = ()
+            if texts is not None:
+                table = table_of_json(texts[row], left_out)
+            elif maps is not None:
+                table = table_of_map(maps[row], left_out)
             value = _key([column[row] for column in key])
             if value is None:
                 return table

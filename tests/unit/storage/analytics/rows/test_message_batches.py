@@ -85,6 +85,8 @@ def test_all_columns_of_a_message(builder: DirectoryBuilder, tmp_path: Path) -> 
         "dead_letter_reason": "maxlen",
         "dead_letter_queue": "work",
         "dead_lettered_at": datetime(2023, 1, 2, tzinfo=UTC),
+        "original_exchange": None,
+        "original_routing_key": None,
         "persistent": True,
         "redelivered": False,
         "body_bytes": 5,
@@ -220,6 +222,46 @@ def test_claims_of_publishers_do_not_stop_a_query(builder: DirectoryBuilder, tmp
     builder.tick()
     rows = read(tmp_path, ["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
     assert [tuple(row.values()) for row in rows] == [((1 << 63) - 1, "maxlen", None), (0, None, None), (0, None, None)]
+
+
+def test_a_dead_letter_has_its_original_exchange_and_routing_key(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """Those of its first death, which need not be the last entry of x-death: what counts again comes to the front."""
+
+    def death(queue: str, exchange: str, *keys: str) -> dict[str, Any]:
+        return {"queue": queue, "reason": "rejected", "exchange": exchange, "routing-keys": [*keys]}
+
+    def first(queue: str, exchange: str) -> dict[str, str]:
+        names = {"queue": queue, "reason": "rejected", "exchange": exchange}
+        return {f"x-first-death-{name}": value for name, value in names.items()}
+
+    twice = [death("work", "shop", "order.new", "copy"), death("retry", "again", "retry")]
+    store = builder.store(builder.queue("q"))
+    given = [
+        {"x-death": twice, **first("work", "shop")},
+        {"x-death": twice},
+        {"x-death": twice, **first("gone", "left")},
+        {"x-death": [death("work", "")]},
+        {"x-death": [{"exchange": 5, "routing-keys": 5}]},
+        {"x-death": 5, **first("work", "shop")},
+        {**first("work", "shop")},
+        {"x-death": twice, **first("work", "shop")},
+    ]
+    for headers in given:
+        builder.publish(store, [b"m"], "dead", headers=headers)
+    builder.publish(store, [b"m"])
+    builder.tick()
+    rows = read(tmp_path, ["original_routing_key", "original_exchange"])
+    assert [(row["original_exchange"], row["original_routing_key"]) for row in rows] == [
+        ("shop", "order.new"),
+        ("again", "retry"),
+        ("left", None),
+        ("", None),
+        (None, None),
+        ("shop", None),
+        (None, None),
+        ("shop", "order.new"),
+        (None, None),
+    ]
 
 
 def test_a_row_has_a_key_for_the_whole_life_of_its_queue(builder: DirectoryBuilder, tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_a_path_for_failures_lets_the_query_go_on() -> None:
     assert not parse_sink_options({"exchange": "", "onFailure": "count"}).fails
 
 
+def test_headers_of_dead_letters_are_kept_on_request() -> None:
+    assert not parse_sink_options({"exchange": ""}).keeps_deaths
+    assert parse_sink_options({"exchange": "", "deathHeaders": "keep"}).keeps_deaths
+    with pytest.raises(OptionError, match="option 'deathheaders' must be remove or keep, not 'drop'"):
+        parse_sink_options({"exchange": "", "deathHeaders": "drop"})
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

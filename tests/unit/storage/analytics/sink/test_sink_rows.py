@@ -45,11 +45,18 @@ def invalid(types: dict[str, str], **values: Any) -> str:
 
 
 def test_bodies() -> None:
-    texts = encoded({"body": "string"}, {"body": pa.array(["ä", "", None])})
-    assert [message.body for message in texts] == ["ä".encode(), b"", b""]
-    octets = encoded({"body": "binary"}, {"body": pa.array([b"\xff\0", None], pa.binary())})
+    texts = encoded({"body": "string"}, {"body": pa.array(["ä", ""])})
+    assert [message.body for message in texts] == ["ä".encode(), b""]
+    octets = encoded({"body": "binary"}, {"body": pa.array([b"\xff\0", b""], pa.binary())})
     assert [message.body for message in octets] == [b"\xff\0", b""]
     assert int.from_bytes(octets[0].header[4:12], "big") == 2
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_body_that_is_null_is_no_message(kind: str) -> None:
+    """It mostly comes from a body that did not parse; as an empty message it would replace that."""
+    (found,) = encoded({"body": kind}, {"body": pa.array([None], pa.string() if kind == "string" else pa.binary())})
+    assert str(found) == "body is NULL; an empty message has the body ''"
 
 
 def test_all_properties() -> None:
@@ -102,6 +109,21 @@ def test_headers_of_a_map() -> None:
     assert headers(message) == (("a", longstr("1")), ("n", FieldValue("V", None)))
     numbers = one({"headers": "map<string,bigint>"}, headers=pa.array([[("n", 5)]], pa.map_(pa.string(), pa.int64())))
     assert headers(numbers) == (("n", FieldValue("l", 5)),)
+
+
+@pytest.mark.parametrize("column", ["headers", "headers_json"])
+def test_a_repaired_message_is_no_dead_letter(column: str) -> None:
+    """The headers that dead-lettering has added are left out, unless they are to be kept; a map cannot keep x-death."""
+    names = ["a", "x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"]
+    names += ["x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"]
+    given = dict.fromkeys(names, "v")
+    value = pa.array([[*given.items()]], STRINGS) if column == "headers" else pa.array([json.dumps(given)])
+    types = {"body": "string", column: "map<string,string>" if column == "headers" else "string"}
+    batch = pa.RecordBatch.from_pydict({"body": pa.array(["x"]), column: value})
+    for keeps, expected in ((False, ["a"]), (True, names if column == "headers_json" else [names[0], *names[2:]])):
+        (message,) = RowEncoder(row_layout(types, None, keeps)).messages(batch)
+        assert isinstance(message, Encoded)
+        assert [name for name, _ in headers(message)] == expected
 
 
 def test_headers_of_a_struct() -> None:
