@@ -149,10 +149,10 @@ def test_check_backlog(broker: ThreadedBroker, channel: BlockingChannel, ctl: Le
 def test_the_documented_check(broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveretctl) -> None:
     program, *words = shlex.split(block("sh", "check_backlog"))
     assert program == "leveretctl"
-    channel.queue_declare("work.documented", durable=True)
+    channel.queue_declare("payments.documented", durable=True)
     broker.advance(24 * HOUR + 60)
     assert ctl(*words).status == 0
-    channel.queue_delete("work.documented")
+    channel.queue_delete("payments.documented")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import socket
 import ssl
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,13 +18,14 @@ from leveret.broker.version import VERSION
 from tests.integration.certificates import Authority
 from tests.integration.program import run, running
 from tests.support.documentation import PAGES, ROOT, block, blocks, inline_code, prose
+from tests.support.documentation_walk import Walk
 from tests.support.management import Management
 from tests.support.wire import Connection
 
 _TIMEOUT = 180
 
 
-# --- a first message ----------------------------------------------------------------------------------------------
+# --- the start ----------------------------------------------------------------------------------------------------
 
 
 def test_ready_line(tmp_path: Path) -> None:
@@ -39,99 +37,6 @@ def test_ready_line(tmp_path: Path) -> None:
 
 def _form(line: str) -> str:
     return re.sub(r"=\S+", "=", line)
-
-
-def test_first_program(tmp_path: Path) -> None:
-    script = tmp_path / "first.py"
-    (printed,) = re.findall(r"`\.venv/bin/python first\.py` prints `([^`]+)`", PAGES["docs/getting-started.md"])
-    with running(tmp_path) as program:
-        source = block("python", "first message")
-        assert source.count("127.0.0.1:5672") == 1
-        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
-        ran = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{printed}\n", "")
-
-
-def test_delayed_messages(tmp_path: Path) -> None:
-    """The program prints what it is said to, and the commands work on the exchange that it has declared."""
-    page, script = "docs/delayed-messages.md", tmp_path / "later.py"
-    (printed,) = re.findall(r"`\.venv/bin/python later\.py` prints `([^`]+)`", PAGES[page])
-    with running(tmp_path) as program:
-        (source,) = blocks("python", page)
-        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
-        ran = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-        assert (ran.returncode, ran.stderr) == (0, "")
-        said, header, seconds = ran.stdout.rsplit(maxsplit=2)
-        assert f"{said} {header} 2" == printed
-        # On a busy machine it may come later, but never earlier.
-        assert int(seconds) >= 2
-        body = {"routing_key": "mail", "payload": "p", "payload_encoding": "string"}
-        for _ in range(2):
-            properties = {"headers": {"x-delay": 3_600_000}}
-            to = Management(program.http_url)
-            to.request("POST", "exchanges", "/", "later", "publish", body={**body, "properties": properties})
-        for line in "".join(blocks("sh", page)).splitlines():
-            words = shlex.split(line)
-            if "_delayed_message " in line:
-                # The first message was that of the program.
-                words[-1] = str(int(words[-1]) + 1)
-            assert words[0] == "leveretctl"
-            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-            assert (ran.returncode, ran.stderr) == (0, ""), line
-
-
-def test_deduplication(tmp_path: Path) -> None:
-    """The program prints what it is said to, and the policies are in force on what it has declared."""
-    page, script = "docs/deduplication.md", tmp_path / "once.py"
-    (printed,) = re.findall(r"`\.venv/bin/python once\.py` prints `([^`]+)`", PAGES[page])
-    with running(tmp_path) as program:
-        (source,) = blocks("python", page)
-        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
-        ran = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{printed}\n", "")
-        for line in "".join(blocks("sh", page)).splitlines():
-            words = shlex.split(line)
-            assert words[0] == "leveretctl"
-            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-            assert (ran.returncode, ran.stderr) == (0, ""), line
-        management = Management(program.http_url)
-        exchange = management.request("GET", "exchanges", "/", "once")
-        queue = management.request("GET", "queues", "/", "orders")
-    assert (exchange["policy"], exchange["cache_info"]["size"], exchange["deduplicated"]) == ("once", 1_000_000, 1)
-    assert (queue["policy"], queue["messages"]) == ("unique", 2)
-
-
-def test_streams(tmp_path: Path) -> None:
-    """The programs print what they are said to, and the commands work on the streams that they have declared."""
-    page, script = "docs/streams.md", tmp_path / "program.py"
-    printed = re.findall(r"prints `([^`]+)` and then `([^`]+)`", PAGES[page])
-    sources = blocks("python", page)
-    assert len(printed) == len(sources) == 2
-    with running(tmp_path) as program:
-        for source, (first, second) in zip(sources, printed, strict=True):
-            script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
-            ran = subprocess.run(
-                [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-            )
-            assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{first}\n{second}\n", "")
-        with Connection(program.url) as connection:
-            channel = connection.channel()
-            channel.queue_declare("readings.again", durable=True)
-            channel.exchange_declare("events", "topic")
-        for line in "".join(blocks("sh", page)).splitlines():
-            words = shlex.split(line)
-            assert words[0] == "leveretctl"
-            command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", program.http_url, *words[1:]]
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-            assert (ran.returncode, ran.stderr) == (0, ""), line
 
 
 # --- configuration ------------------------------------------------------------------------------------------------
@@ -161,19 +66,26 @@ def test_check_of_a_configuration(tmp_path: Path) -> None:
     assert load(again, {}).heartbeat == load(file, {}).heartbeat
 
 
-def test_configured_user_and_heartbeat(tmp_path: Path) -> None:
+def test_configured_users_and_heartbeat(tmp_path: Path) -> None:
     file = tmp_path / "leveret.yaml"
     file.write_text(block("yaml", "users:"))
     settings = load(file, {})
     with (
         running(tmp_path, "--config", str(file)) as program,
-        Connection(program.url, user="clerk", password="change-me", vhost="shop") as connection,
+        Connection(program.url, user="admin", password="change-me", vhost="shop") as admin,
+        Connection(program.url, user="clerk", password="change-me", vhost="shop") as clerk,
     ):
-        assert connection.tune.heartbeat == settings.heartbeat == 30
-        channel = connection.channel()
-        text = "ACCESS_REFUSED - access to queue 'orders' in vhost 'shop' refused for user 'clerk'"
+        assert clerk.tune.heartbeat == settings.heartbeat == 30
+        channel = clerk.channel()
+        channel.publish("", "orders", b"one")
+        got = channel.get("orders")
+        assert got is not None
+        channel.ack(got.delivery_tag)
+        text = "ACCESS_REFUSED - access to queue 'more' in vhost 'shop' refused for user 'clerk'"
         with channel.expect_channel_close(403, text):
-            channel.queue_declare("orders")
+            channel.queue_declare("more")
+        admin.channel().queue_declare("more")
+        Management(f"http://admin:change-me@{program.addresses['management']}").request("GET", "overview")
 
 
 def test_policy_over_http_and_in_the_file(tmp_path: Path) -> None:
@@ -186,40 +98,12 @@ def test_policy_over_http_and_in_the_file(tmp_path: Path) -> None:
         directory.mkdir()
         with running(directory, *options) as program:
             if name == "http":
-                _do_as_curl(block("sh", "curl"), program.addresses["management"])
+                Walk(**program.addresses).do(block("sh", "curl").replace("\\\n", " "))
             policies.append(Management(program.http_url).request("GET", "policies", "/", "bounded"))
     assert policies[0] == policies[1]
     assert policies[0]["definition"] == {"max-length": 1000000, "overflow": "reject-publish"}
     assert re.search(policies[0]["pattern"], "work.q")
     assert not re.search(policies[0]["pattern"], "workshop")
-
-
-def _do_as_curl(command: str, address: str) -> None:
-    """Send the request of a curl command, to another address."""
-    words = iter(shlex.split(command.replace("\\\n", " ")))
-    assert next(words) == "curl"
-    options: dict[str, str] = {}
-    url = ""
-    for word in words:
-        if word.startswith("-"):
-            options[word] = next(words)
-        else:
-            url = word
-    assert urlsplit(url).netloc == "127.0.0.1:15672"
-    user, _, password = options.pop("-u").partition(":")
-    passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
-    passwords.add_password(None, f"http://{address}", user, password, is_authenticated=True)
-    name, _, value = options.pop("-H").partition(": ")
-    request = urllib.request.Request(
-        url.replace("127.0.0.1:15672", address),
-        method=options.pop("-X"),
-        data=options.pop("-d").encode(),
-        headers={name: value},
-    )
-    assert options == {}
-    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
-    with opener.open(request, timeout=_TIMEOUT) as response:
-        assert response.status == 201
 
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -261,25 +145,6 @@ def test_tls(tmp_path: Path) -> None:
         ):
             secured.sendall(b"AMQP\0\0\x09\x01")
             assert secured.recv(1) == b"\1"
-
-
-def test_command_line(tmp_path: Path) -> None:
-    """Each line, with the URL of a broker on other ports."""
-    with running(tmp_path) as program:
-        environment = dict(os.environ)
-        for line in blocks("console")[0].splitlines():
-            shown = line.removeprefix("$ ").replace("http://guest:guest@localhost:15672", program.http_url)
-            words = shlex.split(shown, comments=True)
-            if words[0] == "export":
-                name, _, value = words[1].partition("=")
-                environment[name] = value
-                continue
-            assert words[0] == "leveretctl"
-            command = [sys.executable, "-m", "leveret.broker.management.cli", *words[1:]]
-            ran = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT, check=False
-            )
-            assert (ran.returncode, ran.stderr) == (0, ""), line
 
 
 # --- names --------------------------------------------------------------------------------------------------------

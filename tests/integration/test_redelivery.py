@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +16,6 @@ from pika.exceptions import ChannelClosedByBroker
 from tests.integration.pika_messages import publish
 from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
-from tests.support.documentation import blocks
 from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 from tests.support.wire import Connection
@@ -262,15 +260,6 @@ def test_looking_at_what_waits_needs_read_permission(broker: ThreadedBroker, cha
         refused.value.close()
         assert refused.value.code == 401
     assert figures(broker, queue) == (1, 0, 1)
-
-
-def test_commands_of_the_page(broker: ThreadedBroker, channel: BlockingChannel, ctl: Leveretctl) -> None:
-    let_wait(broker, channel, declare(channel, "work", delayed_retry_steps="1h"), "a", "b")
-    for line in "".join(blocks("sh", "docs/redelivery.md")).splitlines():
-        words = shlex.split(line)
-        assert words[0] == "leveretctl"
-        ctl.output(*words[1:])
-    ctl.output("clear_policy", "retries")
 
 
 def test_a_real_delay(channel: BlockingChannel) -> None:

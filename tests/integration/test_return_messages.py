@@ -423,7 +423,7 @@ def test_the_documented_commands(leveret: LeveretProcess, channel: Channel) -> N
     dead_letters(channel, 2)
     first, second = block("sh", "return_messages").strip().splitlines()
     for command, words in ((first, "Would return 4 messages"), (second, "Returned 4 messages")):
-        program, *arguments = shlex.split(command.replace("orders.dead", "dlq"))
+        program, *arguments = shlex.split(command.replace("payments.dead", "dlq").replace("expired", "rejected"))
         assert program == "leveretctl"
         assert words in ctl.output(*arguments, "-q")
 

@@ -32,6 +32,12 @@ def blocks(language: str, page: str | None = None) -> list[str]:
     return [content for text in pages for found, content in _FENCED.findall(text) if found == language]
 
 
+def fenced(page: str) -> list[tuple[str, str, str]]:
+    """Return a page's code blocks, each with its language and the text up to the next one."""
+    _, *parts = _FENCED.split(PAGES[page])
+    return list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
+
+
 def block(language: str, text: str) -> str:
     """Return the only code block in a language that contains a text."""
     (found,) = [each for each in blocks(language) if text in each]

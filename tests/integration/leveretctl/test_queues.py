@@ -320,12 +320,12 @@ def test_a_message_by_hand(ctl: Leveretctl, vhost: str) -> None:
     assert {"orders\twork\tnew.*", "all\torders\tx"} <= set(listed.splitlines())
 
     published = ("publish", "new.one", *at, "--exchange=orders")
-    given = ("--property", "message_id=7a", "--property=priority=3", "--header", "n=1", "--header", "t=1a")
+    given = ("--property", "message_id=7", "--property=priority=3", "--header", "n=1", "--header", "t=1a")
     assert ctl.output(*published, "first", *given) == "Message published\n"
     ctl.output("publish", "work", *at, stdin="second\n")
     (got,) = json.loads(ctl.output("get", "work", *at, "--formatter", "json"))
     assert (got["payload"], got["redelivered"], got["message_count"]) == ("first", False, 1)
-    properties = {"message_id": "7a", "priority": 3, "delivery_mode": 2, "headers": {"n": 1, "t": "1a"}}
+    properties = {"message_id": "7", "priority": 3, "delivery_mode": 2, "headers": {"n": 1, "t": "1a"}}
     assert got["properties"] == properties
     rows = ctl.output("get", "work", *at, "-s", "--count", "9", "--ack").splitlines()
     assert [row.split("\t")[1:3] for row in rows] == [["new.one", "true"], ["work", "false"]]

@@ -11,6 +11,8 @@ from leveret.broker.management.cli.terms import compact_json
 
 SECTION: Final = "Queues"
 _PERSISTENT: Final = 2
+#: Properties that are numbers.
+_NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
 #: The default exchange in paths of the API, where no name may be empty.
 _DEFAULT_EXCHANGE: Final = "amq.default"
 _COLUMNS: Final = ("exchange", "routing_key", "redelivered", "properties", "payload")
@@ -18,7 +20,7 @@ _COLUMNS: Final = ("exchange", "routing_key", "redelivered", "properties", "payl
 
 def _publish(context: CommandContext) -> Result:
     arguments = context.arguments
-    properties = {"delivery_mode": _PERSISTENT, **parse_pairs(context, "property")}
+    properties = {"delivery_mode": _PERSISTENT, **parse_pairs(context, "property", _NUMBERS)}
     if "header" in context.options:
         properties["headers"] = parse_pairs(context, "header")
     body = {

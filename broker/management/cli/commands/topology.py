@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Result, ok_result
@@ -16,9 +17,13 @@ _ARGUMENT_HELP: Final = (
 _NAMES_OF_TYPES: Final = "direct, fanout, topic, headers, or another type of exchange"
 
 
-def parse_pairs(context: CommandContext, option: str) -> dict[str, Any]:
+def parse_pairs(context: CommandContext, option: str, numbers: Container[str] | None = None) -> dict[str, Any]:
     """Return the values of an option that adds up, by name: JSON, or else text.
 
+    Args:
+        context: The command.
+        option: Its option.
+        numbers: Names whose values are JSON, all others are text; None for any.
     Raises:
         UsageFault: it is not `<name>=<value>`.
     """
@@ -27,7 +32,7 @@ def parse_pairs(context: CommandContext, option: str) -> dict[str, Any]:
         name, equals, value = line.partition("=")
         if not (name and equals):
             raise bad_argument(f"--{option} takes <name>=<value>, not {line}")
-        found[name] = _value(value)
+        found[name] = _value(value) if numbers is None or name in numbers else value
     return found
 
 
