@@ -6,6 +6,8 @@ order. With `-s` the tests print what they did.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.program import Program, running
-from tests.support.documentation import blocks
-from tests.support.documentation_walk import WALKED, Walk
+from tests.support.documentation import PAGES, blocks
+from tests.support.documentation_walk import WALKED, Walk, steps_of
 from tests.support.wire import Connection
 
 
@@ -32,6 +34,17 @@ def broker(directory: Path, *arguments: str) -> Iterator[Program]:
 
 def read(program: Program, page: str) -> None:
     print(Walk(**program.addresses).read(page))  # noqa: T201
+
+
+@pytest.mark.parametrize("page", WALKED)
+def test_a_page_says_what_its_programs_need(page: str) -> None:
+    imported = set(re.findall(r"^(?:import|from) (\w+)", "".join(blocks("python", page)), re.MULTILINE))
+    installed = " ".join(re.findall(r"pip install ([^`\n]+)", PAGES[page]))
+    needed = imported - sys.stdlib_module_names - {"leveret", *(("pyarrow", "pyspark") if "[a" in installed else ())}
+    assert {name for name in needed if name not in installed} == set()
+    # What they print is compared.
+    said = re.findall(r"python \w+\.py` prints `", PAGES[page])
+    assert len([step for step in steps_of(page) if step.printed is not None]) == len(said)
 
 
 @pytest.mark.parametrize("page", WALKED)
