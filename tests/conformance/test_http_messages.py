@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -235,6 +236,17 @@ class TestGet:
         publish(api, vhost_with_queue)
         got = get(api, vhost_with_queue, **changes)[0]
         assert (got["payload"], got["payload_encoding"], got["payload_bytes"]) == (payload, encoding, 5)
+
+    @pytest.mark.parametrize(("truncate", "encoding"), [(None, "string"), (200_001, "string"), (200_002, "base64")])
+    def test_45_11_long_payloads_and_cut_characters(
+        self, api: HttpApi, vhost_with_queue: str, truncate: int | None, encoding: str
+    ) -> None:
+        payload = "x" + "é" * 150_000
+        publish(api, vhost_with_queue, payload=payload)
+        got = get(api, vhost_with_queue, **({} if truncate is None else {"truncate": truncate}))[0]
+        shown = payload.encode()[:truncate]
+        text = shown.decode() if encoding == "string" else base64.b64encode(shown).decode()
+        assert (got["payload"] == text, got["payload_encoding"], got["payload_bytes"]) == (True, encoding, 300_001)
 
     @pytest.mark.parametrize(
         ("body", "reason"),

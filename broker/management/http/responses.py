@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from zlib import compress, decompress
 
@@ -44,12 +44,7 @@ def notice(text: str) -> dict[str, str]:
 
 def json_response(document: object, status: int = 200) -> web.Response:
     """Return a response with a document as JSON."""
-    return json_text_response(encode(document), status)
-
-
-def json_text_response(text: str, status: int = 200) -> web.Response:
-    """Return a response whose body is already encoded as JSON."""
-    return web.Response(status=status, body=text.encode(), headers={"content-type": "application/json"})
+    return web.Response(status=status, body=encode(document).encode(), headers={"content-type": "application/json"})
 
 
 class LongText:
@@ -72,6 +67,12 @@ class LongText:
             piece = self._encode_added()
             self._length += len(piece)
             self._pieces.append(compress(piece, 1))
+
+    def steps(self, pieces: Iterable[str]) -> Iterator[None]:
+        """Append pieces of text, in one step each."""
+        for piece in pieces:
+            self.add(piece)
+            yield
 
     def response(self) -> web.Response:
         """Return the response with all text; a long one is sent in pieces."""

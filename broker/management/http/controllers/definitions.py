@@ -18,7 +18,7 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
-from leveret.broker.management.http.responses import encode, json_text_response, notice
+from leveret.broker.management.http.responses import LongText, encode, notice
 from leveret.broker.operations.broker_definitions import (
     export_steps,
     import_steps,
@@ -124,14 +124,21 @@ def _names(document: Mapping[str, Any], section: str) -> set[str]:
 
 async def _export_response(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
     """Return the response with the document, encoded in slices."""
-    parts = []
+    text = LongText()
+    before = "{"
     for key, value in pieces:
         if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
-            entries = [encode(entry) async for entry in in_slices(value)]
-            parts.append(f"{encode(key)}:[{','.join(entries)}]")
+            text.add(f"{before}{encode(key)}:[")
+            comma = ""
+            async for entry in in_slices(value):
+                text.add(comma + encode(entry))
+                comma = ","
+            text.add("]")
         else:
-            parts.append(f"{encode(key)}:{encode(value)}")
-    response = json_text_response(f"{{{','.join(parts)}}}")
+            text.add(f"{before}{encode(key)}:{encode(value)}")
+        before = ","
+    text.add("}")
+    response = text.response()
     name = request.query.get("download")
     if name:
         response.headers["content-disposition"] = f"attachment; filename={_NOT_IN_FILE_NAME.sub(' ', name).strip()}"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from aiohttp import web
 
-from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchanges import exchange_name
-from leveret.broker.management.http.documents.messages import payload_document, waiting_document
+from leveret.broker.management.http.documents.messages import message_text, waiting_document
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing
 from leveret.broker.management.http.json_fields import read_integer
-from leveret.broker.management.http.responses import encode, json_response, json_text_response
+from leveret.broker.management.http.responses import LongText, encode
 from leveret.broker.operations import delayed_messages
 from leveret.broker.operations.delayed_messages import Waiting
 
@@ -51,17 +50,15 @@ class _Delayed(Controller):
         schedule = self._open(request).schedule
         offset = _read(request, "offset", 0, 0, None)
         count = _read(request, "count", _COUNT_DEFAULT, 1, _COUNT_MAX)
-        shown: list[str] = []
-
-        def steps() -> Iterator[None]:
-            for each in () if schedule is None else schedule.waiting(offset, count):
-                shown.append(encode(waiting_document(each, self._has_delays)))
-                yield
-
-        await run_in_slices(steps())
         total = 0 if schedule is None else schedule.count
-        head = encode({"messages_delayed": total, "offset": offset})
-        return json_text_response(f'{head[:-1]},"messages":[{",".join(shown)}]}}')
+        text = LongText()
+        text.add(f'{encode({"messages_delayed": total, "offset": offset})[:-1]},"messages":[')
+        comma = ""
+        async for each in in_slices(() if schedule is None else schedule.waiting(offset, count)):
+            text.add(comma + encode(waiting_document(each, self._has_delays)))
+            comma = ","
+        text.add("]}")
+        return text.response()
 
     async def show(self, request: web.Request) -> web.Response:
         """Show a waiting message with its body."""
@@ -73,8 +70,10 @@ class _Delayed(Controller):
         found = None if schedule is None else schedule.find(self._number(request))
         if found is None:
             raise self._gone(request)
-        body = payload_document(found.message.body, encoding == "base64", None if truncate < 0 else truncate)
-        return json_response({**waiting_document(found, self._has_delays), **body})
+        document, limit = waiting_document(found, self._has_delays), None if truncate < 0 else truncate
+        text = LongText()
+        await run_in_slices(text.steps(message_text(document, found.message.body, encoding == "base64", limit)))
+        return text.response()
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Remove a waiting message."""

@@ -30,7 +30,7 @@ from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import encode, json_text_response, notice, object_response
+from leveret.broker.management.http.responses import LongText, encode, notice, object_response
 from leveret.broker.operations.parameters import clear_policy, policy_error_text
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
@@ -126,7 +126,6 @@ def _missing_exchange(vhost: VirtualHost, policy: Policy) -> str:
 async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Response:
     """Return the response with the effect of a policy on each queue, and the totals."""
     previews = [preview async for preview in in_slices(preview_policy(vhost, policy, operator))]
-    queues = [encode(_describe_preview(preview)) async for preview in in_slices(previews)]
     cascade = await result_in_slices(follow_letters(vhost, previews))
     direct = sum(preview.drop.messages for preview in previews if preview.dead_letters_to is None)
     summary = {
@@ -150,7 +149,14 @@ async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Re
             {preview.missing_exchange for preview in previews if preview.missing_exchange is not None}
         ),
     }
-    return json_text_response(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
+    text = LongText()
+    text.add(f'{encode(summary)[:-1]},"queues":[')
+    comma = ""
+    async for preview in in_slices(previews):
+        text.add(comma + encode(_describe_preview(preview)))
+        comma = ","
+    text.add("]}")
+    return text.response()
 
 
 def _describe_preview(preview: Preview) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.selecting import Selector
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.documents.messages import browsed_document
+from leveret.broker.management.http.documents.messages import browsed_document, message_text
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.json_fields import parse_integer
-from leveret.broker.management.http.responses import encode, json_text_response
+from leveret.broker.management.http.responses import LongText, encode
 from leveret.broker.operations import queues
 from leveret.policies.message_filter import MessageFilter, read_filter
 
@@ -68,7 +68,8 @@ class QueueBrowse(Controller):
         page = _Page(queue, asked)
         await run_in_slices(page.steps())
         rest = {"next": page.next and str(page.next), "scanned": page.examined, "unreadable": page.unreadable}
-        return json_text_response(f'{{"messages":[{",".join(page.shown)}],{encode(rest)[1:]}')
+        page.text.add(f"],{encode(rest)[1:]}")
+        return page.text.response()
 
 
 class _Page:
@@ -79,7 +80,7 @@ class _Page:
         asked: What is asked for.
 
     Attributes:
-        shown: The messages as JSON.
+        text: The response as JSON, up to the last message.
         next: The place to continue from; None at the end.
         examined: Number of messages that were read.
     """
@@ -89,7 +90,9 @@ class _Page:
         self._asked = asked
         self._browser = Browser(queue, asked.start)
         self._selector = Selector(asked.wanted)
-        self.shown: list[str] = []
+        self.text = LongText()
+        self.text.add('{"messages":[')
+        self._shown = 0
         self.next: Place | None = None
         self.examined = 0
         self._examined_bytes = self._shown_bytes = 0
@@ -125,12 +128,15 @@ class _Page:
         if self._selector.problem:
             self._unchecked[self._selector.problem] += 1
         if wanted:
-            self.shown.append(encode(browsed_document(found, now, asked.as_base64, asked.truncate)))
+            self.text.add("," if self._shown else "")
+            self._shown += 1
+            document, body = browsed_document(found, now), found.message.body
+            yield from self.text.steps(message_text(document, body, asked.as_base64, asked.truncate))
             self._shown_bytes += size if asked.truncate is None else min(size, asked.truncate)
 
     def _is_full(self) -> bool:
         return (
-            len(self.shown) >= self._asked.count
+            self._shown >= self._asked.count
             or self._shown_bytes >= _PAGE_BYTES
             or self.examined >= _EXAMINED_MAX
             or self._examined_bytes >= _EXAMINED_BYTES

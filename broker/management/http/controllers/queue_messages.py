@@ -13,12 +13,12 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.documents.messages import got_document
+from leveret.broker.management.http.documents.messages import got_document, message_text
 from leveret.broker.management.http.durability import wait_until_settled
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_flag, read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import encode, json_response, json_text_response
+from leveret.broker.management.http.responses import LongText, encode, json_response
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.moving import MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
@@ -65,8 +65,7 @@ class QueueMessages(Controller):
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
         take = partial(_take, principal, queue)
-        messages = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, take)
-        return json_text_response(f"[{','.join(messages)}]")
+        return await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, take)
 
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue. The body has to, optionally limit and filter; job and rate for a job."""
@@ -174,22 +173,23 @@ async def _get(
     as_base64: bool,
     truncate: int | None,
     take: Callable[[Holder | None], Entry | None],
-) -> list[str]:
-    """Take messages, then settle all of them; return them as JSON."""
+) -> web.Response:
+    """Take messages, then settle all of them; return the response with them."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
     if holder is not None:
         holder.taken = taken
-    shown: list[str] = []
+    text = LongText()
 
     def steps() -> Iterator[None]:
-        while (count < 0 or len(shown) < count) and not queue.deleted:
+        while (count < 0 or len(taken) < count) and not queue.deleted:
             entry = take(holder)
             if entry is None:
                 break
             taken.append(entry)
-            shown.append(encode(got_document(entry, queue.ready_count(), as_base64, truncate)))
-            yield
+            text.add("," if len(taken) > 1 else "[")
+            document = got_document(entry, queue.ready_count())
+            yield from text.steps(message_text(document, entry[1].body, as_base64, truncate))
 
     try:
         await run_in_slices(steps())
@@ -200,4 +200,5 @@ async def _get(
                 queue.reject(taken)
             else:
                 queue.requeue(taken)
-    return shown
+    text.add("]" if taken else "[]")
+    return text.response()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from codecs import getincrementaldecoder
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Final
 
 from leveret.broker.core.delays.delay_header import published_delay
 from leveret.broker.core.delays.schedule import WaitingMessage
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.browsing import Browsed
+from leveret.broker.management.http.responses import encode
 from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
+
+#: Bytes of a body that are encoded at once; a multiple of three, for base64.
+_WINDOW: Final = 49_152
+_Utf8Decoder: Final = getincrementaldecoder("utf-8")
 
 
 def properties_document(header: bytes) -> Any:
@@ -26,21 +33,36 @@ def properties_document(header: bytes) -> Any:
     return properties or []
 
 
-def payload_document(body: bytes, as_base64: bool, truncate: int | None) -> dict[str, str]:
-    """Return a body as text, with its encoding.
+def message_text(document: Mapping[str, Any], body: bytes, as_base64: bool, truncate: int | None) -> Iterator[str]:
+    """Return a message as JSON, in pieces that are short however long the body is; some are empty.
 
     Args:
-        body: The body.
+        document: The message without its body; not empty.
+        body: The body, which follows as text, with its encoding.
         as_base64: Whether to encode it even if it is UTF-8.
         truncate: Number of bytes after which it is cut off; None for all.
     """
-    shown = body if truncate is None else body[:truncate]
-    if not as_base64:
-        try:
-            return {"payload": shown.decode("utf-8"), "payload_encoding": "string"}
-        except UnicodeDecodeError:
-            pass
-    return {"payload": base64.b64encode(shown).decode("ascii"), "payload_encoding": "base64"}
+    shown = memoryview(body)[:truncate]
+    windows = [shown[start : start + _WINDOW] for start in range(0, len(shown), _WINDOW)]
+    is_text = not as_base64 and (yield from _is_utf8(windows))
+    yield f'{encode(document)[:-1]},"payload":"'
+    decoder = _Utf8Decoder()
+    for window in windows:
+        yield encode(decoder.decode(window))[1:-1] if is_text else base64.b64encode(window).decode("ascii")
+    yield f'","payload_encoding":"{"string" if is_text else "base64"}"}}'
+
+
+def _is_utf8(windows: list[memoryview]) -> Generator[str, None, bool]:
+    """Check a body window by window, with an empty piece of text for each."""
+    decoder = _Utf8Decoder()
+    try:
+        for window in windows:
+            decoder.decode(window)
+            yield ""
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def waiting_document(waiting: WaitingMessage, has_delay: bool = True) -> dict[str, Any]:
@@ -64,14 +86,12 @@ def waiting_document(waiting: WaitingMessage, has_delay: bool = True) -> dict[st
     }
 
 
-def got_document(entry: Entry, left: int, as_base64: bool, truncate: int | None) -> dict[str, Any]:
-    """Return a message that was got.
+def got_document(entry: Entry, left: int) -> dict[str, Any]:
+    """Return a message that was got, without its body.
 
     Args:
         entry: The message.
         left: Number of messages that are ready after it.
-        as_base64: See payload_document().
-        truncate: See payload_document().
     """
     _, message, redelivered = entry
     exchange, routing_key = published_to(message.envelope)
@@ -82,18 +102,15 @@ def got_document(entry: Entry, left: int, as_base64: bool, truncate: int | None)
         "routing_key": routing_key,
         "message_count": left,
         "properties": properties_document(message.envelope.header),
-        **payload_document(message.body, as_base64, truncate),
     }
 
 
-def browsed_document(found: Browsed, now: int, as_base64: bool, truncate: int | None) -> dict[str, Any]:
-    """Return a message that was looked at.
+def browsed_document(found: Browsed, now: int) -> dict[str, Any]:
+    """Return a message that was looked at, without its body.
 
     Args:
         found: The message.
         now: Microseconds since 1970.
-        as_base64: See payload_document().
-        truncate: See payload_document().
     """
     exchange, routing_key = published_to(found.message.envelope)
     return {
@@ -108,5 +125,4 @@ def browsed_document(found: Browsed, now: int, as_base64: bool, truncate: int | 
         "routing_key": routing_key,
         "payload_bytes": len(found.message.body),
         "properties": properties_document(found.message.envelope.header),
-        **payload_document(found.message.body, as_base64, truncate),
     }

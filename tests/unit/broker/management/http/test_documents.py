@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from pamqp import commands
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.management.http.documents.clients import channel_document, connection_document
 from leveret.broker.management.http.documents.memory import MemoryBreakdown
+from leveret.broker.management.http.documents.messages import message_text
 from leveret.broker.management.http.documents.queues import effective_arguments, queue_document
 from leveret.broker.management.http.statistics import Rates
 from leveret.policies.policy import Policy
@@ -127,3 +129,24 @@ def test_memory_adds_up(broker: MemoryBroker, client: MemoryClient) -> None:
     shares = breakdown.shares()
     assert shares["total"] == 100
     assert all(0 <= share <= 100 for share in shares.values())
+
+
+@pytest.mark.parametrize(
+    ("body", "truncate", "is_text"),
+    [
+        # Three bytes each, so that windows end within characters.
+        ("€".encode() * 200_000 + b"x", None, True),
+        ("\n€".encode() * 200_000, 400_000, True),
+        ("€".encode() * 200_000, 599_999, False),
+        (b"x" * 600_000 + b"\xff", None, False),
+        (b"x" * 600_000 + b"\xff", 600_000, True),
+        ("€".encode()[:2], None, False),
+        (b"", None, True),
+    ],
+)
+def test_a_long_body_becomes_json_in_short_pieces(body: bytes, truncate: int | None, is_text: bool) -> None:
+    pieces = list(message_text({"redelivered": False}, body, False, truncate))
+    assert max(map(len, pieces)) <= 1 << 17
+    shown = body[:truncate]
+    payload, encoding = (shown.decode(), "string") if is_text else (base64.b64encode(shown).decode(), "base64")
+    assert json.loads("".join(pieces)) == {"redelivered": False, "payload": payload, "payload_encoding": encoding}
