@@ -22,6 +22,8 @@ SUMMARIES: Final[Mapping[str, str]] = {
 }
 #: Jobs with many results, or with one that is about more than this run: they have no --fail-if.
 WITHOUT_CONDITION: Final = ("export", "report")
+#: Exit status of a job whose result has rows that fulfil --fail-if.
+CONDITION_MET: Final = 3
 PROGRAM: Final = "leveret-analytics"
 _HELP: Final = ("-h", "--help")
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
@@ -95,6 +97,19 @@ def single_values(given: argparse.Namespace) -> dict[str, str]:
     return {name: value for name in names if (value := getattr(given, name)) is not None}
 
 
+def check_arguments(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse arguments of other jobs, with the usage and exit status 2."""
+    for option in _OF_SINGLE_JOBS:
+        if option.job != given.job and getattr(given, option.name.removeprefix("--").replace("-", "_")) is not None:
+            parser.error(f"{option.name} does not apply to the job {given.job}, only to {option.job}")
+    if given.fail_if is not None and given.job in WITHOUT_CONDITION:
+        parser.error(f"--fail-if does not apply to the job {given.job}")
+    if given.format == "parquet" and given.output is None:
+        parser.error("--format parquet writes files; name a directory with --output DIR")
+    if given.format is not None and given.job == "export":
+        parser.error("--format does not apply to the job export, which writes Parquet")
+
+
 def print_help(arguments: Sequence[str]) -> None:
     """Print the help that a command line asks for: that of a job if it names one, or else of all jobs."""
     job = next((each for each in arguments if each in SUMMARIES), None)
@@ -164,7 +179,8 @@ def _add_output(parser: argparse.ArgumentParser, job: str | None) -> None:
         parser.add_argument(
             "--fail-if",
             metavar="EXPRESSION",
-            help="a condition in SQL: exit with status 1, and show the rows, if rows of the result fulfil it",
+            help=f"a condition in SQL: exit with status {CONDITION_MET}, and show the rows, if rows of the result "
+            "fulfil it",
         )
 
 

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from leveret.storage.analytics.arguments import WITHOUT_CONDITION, make_parser, single_values
-from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.arguments import CONDITION_MET, check_arguments, make_parser, single_values
+from leveret.storage.analytics.errors import AnalyticsError, OptionError
 from leveret.storage.analytics.java.class_archive import open_cache
 from leveret.storage.analytics.java.java_stderr import JavaStderr
 from leveret.storage.analytics.java.local_java import find_java, is_local
@@ -59,25 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Command-line arguments; None for those of the process.
     Returns:
-        The exit status: 0 for success, 1 for failure or rows that fulfil --fail-if, 2 for wrong arguments, 130 after
-        SIGINT.
+        The exit status: 0 for success, 1 for failure, 2 for wrong arguments, CONDITION_MET for rows that fulfil
+        --fail-if, 130 after SIGINT.
     """
     parser = make_parser()
     given = parser.parse_args(arguments)
-    if given.fail_if is not None and given.job in WITHOUT_CONDITION:
-        parser.error(f"--fail-if does not apply to the job {given.job}")
+    check_arguments(parser, given)
     options = _job_options(given)
     try:
         with exit_on_sigterm():
-            options.check_archive()
-            _ = options.sources
+            options.check()
             if given.job in CHECKS:
                 CHECKS[given.job](options)
+            options.check_directories()
             _check_java_for(given.job, options)
             return _run(given, options)
     except AnalyticsError as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
-        return 2 if isinstance(error, ConditionError) else 1
+        return 2 if isinstance(error, ConditionError | OptionError) else 1
+    except DataDirectoryError as error:
+        sys.stderr.write(f"leveret-analytics: {error}\n")
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -165,14 +167,12 @@ def _run(arguments: argparse.Namespace, options: JobOptions) -> int:
     if cache is not None:
         cache.make_later()
     sys.stderr.write(f"leveret-analytics: {failure}" if failure else "")
-    return 1 if failure else 0
+    return CONDITION_MET if failure else 0
 
 
 def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOptions) -> str:
     """Run a job, and write its results; return what is said of rows that fulfil --fail-if."""
     form = arguments.format or ("html" if arguments.job == "report" else "table")
-    if form == "parquet" and options.output is None:
-        raise AnalyticsError("Parquet is written to files; name a directory with --output DIR")
     if options.output is not None and "://" not in options.output:
         _make_output(options.output)
     texts: list[str] = []

@@ -16,13 +16,13 @@ from leveret.storage.analytics.archive.broker_names import broker_names
 from leveret.storage.analytics.archive.sources import Sources, find_sources
 from leveret.storage.analytics.archive_option import parse_archive
 from leveret.storage.analytics.columns import TABLES, ddl_of
-from leveret.storage.analytics.data_files import absolute_location
+from leveret.storage.analytics.data_files import LocalFiles, absolute_location, open_files
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.options import applies
 from leveret.storage.analytics.session import register
 from leveret.storage.analytics.times import parse_time, utc_time
 from leveret.storage.analytics.whole_spans import span_start
-from leveret.storage.snapshots.snapshot import NoSuchQueueError
+from leveret.storage.snapshots.snapshot import NoSuchQueueError, read_directory_format
 
 #: Results of a job: data frames by name, the main one first.
 Results: TypeAlias = dict[str, DataFrame]
@@ -200,18 +200,33 @@ class JobOptions:
                 f"brokers as well: {given} --data-dir leveret-data"
             )
 
-    def check_archive(self) -> None:
-        """Check what events are read from the archive of a data directory.
+    def check(self) -> None:
+        """Check what can be checked without Spark.
 
         Raises:
-            OptionError: An archive is read anyway, or `archive` is not what the option can be.
+            OptionError: `as_of` is no time, or there are several data directories and not one archive; or an archive is
+                read anyway, or `archive` is not what the option can be.
         """
+        if self.as_of is not None:
+            parse_time(self.as_of)
+        _ = self.sources
         if self.archive is not None:
             parse_archive(self.archive)
             if self.sources is not None:
                 raise OptionError(
                     f"--archive is for a data directory alone; what {self.sources.archive} has is read from it anyway"
                 )
+
+    def check_directories(self) -> None:
+        """Check that the data directories can be read.
+
+        Raises:
+            DataDirectoryError: A path is not a data directory, or a newer version wrote it.
+            AnalyticsError: It cannot be opened.
+        """
+        for location in self.live:
+            files, path = open_files(location)
+            read_directory_format(files or LocalFiles(), path)
 
     def _live_table(
         self, spark: SparkSession, location: str, table: str, columns: Sequence[str], options: Mapping[str, str]

@@ -207,7 +207,7 @@ def parse_options(raw: Mapping[str, str]) -> Options:
         _choice(found, "pushdown", ("false", "true")) == "true",
         found.get("snapshot", ""),
         _number(found, "limit", 0, 0) if "limit" in found else None,
-        _reader_name(found.get("reader", "")),
+        check_reader_name(found.get("reader", "")),
         parse_body_options(found),
         parse_archive(found.get("archive", "auto")),
     )
@@ -251,7 +251,12 @@ def applies(name: str, table: str) -> bool:
     return table in _LIMITED.get(name, TABLES)
 
 
-def _reader_name(name: str) -> str:
+def check_reader_name(name: str) -> str:
+    """Return the name of a reader, which may be empty.
+
+    Raises:
+        OptionError: No reader can be called so.
+    """
     if name and not is_reader_name(name):
         raise OptionError(
             "option 'reader' takes 1 to 64 letters, digits and _.- that begin with a letter or digit, not "

@@ -76,6 +76,11 @@ def test_all_names_come_back(spark: SparkSession, tmp_path: Path) -> None:
     days = ds.dataset(lake, format="parquet", partitioning=dates).to_table(columns=["date"])
     assert set(days["date"].to_pylist()) == {day}
     assert all(pq.read_metadata(path).num_rows for path in parquet_files(lake))
+    # Times are in UTC, with statistics.
+    file = pq.read_metadata(parquet_files(lake)[0])
+    assert file.schema.to_arrow_schema().field("enqueued_at").type.tz == "UTC"
+    column = file.schema.names.index("enqueued_at")
+    assert file.row_group(0).column(column).statistics.has_min_max
 
 
 @pytest.mark.spark

@@ -70,17 +70,9 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
             "{}/data has no records of 2001-01-01 00:00:00 UTC or earlier",
         ),
         (
-            "backlog --data-dir {}/data --format parquet",
-            "Parquet is written to files; name a directory with --output DIR",
-        ),
-        ("capacity --data-dir {}/data --hours many", "hours and max_length are numbers"),
-        ("capacity --data-dir {}/data --hours nan", "hours and max_length are numbers"),
-        ("capacity --data-dir {}/data --max-length -5", "hours is a number above 0, and no max_length is below 0"),
-        (
             "sql --data-dir {}/data --query select+1+as+a,2+as+a",
             "more than one column is called 'a'; name them with AS",
         ),
-        ("backlog --data-dir {}/data --as-of inf", "'inf' is not a time; write 2026-01-31T12:00:00Z"),
         ("backlog --data-dir {}/data --output {}/data/FORMAT", "{}/data/FORMAT"),
         ("report --data-dir {}/data --output {}/data/FORMAT", "{}/data/FORMAT"),
         ("export --data-dir {}/data --output {}/data/FORMAT/x", "{}/data/FORMAT/x"),

@@ -375,7 +375,7 @@ def test_what_is_not_a_condition(spark: SparkSession, directory: str, condition:
 def test_the_program_fails_if_rows_fulfil_a_condition(directory: str) -> None:
     options = ("--data-dir", directory, "--format", "json", "--fail-if")
     failing = run_program("backlog", *options, "messages > 20")
-    assert failing.returncode == 1, failing.stderr
+    assert failing.returncode == 3, failing.stderr
     assert len(failing.stdout.splitlines()) == 4, "the result is complete"
     assert "leveret-analytics: 1 row with messages > 20\n" in failing.stderr
     assert run_program("backlog", *options, "messages > 80").returncode == 0

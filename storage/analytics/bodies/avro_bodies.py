@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
 from leveret.storage.analytics.bodies.compression import Payloads
-from leveret.storage.analytics.bodies.errors import BodyError
+from leveret.storage.analytics.bodies.errors import BodyError, registry_hint
 from leveret.storage.analytics.bodies.rows import read_rows
 from leveret.storage.analytics.errors import OptionError
 
@@ -23,6 +23,8 @@ from leveret.storage.analytics.errors import OptionError
 _FILE: Final = b"Obj\x01"
 _SINGLE: Final = b"\xc3\x01"
 _FINGERPRINT_BYTES: Final = 8
+_CUT: Final = "it ends too early, or was written with another version of the schema"
+_NOT_OF_SCHEMA: Final = "the body is not Avro of this schema"
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 #: Arrow types by type, or by logical type.
 _PLAIN: Final[dict[str, Any]] = {
@@ -103,13 +105,14 @@ class AvroBodies:
         try:
             found = self._from_file(octets) if octets.startswith(_FILE) else self._datum(octets)
             return self._convert(found), None
-        except BodyError:
-            raise
+        except BodyError as error:
+            raise BodyError(f"{error}{registry_hint(octets)}") from error
         except Exception as error:
             if octets.startswith(_SINGLE) and not octets.startswith(self._single):
                 text = octets[len(_SINGLE) :][:_FINGERPRINT_BYTES].hex()
                 raise BodyError(f"the body was written with another schema, with the fingerprint {text}") from error
-            raise BodyError(f"the body is not Avro of this schema: {str(error) or type(error).__name__}") from error
+            reason = _CUT if isinstance(error, EOFError) else str(error) or type(error).__name__
+            raise BodyError(f"{_NOT_OF_SCHEMA}: {reason}{registry_hint(octets)}") from error
 
     def _datum(self, octets: bytes) -> Any:
         source = io.BytesIO(octets)
@@ -117,7 +120,7 @@ class AvroBodies:
             source.seek(len(self._single))
         found = fastavro.schemaless_reader(source, self._schema, None, return_named_type=True)
         if left := len(octets) - source.tell():
-            raise BodyError(f"the body is not Avro of this schema: {left} bytes are left at its end")
+            raise BodyError(f"{_NOT_OF_SCHEMA}: {left} bytes are left at its end")
         return found
 
     def _from_file(self, octets: bytes) -> Any:
@@ -189,7 +192,7 @@ def _union(branches: Sequence[Any], named: Mapping[str, Any], within: tuple[str,
         for field, name, each in choices:
             if value[0] == name if isinstance(value, tuple) else type(value) in _classes_of(name):
                 return {field: each.convert(_bare(value))}
-        raise BodyError(f"the body is not Avro of this schema: a union has no {type(value).__name__}")
+        raise BodyError(f"{_NOT_OF_SCHEMA}: a union has no {type(value).__name__}")
 
     return _Kind(pa.struct([(field, each.kind) for field, _, each in choices]), convert)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from leveret.storage.analytics.bodies.compression import Payloads
-from leveret.storage.analytics.bodies.errors import BodyError
+from leveret.storage.analytics.bodies.errors import BodyError, registry_hint
 from leveret.storage.analytics.bodies.json_values import Place, fit_into
 from leveret.storage.analytics.bodies.rows import read_rows
 from leveret.storage.analytics.bodies.value_types import TIMES
@@ -185,7 +185,7 @@ def load_json(octets: bytes, charset: str = "") -> Any:
         text = octets.removeprefix(_BOM).decode(charset or "utf-8")
     except UnicodeError as error:
         at = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
-        raise BodyError(f"the body is not {charset or 'UTF-8'}{at}") from None
+        raise BodyError(f"the body is not {charset or 'UTF-8'}{at}{registry_hint(octets)}") from None
     try:
         value = _loads(text)
         return _without_surrogates(value) if "\\u" in text or _SURROGATE.search(text) else value
@@ -194,7 +194,7 @@ def load_json(octets: bytes, charset: str = "") -> Any:
     except InvalidOperation:
         raise BodyError("a number in the body has an exponent of too many digits") from None
     except ValueError as error:
-        raise BodyError(f"the body is not JSON: {error}") from None
+        raise BodyError(f"the body is not JSON: {error}{registry_hint(octets)}") from None
 
 
 def _loads(text: str) -> Any:

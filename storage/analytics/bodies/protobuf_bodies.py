@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 
 from leveret.storage.analytics.bodies.compression import Payloads
-from leveret.storage.analytics.bodies.errors import BodyError
+from leveret.storage.analytics.bodies.errors import BodyError, registry_hint
 from leveret.storage.analytics.bodies.rows import read_rows
 from leveret.storage.analytics.bodies.value_types import TIMES
 from leveret.storage.analytics.errors import OptionError
@@ -98,7 +98,7 @@ class ProtobufBodies:
             message.ParseFromString(octets)
             return self._convert(message), None
         except (DecodeError, json_format.Error, ValueError, TypeError, RecursionError) as error:
-            raise BodyError(f"the body is not Protobuf of this message: {error}") from error
+            raise BodyError(f"the body is not Protobuf of this message: {error}{registry_hint(octets)}") from error
 
 
 def _message(descriptor: Descriptor, within: tuple[str, ...]) -> _Kind:

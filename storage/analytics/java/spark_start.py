@@ -52,6 +52,8 @@ def start_spark(
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
+        # Not INT96, which has no statistics, and is read as a time without a zone.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": "4" if master.startswith("local") else "64",
         "spark.sql.adaptive.enabled": "true",
     }

@@ -27,6 +27,23 @@ _PARTS: Final = (0.25, 0.5, 0.75, 1.0)
 _BY_LIMIT: Final = ("maxlen", "maxlen_bytes")
 
 
+def check(options: JobOptions) -> tuple[float, list[int], int]:
+    """Return the hours to replay, the limits to try, and when the replay starts in seconds since 1970.
+
+    Raises:
+        OptionError: A value is not a number.
+    """
+    try:
+        hours = float(options.values.get("hours", str(_HOURS)))
+        limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
+        since = (options.moment - int(hours * 3_600_000_000)) // 1_000_000
+    except (ValueError, OverflowError) as error:
+        raise OptionError(f"hours and max_length are numbers: {error}") from error
+    if hours <= 0 or min(limits, default=0) < 0:
+        raise OptionError("hours is a number above 0, and no max_length is below 0")
+    return hours, limits, since
+
+
 def run(spark: SparkSession, options: JobOptions) -> Results:
     """Replay each queue with different length limits.
 
@@ -42,14 +59,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Raises:
         OptionError: A value is not a number.
     """
-    try:
-        hours = float(options.values.get("hours", str(_HOURS)))
-        limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
-        since = (options.moment - int(hours * 3_600_000_000)) // 1_000_000
-    except (ValueError, OverflowError) as error:
-        raise OptionError(f"hours and max_length are numbers: {error}") from error
-    if hours <= 0 or min(limits, default=0) < 0:
-        raise OptionError("hours is a number above 0, and no max_length is below 0")
+    hours, limits, since = check(options)
     if hours > _HOURS and options.sources is None and options.archive in (None, "auto"):
         options = replace(options, archive=str(max(0, since)))
     options, start = options.with_snapshot(spark), f.lit(since)

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.options import check_reader_name
 from leveret.storage.analytics.results.export_files import only_export
 from leveret.storage.analytics.session import register
 from leveret.storage.analytics.streaming.whole_query import run_to_end
@@ -43,13 +44,10 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         OptionError: The output directory is missing or in another layout, or `as_of` is set; or an archive is given.
         AnalyticsError: Another export writes to the directory.
     """
-    check_source(options)
-    if options.output is None:
-        raise OptionError("name the directory to write to: --output DIR")
-    if options.as_of is not None:
-        raise OptionError("--as-of does not apply to an export, which continues from the last one")
-    _check_layout(options.output)
+    output = check(options)
     register(spark)
+    # Spark's default, INT96, has no statistics, and is read as a time without a zone.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     source = spark.readStream.format("leveret").options(**options.named())
     source = source.option("failOnDataLoss", options.values.get("fail_on_data_loss", "true"))
     source = source.option("reader", options.values.get("reader", ""))
@@ -62,35 +60,42 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     dated = messages.withColumns({**names, "date": date})
     writer = (
         dated.writeStream.partitionBy(*names, "date")
-        .option("checkpointLocation", f"{options.output}/_checkpoint")
+        .option("checkpointLocation", f"{output}/_checkpoint")
         .trigger(availableNow=True)
     )
     queries: list[StreamingQuery] = []
 
     def start() -> StreamingQuery:
-        queries.append(writer.start(options.output, format="parquet"))
+        queries.append(writer.start(output, format="parquet"))
         return queries[-1]
 
-    with only_export(options.output):
+    with only_export(output):
         run_to_end(start)
     for query in queries:
         _tell_missed(query)
-    written = spark.read.schema(dated.schema).parquet(options.output)
+    written = spark.read.schema(dated.schema).parquet(output)
     counts = written.groupBy("vhost", "queue", "date").agg(f.count("*").alias("messages"))
     return {"export": counts.orderBy("vhost", "queue", "date")}
 
 
-def check_source(options: JobOptions) -> None:
-    """Check that what is to be exported is a data directory.
+def check(options: JobOptions) -> str:
+    """Return the directory to write to.
 
     Raises:
-        OptionError: There is an archive.
+        OptionError: It is missing or in another layout; or an option does not apply, or there is an archive.
     """
     if options.sources is not None:
         raise OptionError(
             f"{options.sources.archive} is an archive, which has messages in Parquet files already: read those, or "
             "export from one data directory"
         )
+    if options.output is None:
+        raise OptionError("name the directory to write to: --output DIR")
+    if options.as_of is not None:
+        raise OptionError("--as-of does not apply to an export, which continues from the last one")
+    check_reader_name(options.values.get("reader", ""))
+    _check_layout(options.output)
+    return options.output
 
 
 def _directory(name: Column) -> Column:

@@ -36,8 +36,10 @@ JOBS: Final[dict[str, Job]] = {
     "report": report.run,
 }
 
-#: What jobs that cannot be run over an archive, or not over an archive alone, check before Spark is started.
-CHECKS: Final[dict[str, Callable[[JobOptions], None]]] = {
+#: What jobs check of their options before Spark is started.
+CHECKS: Final[dict[str, Callable[[JobOptions], object]]] = {
     "backlog": JobOptions.check_live,
-    "export": export.check_source,
+    "capacity": capacity.check,
+    "export": export.check,
+    "sql": sql.check,
 }

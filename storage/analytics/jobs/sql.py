@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from leveret.storage.analytics.archive.archived_columns import ARCHIVED_TABLES
+from leveret.storage.analytics.bodies.body_options import parse_body_options
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions, Results
@@ -16,6 +17,19 @@ from leveret.storage.analytics.options import applies
 
 #: Options of the job that say how bodies are read.
 BODY_VALUES: Final = ("bodies", "body_schema", "body_message")
+
+
+def check(options: JobOptions) -> str:
+    """Return the query.
+
+    Raises:
+        OptionError: It is missing, or what says how bodies are read is wrong.
+    """
+    query = options.values.get("query", "").strip()
+    if not query:
+        raise OptionError("the query is missing: leveret-analytics sql --query 'select queue, messages from queues'")
+    parse_body_options({name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values})
+    return query
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -32,9 +46,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Raises:
         OptionError: The query is missing.
     """
-    query = options.values.get("query", "").strip()
-    if not query:
-        raise OptionError("the query is missing: leveret-analytics sql --query 'select queue, messages from queues'")
+    query = check(options)
     options = options.with_snapshot(spark)
     given = {name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values}
     for table in TABLES:

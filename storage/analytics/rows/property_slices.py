@@ -17,6 +17,8 @@ _FLAGS_AT: Final = 12
 _OCTETS: Final = frozenset({"delivery_mode", "priority"})
 #: Arrow types of the properties that are no text.
 _KINDS: Final = {**dict.fromkeys(_OCTETS, pa.int32()), "timestamp": pa.timestamp("us", tz="UTC")}
+#: The year 10000.
+_SECONDS_END: Final = 253_402_300_800
 
 
 class Slices(NamedTuple):
@@ -109,6 +111,8 @@ def _timestamps(rows: RecordRows, start: Positions, present: npt.NDArray[np.bool
     seconds = np.zeros(len(at), np.uint64)
     for byte in range(8):
         seconds = seconds << np.uint64(8) | rows.bytes8[at + byte]
-    # Spark has no timestamps after the year 9999.
-    valid = present & (seconds < 253_402_300_800)
-    return times(np.where(valid, seconds, 0).astype(np.int64) * 1_000_000, valid)
+    # Spark has no timestamps after the year 9999. What would be one is milliseconds or microseconds of a publisher that
+    # has not divided them: from 1978 on they are more than the seconds until then.
+    scale = np.where(seconds < _SECONDS_END, 1_000_000, np.where(seconds < _SECONDS_END * 1000, 1000, 1))
+    valid = present & (seconds < _SECONDS_END * 1_000_000)
+    return times(np.where(valid, seconds, 0).astype(np.int64) * scale, valid)

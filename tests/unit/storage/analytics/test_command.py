@@ -124,6 +124,15 @@ def test_a_reader_may_stop_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPat
             "--archive is for a data directory alone; what {lake} has is read from it",
         ),
         ("overflow --archive x", ["data"], "option 'archive' is auto, off, all, or a time such as"),
+        ("overflow --as-of inf", ["data"], "'inf' is not a time; write 2026-01-31T12:00:00Z"),
+        ("capacity --hours nan", ["data"], "hours and max_length are numbers"),
+        ("capacity --hours few", ["data"], "hours and max_length are numbers"),
+        ("capacity --max-length -1", ["data"], "no max_length is below 0"),
+        ("sql", ["data"], "the query is missing"),
+        ("sql --query x --bodies avro", ["data"], "bodySchema"),
+        ("export", ["data"], "name the directory to write to: --output DIR"),
+        ("export --output x --as-of 1", ["data"], "--as-of does not apply to an export"),
+        ("export --output x --reader ../x", ["data"], "option 'reader' takes 1 to 64 letters"),
     ],
 )
 def test_what_a_job_cannot_be_run_over_is_said_first(
@@ -131,9 +140,26 @@ def test_what_a_job_cannot_be_run_over_is_said_first(
 ) -> None:
     ArchiveFiles(str(tmp_path / "lake")).make()
     given = [word for name in directories for word in ("--data-dir", str(tmp_path / name))]
-    assert command.main([*job.split(), *given]) == 1
+    assert command.main([*job.split(), *given]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said.format(lake=tmp_path / "lake") in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("backlog --hours 5", "--hours does not apply to the job backlog, only to capacity"),
+        ("export --query x", "--query does not apply to the job export, only to sql"),
+        ("report --fail-if x", "--fail-if does not apply to the job report"),
+        ("backlog --format parquet", "--format parquet writes files; name a directory with --output DIR"),
+        ("export --output x --format csv", "--format does not apply to the job export, which writes Parquet"),
+    ],
+)
+def test_options_of_another_job_are_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        command.main([*words.split(), "--data-dir", "x"])
+    assert raised.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {said}\n")
 
 
 def test_without_java_duckdb_answers_a_query_over_an_archive(

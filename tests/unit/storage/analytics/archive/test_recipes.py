@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -85,6 +87,23 @@ def test_messages_are_merged_into_an_iceberg_table(builder: DirectoryBuilder, tm
             assert merged == rows(leveret.scan("archive").read_all())
         publish(builder)
         archive(builder, ArchiveFiles("archive"))
+
+
+def test_recipes_of_tables_take_200_000_rows(builder: DirectoryBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice, as a program that is run again and again does: no row is added twice, and those that are new are added."""
+    row = leveret.scan("archive", limit=1).read_all()
+    column = row.schema.get_field_index("seq")
+
+    for count in (200_000, 200_001):
+        many = row.take(pa.array(np.zeros(count, np.int64)))
+        many = many.set_column(column, "seq", pa.array(np.arange(count)))
+        monkeypatch.setattr(leveret, "scan", lambda *_, found=many, **__: found.to_reader())
+        for text in ("from pyiceberg", "from deltalake import"):
+            run(block("python", text))
+    assert DeltaTable("delta/messages").to_pyarrow_dataset().count_rows() == 200_001
+    catalog = SqlCatalog("local", uri="sqlite:///iceberg/catalog.db")
+    assert catalog.load_table("leveret.messages").scan().count() == 200_001
+    catalog.close()
 
 
 def test_a_dashboard_reads_the_files_that_the_manifests_name(

@@ -153,3 +153,18 @@ def test_other_forms() -> None:
 def test_schemas_that_are_none(text: str, reason: str) -> None:
     with pytest.raises(OptionError, match=rf"bodySchema is not an Avro schema: .*{reason}"):
         AvroBodies(text)
+
+
+def test_what_is_wrong_with_bodies_of_a_schema_registry_and_of_other_schemas() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "note", "type": "string"}]}
+    body = encoded(schema, {"note": "long enough to be text"})
+    hint = "; it may begin with the five bytes of a schema registry (schema 258), which are not read"
+    for prefixed in (b"\0\0\0\1\2" + body, b"\0\0\0\1\2" + body + b"\xff"):
+        ((value, reason),) = read(reader(schema), prefixed)
+        assert (value, reason is not None and reason.endswith(hint)) == (None, True)
+    newer = {**schema, "fields": [*schema["fields"], {"name": "size", "type": "long"}]}
+    ((value, reason),) = read(reader(newer), body)
+    assert (value, reason) == (
+        None,
+        "the body is not Avro of this schema: it ends too early, or was written with another version of the schema",
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from array import array
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pamqp import encode
 
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
@@ -222,6 +224,22 @@ def test_claims_of_publishers_do_not_stop_a_query(builder: DirectoryBuilder, tmp
     builder.tick()
     rows = read(tmp_path, ["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
     assert [tuple(row.values()) for row in rows] == [((1 << 63) - 1, "maxlen", None), (0, None, None), (0, None, None)]
+
+
+def test_a_timestamp_in_milliseconds_or_microseconds_is_the_same_time(
+    builder: DirectoryBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMQP says seconds, but many publishers do not divide. What is no time in any of these units is null."""
+    # pamqp takes a datetime only, which has no such years.
+    monkeypatch.setitem(encode.METHODS, "timestamp", struct.Struct(">Q").pack)
+    store = builder.store(builder.queue("q"))
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for timestamp in (1_769_860_800, 1_769_860_800_000, 1_769_860_800_000_000, 253_402_300_799, 1 << 63):
+        builder.publish(store, [b"m"], timestamp=timestamp)
+    builder.tick()
+    rows = read(tmp_path, ["timestamp"])
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert [row["timestamp"] for row in rows] == [at, at, at, last, None]
 
 
 def test_a_dead_letter_has_its_original_exchange_and_routing_key(builder: DirectoryBuilder, tmp_path: Path) -> None:
