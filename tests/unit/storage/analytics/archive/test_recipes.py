@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -104,6 +105,21 @@ def test_recipes_of_tables_take_200_000_rows(builder: DirectoryBuilder, monkeypa
     catalog = SqlCatalog("local", uri="sqlite:///iceberg/catalog.db")
     assert catalog.load_table("leveret.messages").scan().count() == 200_001
     catalog.close()
+
+
+def test_messages_are_joined_with_their_events_and_a_day_is_exported_again(builder: DirectoryBuilder) -> None:
+    found: dict[str, Any] = {}
+    exec(block("python", "left join events"), found)
+    fates = found["fates"].project("queue, seq, kind").fetchall()
+    assert [(seq, kind) for queue, seq, kind in fates if queue == "a"] == [
+        (seq, "ack" if seq <= 10 else None) for seq in range(1, 41)
+    ]
+    for name in ("messages", "events"):
+        found[name].close()
+    for _ in range(2):
+        exec(block("python", "delete_matching").replace("2026-01-31", "2023-11-14"), {})
+    again = ds.dataset("again", partitioning="hive").to_table()
+    assert again.num_rows == leveret.scan("archive").read_all().num_rows == 80
 
 
 def test_a_dashboard_reads_the_files_that_the_manifests_name(
