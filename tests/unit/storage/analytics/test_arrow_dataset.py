@@ -153,5 +153,5 @@ def test_the_program_in_the_documentation(
     monkeypatch.chdir(tmp_path)
     builder.publish(builder.store(builder.queue("orders")), [b"x"] * 3)
     builder.tick()
-    exec(block("python", "leveret.dataset"), {})
+    exec(block("python", "scan_pyarrow_dataset"), {})
     assert "orders" in capsys.readouterr().out
