@@ -102,6 +102,7 @@ COLUMNS: Final[dict[str, dict[str, Column]]] = {
         ),
         "queue_id": Column("bigint", "Number of the queue or delayed exchange; 0 if there is none"),
         "at": Column("timestamp", "When it happened"),
+        "event_at": Column("timestamp", "The same as `at`, under a name that no engine reserves"),
         "kind": Column("string", "What happened; see [Kinds of events](#kinds-of-events)"),
         "seq": Column("bigint", "Number of the first message, those that follow have the next ones; 0 if it had none"),
         "messages": Column("bigint", "Number of messages"),

@@ -78,7 +78,8 @@ def _pieces(partition: Partition, table: str) -> Iterator[tuple[Any, Partition]]
             known = [pc.field("vhost") == queue.vhost, pc.field("queue") == queue.name]
             yield all_of([*known, pc.field("queue_id") == queue.qid]), QueuesPartition(partition.place, [queue])
     elif isinstance(partition, EventsPartition):
-        yield between("at", *event_times(partition.view)), partition
+        times = event_times(partition.view)
+        yield between("at", *times) & between("event_at", *times), partition
     else:
         yield pc.scalar(True), partition
 

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from leveret.storage.analytics.selection import Selection
 from leveret.storage.analytics.times import microseconds
 
-#: Time column of each table.
-_TIMES: Final = {"messages": "enqueued_at", "events": "at"}
+#: Time columns of each table.
+_TIMES: Final = {"messages": ("enqueued_at",), "events": ("at", "event_at")}
 _NAMES: Final = ("vhost", "queue")
 
 
@@ -34,7 +34,7 @@ class Pruning(Selection):
             return True
         if table == "messages" and column == "seq":
             return self._narrow("seq", condition, _integer)
-        if column and column == _TIMES.get(table):
+        if column in _TIMES.get(table, ()):
             return self._narrow("time", condition, _time)
         return False
 

@@ -139,6 +139,8 @@ def event_batch(
             arrays.append(column)
         elif name in DETAILS:
             arrays.append(_detail_column(rows.events, details, name))
+        elif name == "event_at":
+            arrays.append(_COLUMNS["at"](rows.events))
         elif name == "told":
             arrays.append(pa.array((rows.events["flags"] & TOLD) != 0))
         elif name in _WAITS:

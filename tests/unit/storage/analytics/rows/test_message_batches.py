@@ -176,6 +176,7 @@ def test_events_of_a_file_that_began_after_them(builder: DirectoryBuilder, tmp_p
     builder.settle(store, 1)
     builder.tick()
     (row,) = read(tmp_path, table="events")
+    assert row["event_at"] == row["at"]
     at = Decimal(microseconds(row["at"])) / 1_000_000
     assert len(read(tmp_path, table="events", since=str(at), until=str(at))) == 1
     assert read(tmp_path, table="events", until=str(at - Decimal("0.000001"))) == []
