@@ -9,7 +9,7 @@ from typing import Any
 import pika
 import pytest_asyncio
 from pika.adapters.asyncio_connection import AsyncioConnection
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import AuthenticationError, ChannelClosedByBroker, ProbableAuthenticationError
 
 from tests.integration.fixtures import Names
 from tests.integration.waiting import PATIENCE
@@ -70,20 +70,38 @@ async def channel(connection: Any) -> Any:
     return await _channel(connection)
 
 
-async def test_declare_publish_get(channel: Any, name: Names) -> None:
-    exchange, queue = name("exchange"), name("queue")
-    await _wait(lambda done: channel.exchange_declare(exchange, "headers", callback=done))
-    await _wait(lambda done: channel.queue_declare(queue, callback=done))
-    arguments = {"x-match": "any", "colour": "red", "size": 5}
-    await _wait(lambda done: channel.queue_bind(queue, exchange, arguments=arguments, callback=done))
-    for headers in ({"colour": "blue"}, {"size": 5, "colour": "blue"}):
-        channel.basic_publish(exchange, "", repr(headers), pika.BasicProperties(headers=headers))
-    got = await _wait(lambda done: channel.basic_get(queue, lambda *got: done(got)))
-    assert got[3] == b"{'size': 5, 'colour': 'blue'}"
-    assert got[1].message_count == 0
-    channel.basic_ack(got[1].delivery_tag)
-    purged = await _wait(lambda done: channel.queue_purge(queue, callback=done))
-    assert purged.method.message_count == 0
+async def test_wrong_password(url: str) -> None:
+    parameters = pika.URLParameters(url)
+    parameters.credentials = pika.PlainCredentials(parameters.credentials.username, "wrong")
+    refused: Any = await _wait(
+        lambda done: AsyncioConnection(
+            parameters, on_open_callback=done, on_open_error_callback=lambda _, error: done(error)
+        )
+    )
+    assert isinstance(refused, (AuthenticationError, ProbableAuthenticationError)), repr(refused)
+
+
+async def test_large_body_and_return(channel: Any) -> None:
+    queue, body = await _queue(channel), bytes(range(256)) * 8192
+    returned: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    channel.add_on_return_callback(lambda *message: returned.set_result(message))
+    channel.basic_publish("", queue, body, mandatory=True)
+    channel.basic_publish("", "nobody", body[1:], mandatory=True)
+    got = await _wait(lambda done: channel.basic_get(queue, lambda *got: done(got), auto_ack=True))
+    assert got[3] == body
+    async with asyncio.timeout(PATIENCE):
+        _, method, _, come_back = await returned
+    assert (method.reply_code, come_back) == (312, body[1:])
+
+
+async def test_deleted_queue_cancels_its_consumer(connection: Any, channel: Any) -> None:
+    queue, other = await _queue(channel), await _channel(connection)
+    cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    channel.add_on_cancel_callback(lambda frame: cancelled.set_result(frame.method.consumer_tag))
+    consumed = await _wait(lambda done: channel.basic_consume(queue, lambda *_: None, callback=done))
+    await _wait(lambda done: other.queue_delete(queue, callback=done))
+    async with asyncio.timeout(PATIENCE):
+        assert await cancelled == consumed.method.consumer_tag
 
 
 async def test_publishing_and_consuming_together(connection: Any) -> None:
@@ -114,21 +132,6 @@ async def test_publishing_and_consuming_together(connection: Any) -> None:
         await all_received.wait()
         await all_confirmed.wait()
     assert bodies == [b"%d" % number for number in range(count)]
-
-
-async def test_requeue(channel: Any) -> None:
-    queue = await _queue(channel)
-    received: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
-
-    def on_message(channel: Any, method: Any, _: Any, body: bytes) -> None:
-        received.put_nowait((body, method.redelivered))
-        if not method.redelivered:
-            channel.basic_reject(method.delivery_tag, requeue=True)
-
-    await _wait(lambda done: channel.basic_consume(queue, on_message, callback=done))
-    channel.basic_publish("", queue, b"m")
-    async with asyncio.timeout(PATIENCE):
-        assert [await received.get(), await received.get()] == [(b"m", False), (b"m", True)]
 
 
 async def test_direct_reply_to(url: str, channel: Any, name: Names) -> None:

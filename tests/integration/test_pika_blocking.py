@@ -1,21 +1,43 @@
-"""pika's BlockingConnection: exchanges, queues, publishing, transactions."""
+"""pika's BlockingConnection; tests/integration/test_alarm_clients.py has blocked connections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
 
 import pika
 import pytest
 from pika.exceptions import (
+    AuthenticationError,
     ChannelClosedByBroker,
     ChannelWrongStateError,
+    ConnectionClosedByBroker,
+    NackError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
     UnroutableError,
 )
 
 from tests.integration.fixtures import Names
 from tests.integration.pika_messages import drain, publish
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import PATIENCE, wait_until
+
+_HEADERS: Final[dict[str, object]] = {
+    "bool": True,
+    "int": -(2**31),
+    "long": 2**63 - 1,
+    "long least": -(2**63),
+    "decimal": Decimal("123.45"),
+    "decimal whole": Decimal("-7"),
+    "string": "grün ☂",
+    "empty string": "",
+    "bytes": b"\x00\xff\x80",
+    "timestamp": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "void": None,
+    "array": [1, "two", [True, None], {"x": 2**40}, []],
+    "table": {"a": {"b": {"c": [1, 2, 3]}}, "d": None, "e": {}},
+}
 
 
 @pytest.fixture
@@ -30,199 +52,166 @@ def queue(channel: Any) -> str:
     return _queue(channel)
 
 
-def _queue(channel: Any) -> str:
-    queue: str = channel.queue_declare("", exclusive=True).method.queue
+def _queue(channel: Any, **arguments: object) -> str:
+    queue: str = channel.queue_declare("", exclusive=True, arguments=arguments).method.queue
     return queue
 
 
-# --- declaring --------------------------------------------------------------------------------------------
+def test_refused_connections(url: str) -> None:
+    parameters = pika.URLParameters(url)
+    parameters.virtual_host = "nowhere"
+    with pytest.raises((ConnectionClosedByBroker, ProbableAccessDeniedError), match="NOT_ALLOWED - vhost nowhere not"):
+        pika.BlockingConnection(parameters)
+    parameters = pika.URLParameters(url)
+    parameters.credentials = pika.PlainCredentials(parameters.credentials.username, "wrong")
+    with pytest.raises((AuthenticationError, ProbableAuthenticationError), match="ACCESS_REFUSED - Login was refused"):
+        pika.BlockingConnection(parameters)
 
 
-@pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
-def test_exchange_is_declared_bound_and_deleted(channel: Any, queue: str, name: Names, kind: str) -> None:
-    exchange = name("exchange")
-    channel.exchange_declare(exchange, kind, durable=True)
-    channel.exchange_declare(exchange, passive=True)
-    channel.queue_bind(queue, exchange, "key", arguments={"colour": "red"})
-    channel.basic_publish(exchange, "key", b"m", pika.BasicProperties(headers={"colour": "red"}))
-    assert drain(channel, queue) == ["m"]
-    channel.queue_unbind(queue, exchange, "key", arguments={"colour": "red"})
-    channel.basic_publish(exchange, "key", b"m", pika.BasicProperties(headers={"colour": "red"}))
-    assert drain(channel, queue) == []
-    channel.exchange_delete(exchange)
-    with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.exchange_declare(exchange, passive=True)
-    assert closed.value.reply_code == 404
+def test_what_is_agreed_and_a_large_body(url: str) -> None:
+    parameters = pika.URLParameters(url)
+    parameters.frame_max = 4096
+    body = bytes(range(256)) * 8192
+    with pika.BlockingConnection(parameters) as small:
+        assert small.basic_nack_supported
+        assert small.consumer_cancel_notify_supported
+        assert small.exchange_exchange_bindings_supported
+        assert small.publisher_confirms_supported
+        channel = small.channel()
+        queue = _queue(channel)
+        channel.basic_publish("", queue, body)
+        assert channel.basic_get(queue, auto_ack=True)[2] == body
+        small.update_secret("guest", "a test")
+        assert channel.basic_get(queue) == (None, None, None)
 
 
-def test_exchange_to_exchange(channel: Any, queue: str, name: Names) -> None:
-    source, target = name("source"), name("target")
-    channel.exchange_declare(source, "topic")
-    channel.exchange_declare(target, "fanout")
-    channel.exchange_bind(target, source, "logs.*")
-    channel.queue_bind(queue, target)
-    channel.basic_publish(source, "logs.kernel", b"m")
-    channel.basic_publish(source, "mail", b"other")
-    assert drain(channel, queue) == ["m"]
-    channel.exchange_unbind(target, source, "logs.*")
-    channel.basic_publish(source, "logs.kernel", b"m")
-    assert drain(channel, queue) == []
-
-
-def test_queue_declare_answers(channel: Any, name: Names) -> None:
-    queue = name("queue")
-    declared = channel.queue_declare(queue, auto_delete=True).method
-    assert (declared.queue, declared.message_count, declared.consumer_count) == (queue, 0, 0)
-    publish(channel, queue, "a", "b")
-    wait_until(lambda: channel.queue_declare(queue, passive=True).method.message_count == 2, "2 ready")
-    channel.basic_qos(prefetch_count=1)
-    channel.basic_consume(queue, lambda *_: None)
-    assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
-    wait_until(lambda: channel.queue_declare(queue, passive=True).method.message_count == 1, "1 ready")
-
-
-def test_server_named_queues(channel: Any) -> None:
-    first, second = _queue(channel), _queue(channel)
-    assert first != second
-    assert first.startswith("amq.gen-")
-
-
-def test_purge_and_delete_count(channel: Any, queue: str) -> None:
-    publish(channel, queue, "a", "b")
-    assert channel.queue_purge(queue).method.message_count == 2
-    publish(channel, queue, "c")
-    assert channel.queue_delete(queue).method.message_count == 1
-    assert channel.queue_delete(queue).method.message_count == 0
-
-
-def test_different_redeclaration(channel: Any, name: Names) -> None:
-    queue = name("queue")
-    channel.queue_declare(queue)
-    with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.queue_declare(queue, durable=True)
-    assert closed.value.reply_code == 406
-    assert closed.value.reply_text == (
-        f"PRECONDITION_FAILED - inequivalent arg 'durable' for queue '{queue}' in vhost '/':"
-        " received 'true' but current is 'false'"
+def test_properties(channel: Any, queue: str) -> None:
+    sent = pika.BasicProperties(
+        content_type="application/json",
+        content_encoding="gzip",
+        headers=_HEADERS,
+        delivery_mode=2,
+        priority=9,
+        correlation_id="correlation",
+        reply_to="reply",
+        expiration="60000",
+        message_id="message",
+        timestamp=1_700_000_000,
+        type="type",
+        user_id="guest",
+        app_id="app",
+        cluster_id="cluster",
     )
+    channel.basic_publish("", queue, b"", sent)
+    method, received, body = channel.basic_get(queue, auto_ack=True)
+    assert (method.message_count, body) == (0, b"")
+    assert received == sent
+    for key, value in _HEADERS.items():
+        # pika gives 64-bit integers a type of its own.
+        assert isinstance(received.headers[key], type(value)), key
 
 
-def test_exclusive_queue(url: str, blocking_connection: Any, channel: Any, name: Names) -> None:
-    queue = name("queue")
-    channel.queue_declare(queue, exclusive=True)
-    uses: list[Callable[[Any], Any]] = [
-        lambda strange: strange.queue_declare(queue, passive=True),
-        lambda strange: strange.basic_get(queue),
-        lambda strange: strange.basic_consume(queue, lambda *_: None),
-        lambda strange: strange.queue_delete(queue),
-    ]
-    with pika.BlockingConnection(pika.URLParameters(url)) as other:
-        for use in uses:
-            with pytest.raises(ChannelClosedByBroker) as closed:
-                use(other.channel())
-            assert closed.value.reply_code == 405
-        blocking_connection.close()
-        with pytest.raises(ChannelClosedByBroker) as closed:
-            other.channel().queue_declare(queue, passive=True)
-        assert closed.value.reply_code == 404
-
-
-# --- publishing -------------------------------------------------------------------------------------------
-
-
-def test_confirmed_publishes(channel: Any, queue: str) -> None:
+def test_confirms(channel: Any, queue: str) -> None:
     channel.confirm_delivery()
     for number in range(100):
         channel.basic_publish("", queue, str(number), pika.BasicProperties(delivery_mode=2), mandatory=True)
     assert drain(channel, queue) == [str(number) for number in range(100)]
+    bounded = _queue(channel, **{"x-max-length": 2, "x-overflow": "reject-publish"})
+    publish(channel, bounded, "1", "2")
+    with pytest.raises(NackError) as nacked:
+        channel.basic_publish("", bounded, b"3", mandatory=True)
+    # No basic.return came: the message was routable.
+    assert nacked.value.messages == []
+    assert drain(channel, bounded) == ["1", "2"]
+    publish(channel, bounded, "4")
+    assert drain(channel, bounded) == ["4"]
 
 
-def test_unroutable_message_is_returned(channel: Any, queue: str) -> None:
-    channel.confirm_delivery()
-    properties = pika.BasicProperties(message_id="42", headers={"answer": 42})
-    with pytest.raises(UnroutableError) as unroutable:
-        channel.basic_publish("amq.direct", "nobody", b"come back", properties, mandatory=True)
-    (returned,) = unroutable.value.messages
-    assert (returned.method.reply_code, returned.method.reply_text) == (312, "NO_ROUTE")
-    assert (returned.method.exchange, returned.method.routing_key) == ("amq.direct", "nobody")
-    assert (returned.properties.message_id, returned.properties.headers) == ("42", {"answer": 42})
-    assert returned.body == b"come back"
-    # The channel stays open, and a message that is not mandatory is dropped.
-    channel.basic_publish("amq.direct", "nobody", b"dropped")
-    channel.basic_publish("", queue, b"kept", mandatory=True)
-    assert drain(channel, queue) == ["kept"]
-
-
-def test_return_without_confirms(blocking_connection: Any, channel: Any) -> None:
+def test_returns(blocking_connection: Any, channel: Any, queue: str) -> None:
     returned: list[tuple[int, bytes]] = []
     channel.add_on_return_callback(lambda _, method, __, body: returned.append((method.reply_code, body)))
     channel.basic_publish("", "nobody", b"come back", mandatory=True)
-
-    def came() -> bool:
-        blocking_connection.process_data_events(time_limit=0.1)
-        return bool(returned)
-
-    wait_until(came, "a return")
+    wait_until(lambda: _happened(blocking_connection, returned), "a return")
     assert returned == [(312, b"come back")]
 
+    confirming = blocking_connection.channel()
+    confirming.confirm_delivery()
+    properties = pika.BasicProperties(message_id="42", headers={"answer": 42})
+    with pytest.raises(UnroutableError) as unroutable:
+        confirming.basic_publish("amq.direct", "nobody", b"come back", properties, mandatory=True)
+    (message,) = unroutable.value.messages
+    assert (message.method.reply_code, message.method.reply_text) == (312, "NO_ROUTE")
+    assert (message.method.exchange, message.method.routing_key) == ("amq.direct", "nobody")
+    assert (message.properties, message.body) == (properties, b"come back")
+    # The channel stays open, and a message that is not mandatory is dropped.
+    confirming.basic_publish("amq.direct", "nobody", b"dropped")
+    confirming.basic_publish("", queue, b"kept", mandatory=True)
+    assert drain(channel, queue) == ["kept"]
 
-def test_publish_to_missing_exchange_closes_the_channel(blocking_connection: Any, channel: Any, name: Names) -> None:
-    exchange = name("exchange")
-    channel.confirm_delivery()
+
+def _happened(connection: Any, events: list[Any]) -> bool:
+    connection.process_data_events(time_limit=0.1)
+    return bool(events)
+
+
+def test_consuming(channel: Any, queue: str) -> None:
+    received: list[tuple[int, str]] = []
+
+    def on_message(channel: Any, method: Any, _: Any, body: bytes) -> None:
+        received.append((method.delivery_tag, body.decode()))
+        assert (method.exchange, method.routing_key, method.redelivered) == ("", queue, False)
+        channel.basic_ack(method.delivery_tag)
+        if len(received) == 20:
+            channel.stop_consuming()
+
+    publish(channel, queue, *map(str, range(20)))
+    channel.basic_qos(prefetch_count=3)
+    channel.basic_consume(queue, on_message)
+    channel.start_consuming()
+    assert received == [(number + 1, str(number)) for number in range(20)]
+
+    # The generator gives back what it has not handed out.
+    publish(channel, queue, "a", "b", "c")
+    method, _, body = next(channel.consume(queue, inactivity_timeout=PATIENCE))
+    assert body == b"a"
+    channel.basic_ack(method.delivery_tag)
+    channel.cancel()
+    assert drain(channel, queue) == ["b", "c"]
+
+
+def test_deleted_queue_cancels_its_consumer(blocking_connection: Any, channel: Any, queue: str) -> None:
+    cancelled: list[str] = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    tag = channel.basic_consume(queue, lambda *_: None)
+    blocking_connection.channel().queue_delete(queue)
+    wait_until(lambda: _happened(blocking_connection, cancelled), "basic.cancel")
+    assert cancelled == [tag]
+    assert channel.is_open
+
+
+def test_exceptions(blocking_connection: Any, channel: Any, queue: str, name: Names) -> None:
+    failing, exchange = blocking_connection.channel(), name("exchange")
+    failing.confirm_delivery()
     with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.basic_publish(exchange, "", b"m")
-    assert (closed.value.reply_code, closed.value.reply_text) == (
-        404,
-        f"NOT_FOUND - no exchange '{exchange}' in vhost '/'",
-    )
+        failing.basic_publish(exchange, "", b"m")
+    text = f"NOT_FOUND - no exchange '{exchange}' in vhost '/'"
+    assert (closed.value.reply_code, closed.value.reply_text) == (404, text)
     with pytest.raises(ChannelWrongStateError):
-        channel.basic_publish("", "", b"m")
-    # Its number may be used again at once; the new channel starts afresh.
-    again = blocking_connection.channel(channel.channel_number)
-    again.basic_publish("", _queue(again), b"m")
+        failing.basic_publish("", "", b"m")
+    # Its number may be used again at once; the new channel starts afresh, and others have gone on.
+    again = blocking_connection.channel(failing.channel_number)
+    again.basic_publish("", queue, b"m")
+    assert drain(again, queue) == ["m"]
 
-
-def test_large_message(channel: Any, queue: str) -> None:
-    body = bytes(range(256)) * 8192
-    channel.basic_publish("", queue, body)
-    _, _, received = channel.basic_get(queue, auto_ack=True)
-    assert received == body
-
-
-# --- transactions -----------------------------------------------------------------------------------------
-
-
-def test_transaction_of_publishes(blocking_connection: Any, channel: Any, queue: str) -> None:
-    observer = blocking_connection.channel()
-    channel.tx_select()
-    publish(channel, queue, "a", "b")
-    channel.basic_qos()
-    assert drain(observer, queue) == []
-    channel.tx_commit()
-    assert drain(observer, queue) == ["a", "b"]
-    publish(channel, queue, "c")
-    channel.tx_rollback()
-    channel.tx_commit()
-    assert drain(observer, queue) == []
-
-
-def test_transaction_of_acks(blocking_connection: Any, channel: Any, queue: str) -> None:
-    publish(channel, queue, "a", "b")
-    other = blocking_connection.channel()
-    other.tx_select()
-    for tag in (1, 2):
-        other.basic_get(queue)
-        other.basic_ack(tag)
-        if tag == 1:
-            other.tx_commit()
-    other.close()
-    assert drain(channel, queue) == ["b"]
-
-
-def test_commit_without_select(channel: Any) -> None:
+    again.basic_ack(7)
     with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.tx_commit()
-    assert (closed.value.reply_code, closed.value.reply_text) == (
-        406,
-        "PRECONDITION_FAILED - channel is not transactional",
-    )
+        again.queue_declare(queue, passive=True)
+    text = "PRECONDITION_FAILED - unknown delivery tag 7"
+    assert (closed.value.reply_code, closed.value.reply_text) == (406, text)
+
+    channel.basic_consume(queue, lambda *_: None)
+    with pytest.raises(ConnectionClosedByBroker) as ended:
+        channel.basic_qos(prefetch_size=1)
+    text = "NOT_IMPLEMENTED - prefetch_size!=0 (1)"
+    assert (ended.value.reply_code, ended.value.reply_text) == (540, text)
+    assert blocking_connection.is_closed

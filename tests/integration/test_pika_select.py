@@ -10,7 +10,7 @@ from typing import Any
 
 import pika
 import pytest
-from pika.exceptions import ChannelClosedByBroker, ChannelClosedByClient, ConnectionClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from tests.integration.fixtures import Names
 from tests.integration.waiting import PATIENCE
@@ -87,22 +87,6 @@ def client(url: str, name: Names) -> Iterator[SelectClient]:
         yield opened
 
 
-def test_declare_bind_publish_get(client: SelectClient, name: Names) -> None:
-    channel = client.channel()
-    exchange, queue = name("exchange"), name("queue")
-    client.wait(lambda done: channel.exchange_declare(exchange, "topic", callback=done))
-    declared = client.wait(lambda done: channel.queue_declare(queue, auto_delete=True, callback=done))
-    assert declared.method.queue == queue
-    client.wait(lambda done: channel.queue_bind(queue, exchange, "a.#", callback=done))
-    client.run(lambda: channel.basic_publish(exchange, "a.b", b"m", pika.BasicProperties(app_id="test")))
-    got = client.wait(lambda done: channel.basic_get(queue, lambda *got: done(got)))
-    assert (got[1].routing_key, got[2].app_id, got[3]) == ("a.b", "test", b"m")
-    client.wait(lambda done: channel.queue_unbind(queue, exchange, "a.#", callback=done))
-    deleted = client.wait(lambda done: channel.queue_delete(queue, callback=done))
-    assert deleted.method.message_count == 0
-    client.wait(lambda done: channel.exchange_delete(exchange, callback=done))
-
-
 def test_requests_on_their_way_together(client: SelectClient) -> None:
     """Answers come in the order of the requests of a channel."""
     channel = client.channel()
@@ -148,7 +132,7 @@ def test_confirms(client: SelectClient) -> None:
     assert declared.method.message_count == count
 
 
-def test_return_precedes_its_confirm(client: SelectClient) -> None:
+def test_return_of_a_large_body_precedes_its_confirm(client: SelectClient) -> None:
     channel = client.channel()
     events: Queue[tuple[str, Any]] = Queue()
     client.wait(
@@ -157,12 +141,13 @@ def test_return_precedes_its_confirm(client: SelectClient) -> None:
         )
     )
     client.run(lambda: channel.add_on_return_callback(lambda *args: events.put(("return", args[3]))))
-    client.run(lambda: channel.basic_publish("", "nobody", b"come back", mandatory=True))
-    assert events.get(timeout=PATIENCE) == ("return", b"come back")
+    body = bytes(range(256)) * 8192
+    client.run(lambda: channel.basic_publish("", "nobody", body, mandatory=True))
+    assert events.get(timeout=PATIENCE) == ("return", body)
     assert events.get(timeout=PATIENCE) == ("confirm", 1)
 
 
-def test_consume_with_prefetch(client: SelectClient) -> None:
+def test_consume_and_cancel(client: SelectClient) -> None:
     channel, publishing = client.channel(), client.channel()
     queue = client.queue(channel)
     received: Queue[tuple[int, bytes]] = Queue()
@@ -187,18 +172,6 @@ def test_consume_with_prefetch(client: SelectClient) -> None:
     assert (got[3], got[1].redelivered) == (b"4", True)
 
 
-def test_transaction(client: SelectClient) -> None:
-    channel, other = client.channel(), client.channel()
-    queue = client.queue(channel)
-    client.wait(lambda done: channel.tx_select(callback=done))
-    client.run(lambda: channel.basic_publish("", queue, b"lost"))
-    client.wait(lambda done: channel.tx_rollback(callback=done))
-    client.run(lambda: channel.basic_publish("", queue, b"kept"))
-    client.wait(lambda done: channel.tx_commit(callback=done))
-    got = client.wait(lambda done: other.basic_get(queue, lambda *got: done(got), auto_ack=True))
-    assert (got[3], got[1].message_count) == (b"kept", 0)
-
-
 def test_channel_error_and_reopening(client: SelectClient, name: Names) -> None:
     channel = client.channel()
     closed: Future[Exception] = Future()
@@ -215,14 +188,6 @@ def test_channel_error_and_reopening(client: SelectClient, name: Names) -> None:
     assert client.queue(again)
 
 
-def test_channel_closed_by_the_client(client: SelectClient) -> None:
-    channel = client.channel()
-    closed: Future[Exception] = Future()
-    client.run(lambda: channel.add_on_close_callback(lambda _, reason: closed.set_result(reason)))
-    client.run(channel.close)
-    assert isinstance(closed.result(PATIENCE), ChannelClosedByClient)
-
-
 def test_deleted_queue_cancels_its_consumer(client: SelectClient) -> None:
     channel, other = client.channel(), client.channel()
     queue = client.queue(channel)
@@ -231,28 +196,6 @@ def test_deleted_queue_cancels_its_consumer(client: SelectClient) -> None:
     consumed = client.wait(lambda done: channel.basic_consume(queue, lambda *_: None, callback=done))
     client.wait(lambda done: other.queue_delete(queue, callback=done))
     assert cancelled.result(PATIENCE) == consumed.method.consumer_tag
-
-
-def test_twenty_channels(client: SelectClient) -> None:
-    received: Queue[tuple[str, bytes]] = Queue()
-    queues = []
-    for _ in range(20):
-        channel = client.channel()
-        queue = client.queue(channel)
-        queues.append(queue)
-        client.wait(
-            lambda done, channel=channel, queue=queue: channel.basic_consume(  # type: ignore[misc]
-                queue,
-                lambda _, method, __, body: received.put((method.routing_key, body)),
-                auto_ack=True,
-                callback=done,
-            )
-        )
-        client.run(
-            lambda channel=channel, queue=queue: channel.basic_publish("", queue, queue)  # type: ignore[misc]
-        )
-    got = sorted(received.get(timeout=PATIENCE) for _ in queues)
-    assert got == sorted((queue, queue.encode()) for queue in queues)
 
 
 def test_hard_error(client: SelectClient) -> None:

@@ -45,7 +45,7 @@ PROGRAMS: Final = (
     Program("aio-pika patterns", "clients", _own("aio_pika", "patterns")),
     Program("aio-pika", None, _integration("aio_pika", "aio_pika_publishing", "aio_pika_robust")),
     Program("pika adapters", "clients", _own("pika", "adapters")),
-    Program("pika BlockingConnection", None, _integration("pika_blocking", "pika_consuming", "pika_connection")),
+    Program("pika BlockingConnection", None, _integration("pika_blocking")),
     Program("pika SelectConnection", None, _integration("pika_select")),
     Program("pika AsyncioConnection", None, _integration("pika_asyncio")),
 )
