@@ -1,10 +1,15 @@
-"""aio-pika: opening, declaring, consuming, acknowledging, transactions."""
+"""aio-pika, and its robust connection, which builds up its topology again when the broker is back."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
 
 import aio_pika
+import pamqp.commands
 import pytest
 import pytest_asyncio
 from aio_pika.abc import (
@@ -12,21 +17,45 @@ from aio_pika.abc import (
     AbstractConnection,
     AbstractIncomingMessage,
     AbstractQueue,
+    AbstractRobustConnection,
+    HeadersType,
 )
 from aio_pika.exceptions import (
+    AMQPError,
     AuthenticationError,
+    ChannelClosed,
+    ChannelInvalidStateError,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
     DeliveryError,
     InvalidFrameError,
     ProbableAuthenticationError,
 )
-from aio_pika.patterns import RPC
 from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
+from pamqp.common import FieldTable
 
 from tests.integration.fixtures import Names
 from tests.integration.waiting import PATIENCE
+from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import parse_url
+
+_HEADERS: Final[HeadersType] = {
+    "bool": True,
+    "8 bits": -128,
+    "16 bits": -32768,
+    "16 bits unsigned": 65535,
+    "32 bits": -(2**31),
+    "32 bits unsigned": 2**32 - 1,
+    "64 bits": -(2**63),
+    "float": 1.5,
+    "decimal": Decimal("123.45"),
+    "string": "grün ☂",
+    "bytes": bytearray(b"\x00\xff\x80"),
+    "timestamp": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "void": None,
+    "array": [1, "two", [True, None], {"x": 2**40}],
+    "table": {"a": {"b": {"c": [1, 2, 3]}}, "d": None},
+}
 
 
 @pytest_asyncio.fixture
@@ -53,18 +82,11 @@ async def _drain(queue: AbstractQueue) -> list[str]:
     return texts
 
 
-# --- opening ----------------------------------------------------------------------------------------------
-
-
-async def test_wrong_password(url: str) -> None:
+async def test_refused_connections(url: str) -> None:
     address = parse_url(url)
     with pytest.raises((AuthenticationError, ProbableAuthenticationError), match="ACCESS_REFUSED"):
         await aio_pika.connect(host=address.host, port=address.port, login=address.user, password="wrong")
-
-
-async def test_missing_vhost(url: str) -> None:
-    address = parse_url(url)
-    # aiormq does not look into the aio_connection.close that it did not expect here.
+    # aiormq does not look into the connection.close that it did not expect here.
     with pytest.raises(InvalidFrameError, match=r"Connection\.Close"):
         await aio_pika.connect(
             host=address.host,
@@ -75,79 +97,65 @@ async def test_missing_vhost(url: str) -> None:
         )
 
 
-async def test_new_secret(aio_connection: AbstractConnection, queue: AbstractQueue) -> None:
-    await aio_connection.update_secret("guest", reason="a test")
-    await _publish(await aio_connection.channel(), queue.name, "m")
-    assert await _drain(queue) == ["m"]
+async def test_properties_and_a_large_body(channel: AbstractChannel, queue: AbstractQueue) -> None:
+    sent = aio_pika.Message(
+        bytes(range(256)) * 8192,
+        content_type="application/json",
+        content_encoding="gzip",
+        headers=_HEADERS,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        priority=9,
+        correlation_id="correlation",
+        reply_to="reply",
+        expiration=60,
+        message_id="message",
+        timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        type="type",
+        user_id="guest",
+        app_id="app",
+    )
+    await channel.default_exchange.publish(sent, queue.name)
+    message = await queue.get(no_ack=True)
+    assert message.body == sent.body
+    given = {key: value for key, value in sent.info().items() if value is not None}
+    assert len(given) >= 14
+    received: dict[str, object] = {**message.info()}
+    assert {key: received[key] for key in given} == given
+    assert isinstance(message.headers["bool"], bool)
 
 
-# --- declaring --------------------------------------------------------------------------------------------
+async def test_confirms(channel: AbstractChannel, name: Names) -> None:
+    """Of many publishes at once each learns of its own confirm."""
+    arguments: FieldTable = {"x-max-length": 300, "x-overflow": "reject-publish"}
+    queue = await channel.declare_queue(name("bounded"), arguments=arguments)
+    publishes = (
+        channel.default_exchange.publish(
+            aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT), queue.name
+        )
+        for number in range(500)
+    )
+    outcomes = await asyncio.gather(*publishes, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [pamqp.commands.Basic.Ack] * 300 + [DeliveryError] * 200
+    assert isinstance(outcomes[-1], DeliveryError)
+    assert isinstance(outcomes[-1].frame, pamqp.commands.Basic.Nack)
+    assert await _drain(queue) == [str(number) for number in range(300)]
 
 
-@pytest.mark.parametrize("kind", list(aio_pika.ExchangeType)[:4])
-async def test_exchanges(
-    channel: AbstractChannel, queue: AbstractQueue, name: Names, kind: aio_pika.ExchangeType
-) -> None:
-    exchange = await channel.declare_exchange(name("exchange"), kind)
-    await queue.bind(exchange, "key", arguments={"colour": "red"})
-    message = aio_pika.Message(b"m", headers={"colour": "red"})
-    await exchange.publish(message, "key")
-    assert await _drain(queue) == ["m"]
-    await queue.unbind(exchange, "key", arguments={"colour": "red"})
-    with pytest.raises(DeliveryError):
-        await exchange.publish(message, "key")
-    await exchange.delete()
-    with pytest.raises(ChannelNotFoundEntity):
-        await channel.get_exchange(exchange.name)
-
-
-async def test_exchange_to_exchange(channel: AbstractChannel, queue: AbstractQueue, name: Names) -> None:
-    source = await channel.declare_exchange(name("source"), aio_pika.ExchangeType.TOPIC, auto_delete=True)
-    target = await channel.declare_exchange(name("target"), aio_pika.ExchangeType.FANOUT)
-    await target.bind(source, "logs.#")
-    await queue.bind(target)
-    await source.publish(aio_pika.Message(b"m"), "logs.kernel.oops")
-    assert await _drain(queue) == ["m"]
-    await target.unbind(source, "logs.#")
-    with pytest.raises(ChannelNotFoundEntity):
-        await channel.get_exchange(source.name)
-
-
-async def test_queues(channel: AbstractChannel, name: Names) -> None:
-    queue = await channel.declare_queue(name("queue"), durable=True)
-    assert (queue.declaration_result.message_count, queue.declaration_result.consumer_count) == (0, 0)
-    await _publish(channel, queue.name, "a", "b")
-    found = await channel.get_queue(queue.name)
-    assert found.declaration_result.message_count == 2
-    assert (await queue.purge()).message_count == 2
-    assert (await queue.delete()).message_count == 0
-    with pytest.raises(ChannelNotFoundEntity):
-        await channel.get_queue(queue.name)
-
-
-async def test_server_named_queues(channel: AbstractChannel) -> None:
-    first = await channel.declare_queue(exclusive=True)
-    second = await channel.declare_queue(exclusive=True)
-    assert first.name.startswith("amq.gen-")
-    assert first.name != second.name
-
-
-async def test_different_redeclaration(aio_connection: AbstractConnection, name: Names) -> None:
-    channel = await aio_connection.channel()
-    queue = await channel.declare_queue(name("queue"))
-    with pytest.raises(ChannelPreconditionFailed, match="inequivalent arg 'durable' for queue"):
-        await channel.declare_queue(queue.name, durable=True)
-
-
-async def test_exclusive_queue(url: str, queue: AbstractQueue) -> None:
-    async with await aio_pika.connect(url) as other:
-        with pytest.raises(ChannelLockedResource):
-            await (await other.channel()).get_queue(queue.name)
-        with pytest.raises(ChannelLockedResource):
-            await (await other.channel()).queue_delete(queue.name)
-
-
-# --- consuming --------------------------------------------------------------------------------------------
+async def test_returns_among_confirms(channel: AbstractChannel, queue: AbstractQueue) -> None:
+    """Each return reaches the publish that it belongs to: aio-pika knows it by its message-id."""
+    keys = [queue.name if number % 3 else f"nobody {number}" for number in range(60)]
+    results = await asyncio.gather(
+        *(channel.default_exchange.publish(aio_pika.Message(key.encode(), headers={"key": key}), key) for key in keys),
+        return_exceptions=True,
+    )
+    for key, result in zip(keys, results, strict=True):
+        assert isinstance(result, DeliveryError) == (key != queue.name)
+        if isinstance(result, DeliveryError):
+            assert result.message is not None
+            assert result.message.body == key.encode()
+            assert result.message.header.properties.headers == {"key": key}
+    await channel.default_exchange.publish(aio_pika.Message(b"m"), "nobody", mandatory=False)
+    assert await _drain(queue) == [queue.name] * 40
 
 
 async def test_iterator_with_prefetch(channel: AbstractChannel, queue: AbstractQueue) -> None:
@@ -161,25 +169,14 @@ async def test_iterator_with_prefetch(channel: AbstractChannel, queue: AbstractQ
             if len(texts) == 20:
                 break
     assert texts == [str(number) for number in range(20)]
+    await _publish(channel, queue.name, "bad")
+    with pytest.raises(ZeroDivisionError):
+        async with (await queue.get()).process(requeue=True):
+            raise ZeroDivisionError
+    again = await queue.get()
+    assert (again.body, again.redelivered) == (b"bad", True)
+    await again.reject()
     assert await _drain(queue) == []
-
-
-async def test_prefetch_holds_the_rest_back(aio_connection: AbstractConnection, queue: AbstractQueue) -> None:
-    consuming = await aio_connection.channel()
-    await consuming.set_qos(prefetch_count=2)
-    received: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
-    await (await consuming.get_queue(queue.name)).consume(received.put)
-    await _publish(await aio_connection.channel(), queue.name, "a", "b", "c", "d")
-    async with asyncio.timeout(PATIENCE):
-        first, second = await received.get(), await received.get()
-    assert (first.body, second.body) == (b"a", b"b")
-    assert await _drain(queue) == ["c", "d"]
-    await first.reject(requeue=True)
-    async with asyncio.timeout(PATIENCE):
-        again = await received.get()
-    assert (again.body, again.redelivered) == (b"a", True)
-    await consuming.close()
-    assert await _drain(queue) == ["a", "b"]
 
 
 async def test_cancel(channel: AbstractChannel, queue: AbstractQueue) -> None:
@@ -191,82 +188,60 @@ async def test_cancel(channel: AbstractChannel, queue: AbstractQueue) -> None:
     assert received.empty()
 
 
-async def test_exclusive_consumer(aio_connection: AbstractConnection, queue: AbstractQueue) -> None:
-    received: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
-    await queue.consume(received.put, exclusive=True)
-    other = await (await aio_connection.channel()).get_queue(queue.name)
-    with pytest.raises(ChannelAccessRefused, match="in exclusive use"):
-        await other.consume(received.put)
-
-
-async def test_get_and_acks(channel: AbstractChannel, queue: AbstractQueue) -> None:
-    await _publish(channel, queue.name, *"abcde")
-    messages = [await queue.get() for _ in range(4)]
-    assert [message.body for message in messages] == [b"a", b"b", b"c", b"d"]
-    _, second, third, fourth = messages
-    assert fourth.message_count == 1
-    await second.ack(multiple=True)
-    await third.nack(requeue=True)
-    await fourth.reject()
-    assert await _drain(queue) == ["c", "e"]
-
-
-async def test_transaction(aio_connection: AbstractConnection, queue: AbstractQueue) -> None:
-    channel = await aio_connection.channel(publisher_confirms=False)
-    async with channel.transaction():
-        await _publish(channel, queue.name, "a", "b")
-    assert await _drain(queue) == ["a", "b"]
-    transaction = channel.transaction()
-    await transaction.select()
-    await _publish(channel, queue.name, "lost")
-    await transaction.rollback()
-    await transaction.commit()
-    assert await _drain(queue) == []
-
-
-async def test_twenty_channels(aio_connection: AbstractConnection) -> None:
-    async def use(number: int) -> None:
-        async with aio_connection.channel() as channel:
-            queue = await channel.declare_queue(exclusive=True)
-            texts = [f"{number}-{each}" for each in range(10)]
-            await _publish(channel, queue.name, *texts)
-            assert await _drain(queue) == texts
-
-    await asyncio.gather(*(use(number) for number in range(20)))
-
-
-async def test_rpc_pattern(aio_connection: AbstractConnection, name: Names) -> None:
-    async def double(*, number: int) -> int:
-        return 2 * number
-
-    method = name("rpc")
-    async with aio_connection.channel() as serving, aio_connection.channel() as calling:
-        server = await RPC.create(serving)
-        await server.register(method, double, auto_delete=True)
-        client = await RPC.create(calling)
-        async with asyncio.timeout(PATIENCE):
-            answers = await asyncio.gather(*(client.call(method, {"number": n}) for n in range(20)))
-        assert answers == [2 * n for n in range(20)]
-        await client.close()
-        await server.close()
-
-
-async def test_direct_reply_to(url: str, channel: AbstractChannel, name: Names) -> None:
-    replies: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
-    requests = await channel.declare_queue(name("rpc"))
-    reply_queue = await channel.get_queue("amq.rabbitmq.reply-to")
-    await reply_queue.consume(replies.put, no_ack=True)
+async def test_exceptions(url: str, aio_connection: AbstractConnection, queue: AbstractQueue, name: Names) -> None:
+    """Each closes its channel; the others go on."""
+    with pytest.raises(ChannelNotFoundEntity):
+        await (await aio_connection.channel()).get_queue(name("missing"))
+    with pytest.raises(ChannelPreconditionFailed, match="invalid arg 'x-max-length' for queue"):
+        await (await aio_connection.channel()).declare_queue(name("q"), arguments={"x-max-length": -1})
+    with pytest.raises(ChannelAccessRefused, match="contains reserved prefix"):
+        await (await aio_connection.channel()).declare_queue("amq.aio-pika")
     async with await aio_pika.connect(url) as other:
-        serving = await other.channel()
-        for text in ("one", "two", "three"):
-            request = aio_pika.Message(text.encode(), reply_to="amq.rabbitmq.reply-to")
-            await channel.default_exchange.publish(request, requests.name)
-            received = await (await serving.get_queue(requests.name)).get(no_ack=True)
-            assert received is not None
-            assert received.reply_to is not None
-            assert received.reply_to.startswith("amq.rabbitmq.reply-to.")
-            # A mandatory reply is returned by RabbitMQ before 4.2 even when it is delivered.
-            answer = aio_pika.Message(received.body.upper())
-            await serving.default_exchange.publish(answer, received.reply_to, mandatory=False)
-            async with asyncio.timeout(PATIENCE):
-                assert (await replies.get()).body == text.upper().encode()
+        with pytest.raises(ChannelLockedResource):
+            await (await other.channel()).get_queue(queue.name)
+    exchange = await (await aio_connection.channel()).get_exchange(name("missing"), ensure=False)
+    with pytest.raises((ChannelNotFoundEntity, ChannelClosed, ChannelInvalidStateError)):
+        await exchange.publish(aio_pika.Message(b"m"), "")
+    await _publish(await aio_connection.channel(), queue.name, "m")
+    assert await _drain(queue) == ["m"]
+
+
+async def test_recovery(restartable_broker: LeveretProcess) -> None:
+    """From a broker that was stopped, which says so, and from one that was killed."""
+    reasons: list[BaseException | None] = []
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def keep(reasons: list[BaseException | None]) -> Callable[..., None]:
+        return lambda _, reason=None: reasons.append(reason)
+
+    async def on_message(message: AbstractIncomingMessage) -> None:
+        async with message.process():
+            await received.put(message.body)
+
+    async with await aio_pika.connect_robust(restartable_broker.url, reconnect_interval=0.1) as connection:
+        connection.close_callbacks.add(keep(reasons))
+        channel = await connection.channel()
+        await channel.set_qos(prefetch_count=1)
+        source = await channel.declare_exchange("source", aio_pika.ExchangeType.TOPIC, durable=True)
+        target = await channel.declare_exchange("target", aio_pika.ExchangeType.FANOUT)
+        await target.bind(source, "logs.#")
+        queue = await channel.declare_queue("work", durable=True)
+        await queue.bind(target)
+        await queue.consume(on_message)
+        for crash in (False, True):
+            await _restart(restartable_broker, connection, crash=crash)
+            for number in range(5):
+                await source.publish(aio_pika.Message(b"%d" % number), "logs.kernel", timeout=PATIENCE)
+                async with asyncio.timeout(PATIENCE):
+                    assert await received.get() == b"%d" % number
+    assert isinstance(reasons[0], AMQPError)
+    assert "CONNECTION_FORCED" in str(reasons[0])
+
+
+async def _restart(broker: LeveretProcess, connection: AbstractRobustConnection, *, crash: bool) -> None:
+    """Restart the broker; return when the connection has recovered."""
+    reconnected = asyncio.Event()
+    connection.reconnect_callbacks.add(lambda *_: reconnected.set())
+    await asyncio.to_thread(broker.restart, crash=crash)
+    async with asyncio.timeout(PATIENCE):
+        await reconnected.wait()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aio_pika
 import pika
 import pytest
+from amqpstorm.uri_connection import UriConnection
+from kombu.connection import Connection as KombuConnection
 from pamqp import commands
 from pika.exceptions import ConnectionBlockedTimeout
 
@@ -59,6 +64,47 @@ def test_pika_gives_up(broker: ThreadedBroker) -> None:
     broker.set_alarms("memory")
     with pytest.raises(ConnectionBlockedTimeout):
         channel.basic_publish("", "q", b"m")
+
+
+async def test_aio_pika_waits(broker: ThreadedBroker) -> None:
+    async with await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue(exclusive=True)
+        await asyncio.to_thread(broker.set_alarms, "memory")
+        publish = asyncio.create_task(channel.default_exchange.publish(aio_pika.Message(b"m"), queue.name))
+        # Whoever has published nothing is still served.
+        async with await aio_pika.connect(broker.url) as other:
+            await other.channel()
+        assert not publish.done()
+        await asyncio.to_thread(broker.clear_alarms, "memory")
+        await publish
+        assert (await queue.get(no_ack=True)).body == b"m"
+
+
+def test_kombu_is_told(broker: ThreadedBroker) -> None:
+    events: list[str] = []
+    told = {"on_blocked": lambda _: events.append("blocked"), "on_unblocked": lambda: events.append("over")}
+    with KombuConnection(broker.url.replace("amqp://", "pyamqp://", 1), transport_options=told) as connection:
+        broker.set_alarms("disk")
+        connection.Producer().publish("m", routing_key="nobody")
+        wait_until(lambda: _drained(connection, events) == ["blocked"], "blocked")
+        broker.clear_alarms("disk")
+        wait_until(lambda: _drained(connection, events) == ["blocked", "over"], "unblocked")
+
+
+def _drained(connection: KombuConnection, events: list[str]) -> list[str]:
+    with contextlib.suppress(TimeoutError):
+        connection.drain_events(timeout=0.01)
+    return events
+
+
+def test_amqpstorm_is_told(broker: ThreadedBroker) -> None:
+    with UriConnection(broker.url) as connection:
+        broker.set_alarms("memory")
+        connection.channel().basic.publish("m", "nobody")
+        wait_until(lambda: connection.is_blocked, "blocked")
+        broker.clear_alarms("memory")
+        wait_until(lambda: not connection.is_blocked, "unblocked")
 
 
 # --- the watermark ------------------------------------------------------------------------------------------------

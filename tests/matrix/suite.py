@@ -43,7 +43,7 @@ PROGRAMS: Final = (
     Program("FastStream", "clients", _own("faststream", "subscribers")),
     Program("nameko", "nameko", _own("nameko", "services")),
     Program("aio-pika patterns", "clients", _own("aio_pika", "patterns")),
-    Program("aio-pika", None, _integration("aio_pika", "aio_pika_publishing", "aio_pika_robust")),
+    Program("aio-pika", None, _integration("aio_pika")),
     Program("pika adapters", "clients", _own("pika", "adapters")),
     Program("pika BlockingConnection", None, _integration("pika_blocking")),
     Program("pika SelectConnection", None, _integration("pika_select")),
