@@ -60,25 +60,18 @@ def _drain(channel: Channel, queue: str) -> list[str]:
     return bodies
 
 
-def test_declare_bind_publish_get(channel: Channel, name: Names) -> None:
-    exchange, queue = name("exchange"), name("queue")
-    channel.exchange.declare(exchange, "topic")
-    assert channel.queue.declare(queue)["message_count"] == 0
-    channel.queue.bind(queue, exchange, "a.*")
+def test_headers_and_a_large_body(channel: Channel, queue: str) -> None:
+    channel.queue.bind(queue, "amq.topic", queue)
     headers = {"number": 7, "text": "grün", "nested": {"list": [1, None, True]}}
-    channel.basic.publish("m", "a.b", exchange, properties={"headers": headers, "priority": 5})
-    channel.basic.publish("other", "b", exchange)
+    body = "grün " * 300_000
+    channel.basic.publish(body, queue, "amq.topic", properties={"headers": headers, "priority": 5})
     message = _get(channel, queue)
     assert message is not None
-    assert message.body == "m"
+    assert message.body == body
     assert message.properties["headers"] == headers
     assert message.priority == 5
     message.ack()
     assert channel.basic.get(queue) is None
-    channel.queue.unbind(queue, exchange, "a.*")
-    assert channel.queue.purge(queue)["message_count"] == 0
-    channel.exchange.delete(exchange)
-    channel.queue.delete(queue)
 
 
 def test_confirms_and_returns(channel: Channel, queue: str) -> None:
@@ -88,6 +81,9 @@ def test_confirms_and_returns(channel: Channel, queue: str) -> None:
     with pytest.raises(AMQPMessageError, match="not delivered"):
         channel.basic.publish("come back", "nobody", mandatory=True)
     assert _drain(channel, queue) == [str(number) for number in range(50)]
+    arguments = {"x-max-length": 0, "x-overflow": "reject-publish"}
+    bounded = channel.queue.declare(exclusive=True, arguments=arguments)["queue"]
+    assert channel.basic.publish("refused", bounded) is False
 
 
 def test_consume_ack_nack(connection: Connection, channel: Channel, queue: str) -> None:
@@ -116,30 +112,17 @@ def test_consume_ack_nack(connection: Connection, channel: Channel, queue: str) 
     assert _drain(channel, queue) == []
 
 
-def test_cancelled_consumer_gets_no_more(channel: Channel, queue: str) -> None:
+def test_cancelled_consumers_get_no_more(connection: Connection, channel: Channel, queue: str) -> None:
     received: list[str] = []
     tag = channel.basic.consume(lambda message: received.append(str(message.body)), queue, no_ack=True)
     channel.basic.cancel(tag)
     channel.basic.publish("a", queue)
     assert _drain(channel, queue) == ["a"]
     assert received == []
-
-
-def test_recover(channel: Channel, queue: str) -> None:
-    channel.basic.publish("a", queue)
-    assert channel.basic.get(queue) is not None
-    channel.basic.recover(requeue=True)
-    assert _drain(channel, queue) == ["a"]
-
-
-def test_transactions(connection: Connection, channel: Channel, queue: str) -> None:
-    with connection.channel() as transactional:
-        with transactional.tx:
-            transactional.basic.publish("kept", queue)
-        transactional.tx.select()
-        transactional.basic.publish("lost", queue)
-        transactional.tx.rollback()
-    assert _drain(channel, queue) == ["kept"]
+    tag = channel.basic.consume(lambda message: received.append(str(message.body)), queue)
+    assert channel.consumer_tags == [tag]
+    connection.channel().queue.delete(queue)
+    wait_until(lambda: channel.consumer_tags == [], "cancelled by the broker")
 
 
 def test_channel_errors(connection: Connection, name: Names) -> None:
