@@ -41,9 +41,8 @@ class JavaTls:
         authority = x509.load_pem_x509_certificate(self._authority.file.read_bytes())
         trusted = [PKCS12Certificate(authority, b"authority")]
         (folder / "authority.p12").write_bytes(serialize_java_truststore(trusted, _PASSWORD))
-        for name in (_USER, "nobody"):
-            path = folder / ("client.p12" if name == _USER else "nobody.p12")
-            path.write_bytes(_key_store(self._authority.issue("client.example.org", common_name=name)))
+        issued = self._authority.issue("client.example.org", common_name=_USER)
+        (folder / "client.p12").write_bytes(_key_store(issued))
 
     def broker_arguments(self) -> tuple[str, ...]:
         """The command line of the broker."""

@@ -27,12 +27,19 @@ def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str
     if given_url:
         yield [f"-Dbroker.url={given_url}"]
         return
-    tls = JavaTls(directory)
+    tls, alarmed = JavaTls(directory), directory / "alarmed"
+    alarmed.mkdir()
     with (
         LeveretProcess(directory, arguments=tls.broker_arguments()) as process,
+        LeveretProcess(alarmed, settings={"vm_memory_high_watermark.absolute": 1}) as blocking,
         RestartControl(process.restart) as control,
     ):
-        yield [f"-Dbroker.url={process.url}", f"-Dbroker.control={control.address}", *tls.maven_options()]
+        yield [
+            f"-Dbroker.url={process.url}",
+            f"-Dbroker.alarmed={blocking.url}",
+            f"-Dbroker.control={control.address}",
+            *tls.maven_options(),
+        ]
 
 
 def _tests_run(reports: Path) -> int:
@@ -42,11 +49,12 @@ def _tests_run(reports: Path) -> int:
 
 @pytest.mark.java
 @pytest.mark.timeout(_MAVEN_SECONDS + 60)
-def test_java_client(given_url: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tests", ["-Dgroups=quick", "-DexcludedGroups=quick"], ids=["quick", "others"])
+def test_java_client(given_url: str | None, tmp_path: Path, tests: str) -> None:
     build = tmp_path / "build"
     with _broker_options(given_url, tmp_path) as options:
         maven = subprocess.run(
-            ["mvn", "-q", "-B", "-ntp", "test", "-f", str(_PROJECT), f"-DbuildDirectory={build}", *options],
+            ["mvn", "-q", "-B", "-ntp", "test", "-f", str(_PROJECT), f"-DbuildDirectory={build}", tests, *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -111,11 +111,6 @@ abstract class BrokerTestCase {
         assertEquals(expected, ready);
     }
 
-    /** The same, on the test's channel. */
-    void assertReady(int expected, String queue) throws Exception {
-        assertReady(expected, channel, queue);
-    }
-
     static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
@@ -130,14 +125,8 @@ abstract class BrokerTestCase {
 
     /** Asserts that the call fails because the broker closes the channel with this code; returns the reply text. */
     static String assertChannelClosed(int replyCode, Executable call) {
-        return channelClose(replyCode, signal(call));
-    }
-
-    /** The client wraps the signal where it was waiting for an answer, and throws it where it knew before it asked. */
-    private static ShutdownSignalException signal(Executable call) {
-        Exception failure = assertThrows(Exception.class, call);
-        Throwable signal = failure instanceof ShutdownSignalException ? failure : failure.getCause();
-        return assertInstanceOf(ShutdownSignalException.class, signal, failure::toString);
+        Throwable cause = assertThrows(IOException.class, call).getCause();
+        return channelClose(replyCode, assertInstanceOf(ShutdownSignalException.class, cause));
     }
 
     /** Asserts that this is the broker's channel.close with this code; returns the reply text. */
@@ -146,11 +135,6 @@ abstract class BrokerTestCase {
         AMQP.Channel.Close close = assertInstanceOf(AMQP.Channel.Close.class, signal.getReason());
         assertEquals(replyCode, close.getReplyCode(), close::getReplyText);
         return close.getReplyText();
-    }
-
-    /** Asserts that the call fails because the broker closes the connection with this code; returns the reply text. */
-    static String assertConnectionClosed(int replyCode, Executable call) {
-        return connectionClose(replyCode, signal(call));
     }
 
     /** Asserts that this is the broker's connection.close with this code; returns the reply text. */

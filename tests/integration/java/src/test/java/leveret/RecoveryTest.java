@@ -12,16 +12,16 @@ import com.rabbitmq.client.Recoverable;
 import com.rabbitmq.client.RecoveryListener;
 import com.rabbitmq.client.ShutdownSignalException;
 import com.rabbitmq.client.impl.recovery.AutorecoveringConnection;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
 
-/** The client builds up its topology again when the broker is back. */
-@Tag("restart")
+/** The client builds up its topology again when the broker is back; see {@link BrokerControl}. */
+@EnabledIfSystemProperty(named = "broker.control", matches = ".+")
 class RecoveryTest extends BrokerTestCase {
     private Connection recovering() throws Exception {
         ConnectionFactory factory = factory();
@@ -31,25 +31,24 @@ class RecoveryTest extends BrokerTestCase {
         return open(factory);
     }
 
-    /** Restarts the broker; returns when all these connections have recovered. */
-    private void restart(Connection... connections) throws Exception {
-        CountDownLatch recovered = new CountDownLatch(connections.length);
-        for (Connection each : connections) {
-            ((Recoverable) each).addRecoveryListener(new RecoveryListener() {
-                @Override
-                public void handleRecovery(Recoverable recoverable) {
-                    recovered.countDown();
-                }
+    /** Restarts the broker; returns when the connection has recovered. */
+    private void restart(Connection connection) throws Exception {
+        CountDownLatch recovered = new CountDownLatch(1);
+        ((Recoverable) connection).addRecoveryListener(new RecoveryListener() {
+            @Override
+            public void handleRecovery(Recoverable recoverable) {
+                recovered.countDown();
+            }
 
-                @Override
-                public void handleRecoveryStarted(Recoverable recoverable) {}
-            });
-        }
+            @Override
+            public void handleRecoveryStarted(Recoverable recoverable) {}
+        });
         BrokerControl.restart();
         await(recovered, "recovery");
     }
 
     @Test
+    @Tag("quick")
     void topologyComesBack() throws Exception {
         Connection recovering = recovering();
         Channel own = recovering.createChannel();
@@ -65,8 +64,12 @@ class RecoveryTest extends BrokerTestCase {
         own.basicQos(1);
         own.confirmSelect();
         own.basicConsume(queue, false, "consumer", deliveries);
+        CompletableFuture<ShutdownSignalException> shutdown = new CompletableFuture<>();
+        recovering.addShutdownListener(shutdown::complete);
         restart(recovering);
 
+        String goodbye = connectionClose(320, shutdown.get(PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertTrue(goodbye.startsWith("CONNECTION_FORCED"), goodbye);
         assertEquals(1, own.consumerCount(queue));
         for (int i = 1; i <= 3; i++) {
             own.basicPublish(source, "logs.kernel", null, bytes("m" + i));
@@ -99,38 +102,5 @@ class RecoveryTest extends BrokerTestCase {
         assertNotEquals(queue, renamed.get(PATIENCE_SECONDS, TimeUnit.SECONDS));
         own.basicPublish(exchange, "key", null, bytes("m"));
         assertEquals(List.of("m"), deliveries.takeTexts(1));
-    }
-
-    @Test
-    void manyConnectionsComeBack() throws Exception {
-        Connection[] connections = new Connection[10];
-        List<Deliveries> consumers = new ArrayList<>();
-        List<String> queues = new ArrayList<>();
-        for (int i = 0; i < connections.length; i++) {
-            connections[i] = recovering();
-            Channel own = connections[i].createChannel();
-            String queue = name("queue");
-            Deliveries deliveries = new Deliveries(own);
-            own.queueDeclare(queue, false, false, true, null);
-            own.basicConsume(queue, true, deliveries);
-            queues.add(queue);
-            consumers.add(deliveries);
-        }
-        restart(connections);
-        for (int i = 0; i < connections.length; i++) {
-            Deliveries deliveries = consumers.get(i);
-            deliveries.getChannel().basicPublish("", queues.get(i), null, bytes("m" + i));
-            assertEquals(List.of("m" + i), deliveries.takeTexts(1));
-        }
-    }
-
-    @Test
-    void stoppingBrokerSaysGoodbye() throws Exception {
-        CompletableFuture<ShutdownSignalException> shutdown = new CompletableFuture<>();
-        connection.addShutdownListener(shutdown::complete);
-        BrokerControl.restart();
-        ShutdownSignalException signal = shutdown.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
-        String reply = connectionClose(320, signal);
-        assertTrue(reply.startsWith("CONNECTION_FORCED"), reply);
     }
 }
