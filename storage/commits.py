@@ -222,9 +222,13 @@ class Commits:
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:
         """Sync everything written; see StorageEngine.commit()."""
         if events and callback is not None and self.departures and self._waits_for_syncs:
-            self.departures.when_done(partial(self._waiting.append, callback))
+            self.departures.when_done(partial(self._await_events, callback))
             callback = None
         self._commit(callback, events)
+
+    def _await_events(self, callback: Callable[[], None]) -> None:
+        # Not the list's own append(): the list is another one after each note_events_written().
+        self._waiting.append(callback)
 
     def _commit(self, callback: Callable[[], None] | None, events: bool) -> None:
         group = self.collect(events)

@@ -187,3 +187,29 @@ def test_a_promise_that_a_message_has_moved_waits_for_the_event() -> None:
         moving.engine.flush()
     assert found_after_power_loss(moving.files) == [b"one"]
     assert moving.engine.close()
+
+
+def test_a_promise_waits_for_its_own_event_not_for_that_of_an_earlier_one() -> None:
+    undefined: list[Callable[[], None]] = []
+    moving = Moving(when_defined=undefined.append)
+    moving.publish(b"one", b"two")
+    promised: list[int] = []
+    for number in (1, 2):
+        moving.move(1)
+        moving.engine.flush()
+        moving.engine.commit(lambda number=number: promised.append(number), events=True)  # type: ignore[misc]
+    synced: list[None] = []
+    moving.engine.commit(lambda: synced.append(None))
+    while not synced:
+        moving.calls.get(timeout=30)()
+    undefined[0]()
+    moving.engine.flush()
+    undefined[1]()
+    while not promised:
+        moving.calls.get(timeout=30)()
+    assert promised == [1]
+    moving.engine.flush()
+    while len(promised) < 2:
+        moving.calls.get(timeout=30)()
+    assert promised == [1, 2]
+    assert moving.engine.close()
