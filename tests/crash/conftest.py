@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+for module in ("scenario", "simulated_loads", "process_loads", "reader_loads"):
+    pytest.register_assert_rewrite(f"tests.crash.{module}")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the kill loop and of the simulated losses of power."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +53,12 @@ class Round:
             if not self._actions.acquire(timeout=max(0.0, left)) or self._failures:
                 break
 
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition is fulfilled, or a client has failed, or 180 s are over."""
+        deadline = time.monotonic() + _PATIENCE
+        while not (condition() or self._failures) and time.monotonic() < deadline:
+            self._actions.acquire(timeout=0.1)
+
     def end(self, end: Callable[[], object], is_stop: bool = False) -> None:
         """End the broker by a function, and then the clients.
 
@@ -94,13 +99,6 @@ class Round:
         finally:
             # One that fails early must not be waited for.
             self._actions.release()
-
-
-def start(process: LeveretProcess, rng: random.Random) -> None:
-    """Start the broker; sometimes only after it has been killed while it recovered, or right after that."""
-    if rng.random() < 0.2:
-        kill_while_starting(process, rng.uniform(0.2, 1.0))
-    process.start()
 
 
 def kill_while_starting(process: LeveretProcess, seconds: float) -> None:

@@ -20,9 +20,9 @@ from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.crash.test_power_loss import SlowFiles
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT
+from tests.support.slow_files import SlowFiles
 
 PERSISTENT: Final = Envelope(b"\x00\x01q", bytes(14), True)
 ALL: Final = 1 << 40

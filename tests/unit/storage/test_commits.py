@@ -14,9 +14,9 @@ from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.crash.test_power_loss import SlowFiles
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
+from tests.support.slow_files import SlowFiles
 
 ALL = 1 << 20
 PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)
