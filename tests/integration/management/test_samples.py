@@ -38,6 +38,7 @@ ADDED: Final = {
     "added *dropped": "messages that left the queue other than by being acknowledged, by reason",
     "added *dead_lettered": "of these, what went to the dead-letter exchange",
     "added *refused": "publishes that the queue refused",
+    "added *refused_told": "of these, those whose publisher was told",
     "added *dead_letters_lost": "dead letters that no queue has taken, by reason",
     "added *loss_stats": "all of these, with rates and samples",
     "added *fill": "how full the queue is, against the limits in force, and who has set them",
@@ -56,6 +57,8 @@ ADDED: Final = {
     "added is_op_policy_updating_enabled": "newer clients read it",
     "added vhosts[].description": "newer releases export them",
     "added vhosts[].tags": "newer releases export them",
+    "added vhosts[].metadata": "the default queue type is read there",
+    "added queues[].type": "newer releases export it, so that an import does not take the default queue type",
     "added [].node": "RabbitMQ forgets it for quorum queues without statistics",
     "added uptime": "LavinMQ's clients read it, and people look for it",
 }
