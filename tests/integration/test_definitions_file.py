@@ -130,7 +130,6 @@ _POLICY = {"name": "p", "vhost": "/", "pattern": "^q", "apply-to": "queues", "de
         ({"queues": [_QUEUE | {"vhost": "nowhere"}]}, ["queues: ", "'q'", "there is no vhost 'nowhere'"]),
         ({"queues": [_QUEUE | {"arguments": {"x-max-length": "many"}}]}, ["queues: ", "'q'", "x-max-length"]),
         ({"exchanges": [{"name": "x", "vhost": "/", "type": "rainbow"}]}, ["exchanges: ", "'x'", "rainbow"]),
-        ({"bindings": [{"source": "x", "vhost": "/", "destination": "q"}]}, ["bindings: ", "'x'"]),
         ({"users": [{"name": "u", "password_hash": "?"}]}, ["users: 'u'", "password_hash"]),
         ({"policies": [_POLICY]}, ["policies: ", "'p'", "-1 is not a valid maximum length"]),
         ({"queues": 1}, ["queues: must be a list"]),

@@ -192,7 +192,14 @@ def test_a_dry_run_says_what_would_be_dead_lettered(place: Place, kind: str) -> 
     place.declare("q2", 2)
     body = {"pattern": "^q", "definition": {"max-length": 1}, "apply-to": "queues"}
     found = place.api.ask("PUT", f"{place.below(kind, 'p')}?dry_run=true", body).document
-    assert found["would_drop"] == {"messages": 3, "bytes": 30, "estimated": False, "dead_lettered": 2}
+    assert found["would_drop"] == {
+        "messages": 3,
+        "bytes": 30,
+        "estimated": False,
+        "dead_lettered": 2,
+        "lost": 1,
+        "lost_estimated": False,
+    }
     drops = {queue["name"]: queue["would_drop"] for queue in found["queues"]}
     assert [drops["q1"][key] for key in ("messages", "dead_lettered", "dead_letter_exchange")] == [2, 2, ""]
     assert [drops["q2"][key] for key in ("messages", "dead_lettered", "dead_letter_exchange")] == [1, 0, None]

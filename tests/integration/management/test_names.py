@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -61,6 +62,11 @@ def _check_metrics(process: LeveretProcess) -> None:
             assert ready == [1, 0], "one series for each"
 
 
+def _is_named(data_dir: Path, table: str) -> bool:
+    rows = leveret.scan(data_dir, table).read_all().to_pylist()
+    return any("\ufffd" in row["queue"] for row in rows)
+
+
 def test_everything_that_prints_names(tmp_path: Path) -> None:
     with LeveretProcess(tmp_path) as process:
         api, ctl = HttpApi(Management(process.http_url)), Leveretctl(process.http_url)
@@ -74,8 +80,7 @@ def test_everything_that_prints_names(tmp_path: Path) -> None:
             for command in COMMANDS:
                 assert "\ufffd" in ctl.output(*command), command
             for table in ("messages", "events", "queues", "segments"):
-                rows = leveret.scan(process.data_dir, table).read_all().to_pylist()
-                assert any("\ufffd" in row["queue"] for row in rows), table
+                wait_until(partial(_is_named, process.data_dir, table), f"names in {table}")
         exported = api.get("definitions")
         process.restart()
         api = HttpApi(Management(process.http_url))

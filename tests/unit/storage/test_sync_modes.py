@@ -121,14 +121,15 @@ def test_one_sync_that_fails_among_many_is_a_failure() -> None:
 
 
 def test_a_mistake_of_ours_ends_it_like_a_failure() -> None:
-    def broken() -> None:
-        raise ValueError("a mistake")
+    class Broken(SimulatedFiles):
+        def sync_directory(self, path: str) -> None:
+            raise ValueError("a mistake")
 
     calls: Queue[Callable[[], object]] = Queue()
     failures: list[OSError] = []
-    committer = Committer(SimulatedFiles(), calls.put, failures.append)
+    committer = Committer(Broken(), calls.put, failures.append)
     group = CommitGroup()
-    group.file_actions.append(broken)
+    group.directories["/d"] = None
     committer.submit(group)
     calls.get(timeout=120)()
     assert not committer.close()
