@@ -38,26 +38,21 @@ run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0
 setup: needs-java needs-chromium $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium
 
 .PHONY: test
-test: setup ## run the whole test suite
+test: offer-java offer-chromium $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docker" $(ARGS)
+
+.PHONY: test-all
+test-all: setup ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-.PHONY: test-fast
-test-fast: $(VENV)/installed-test compiled ## run what finds most faults in a few minutes: unit, contract and conformance tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract tests/conformance tests/tidy \
-		-m "not spark and not docker" $(ARGS)
-
 .PHONY: coverage
-coverage: $(VENV)/installed-test ## report which lines of the product the tests of test-fast, leveretctl and embedded brokers do not run
+coverage: $(VENV)/installed-test ## report which lines of the product unit, contract and conformance tests, leveretctl and embedded brokers do not run
 	rm -rf build/coverage && mkdir -p build/coverage
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
 		tests/conformance tests/integration/embedding tests/integration/leveretctl tests/integration/test_delete_messages.py \
 		tests/integration/test_readers.py -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
-
-.PHONY: test-python
-test-python: $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark and not docker and not ui" $(ARGS)
 
 .PHONY: compile
 compile: $(VENV)/created | $(LINKS) ## compile the modules that pyproject.toml lists, if they have changed; LEVERET_COMPILE=0 forbids it
@@ -182,6 +177,11 @@ needs-docker:
 .PHONY: needs-java
 needs-java:
 	@sh tests/system-needs.sh java
+
+# What the tests can do without is installed only where it may be; else they leave out what needs it.
+.PHONY: offer-java offer-chromium
+offer-java offer-chromium:
+	@sh tests/system-needs.sh offer $(@:offer-%=%)
 
 .PHONY: needs-chromium
 needs-chromium:

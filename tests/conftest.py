@@ -1,4 +1,7 @@
-"""Keeps byte code, orders the tests, and has a run with unexpected skips fail where STRICT_SKIPS=1 asks for that."""
+"""Keeps byte code, orders the tests, and knows their tiers.
+
+With STRICT_SKIPS=1 a run fails if tests are skipped or left out that are not allowed to be.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 
 from tests.allowed_skips import Skip, unexpected
 from tests.order import rank
+from tests.tiers import NEEDS, is_slow, lacking, left_out
 
 # Tests start hundreds of programs. Where the environment forbids byte code, each of them would compile all its modules,
 # which is half of its CPU time. Set before pytest-xdist starts its processes, this holds for them too.
@@ -17,17 +21,33 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the longest tests begin first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the longest tests begin first, and leave out what this machine cannot run."""
     items.sort(key=lambda item: rank(item.nodeid))
+    if any(item.get_closest_marker(need.marker) for need in NEEDS for item in items):
+        missing = [need.marker for need in lacking()]
+        lack = [item for item in items if any(item.get_closest_marker(marker) for marker in missing)]
+        if lack:
+            config.hook.pytest_deselected(items=lack)
+            items[:] = [item for item in items if item not in set(lack)]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of the second tier; before `-m` selects."""
+    if is_slow(item.nodeid):
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Look at what was skipped; in the process that collects the results of all others."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("STRICT_SKIPS") != "1" or reporter is None or hasattr(session.config, "workerinput"):
+    if reporter is None or hasattr(session.config, "workerinput"):
         return
+    if os.environ.get("STRICT_SKIPS") != "1":
+        return
+    if left_out():
+        session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
     reports = reporter.stats.get("skipped", [])
     places = [report.longrepr for report in reports if isinstance(report.longrepr, tuple)]
     found = unexpected(Skip(str(path), reason.removeprefix("Skipped: ")) for path, _, reason in places)
@@ -36,3 +56,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         for skip in found:
             reporter.line(f"{skip.source}: {skip.reason}", red=True)
         session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was left out, if the run is one of whole tiers."""
+    if not hasattr(config, "workerinput") and config.args == config.getini("testpaths") and left_out():
+        terminalreporter.line(left_out(), yellow=True)

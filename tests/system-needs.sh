@@ -5,6 +5,9 @@
 #   system-needs.sh java          a JDK 17+ and Maven, for the tests with the Java client
 #   system-needs.sh chromium      Chromium, for the tests of the UI
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
+#   system-needs.sh offer WHAT    the same, but is content if it may not install it
+#   system-needs.sh has WHAT      whether java, jdk, chromium or docker is there
+#   system-needs.sh how WHAT      prints the command that installs it
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
 #   system-needs.sh rabbitmqadmin FILE
@@ -82,6 +85,7 @@ apt_packages() {
                 echo "python3 python3-venv"
             fi
             ;;
+        jdk) first_available openjdk-17-jdk-headless openjdk-21-jdk-headless ;;
         java)
             has_jdk || first_available openjdk-17-jdk-headless openjdk-21-jdk-headless
             has_maven || echo maven
@@ -98,6 +102,7 @@ say_command() {
     fi
     case $1 in
         python) dnf="python3.12" brew="python@3.12" ;;
+        jdk) dnf="java-21-openjdk-devel" brew="openjdk@21" ;;
         java) dnf="java-21-openjdk-devel maven" brew="openjdk@21 maven" ;;
         chromium) dnf="chromium" brew="--cask chromium" ;;
         docker) dnf="moby-engine debootstrap" brew="docker" ;;
@@ -126,6 +131,21 @@ need() {
         if [ "$what" = java ] && [ -n "${JAVA_HOME:-}" ]; then echo "(JAVA_HOME is $JAVA_HOME.)"; fi
     } >&2
     exit 1
+}
+
+has() {
+    case $1 in
+        java) has_java ;;
+        jdk) has_jdk ;;
+        chromium) find_chromium >/dev/null ;;
+        docker) has_docker ;;
+    esac
+}
+
+# Where it may not be installed, the tests leave out what needs it, and say so.
+offer() {
+    if has "$1"; then return; fi
+    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then sh "$0" "$1" || :; fi
 }
 
 is_python_script() {
@@ -190,6 +210,9 @@ case ${1:-} in
     java) need java "a JDK 17 or newer and Maven" has_java ;;
     chromium) need chromium "Chromium" find_chromium ;;
     docker) need docker "Docker and debootstrap" has_docker ;;
+    offer) offer "${2:?usage: $0 offer WHAT}" ;;
+    has) has "${2:?usage: $0 has WHAT}" ;;
+    how) say_command "${2:?usage: $0 how WHAT}" ;;
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)

@@ -1,0 +1,115 @@
+"""Two tiers of tests: `make test` runs the first one, `make test-all` both.
+
+What is slow by nature is in the second tier: browsers, Spark, faults at random, other programs and their environments.
+Of each of these some tests are in the first tier, so that what breaks all of them is seen within minutes. What needs a
+program that this machine lacks is left out, which the run says at its end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+#: Tests of the second tier, by how their ids begin.
+SECOND: Final = (
+    "tests/bench/",
+    "tests/crash/",
+    "tests/docker/",
+    "tests/integration/management/test_any_",
+    "tests/integration/management/test_rabbitmqadmin.py",
+    "tests/integration/management/test_slow_logins.py",
+    "tests/integration/management/test_stalled_clients.py",
+    "tests/integration/test_archiving.py",
+    "tests/integration/test_celery.py",
+    "tests/integration/test_concurrent_clients.py",
+    "tests/integration/test_documentation",
+    "tests/integration/test_embedded.py::test_fixtures_as_documented",
+    "tests/integration/test_java_client.py",
+    "tests/integration/test_paging.py",
+    "tests/integration/test_public_definitions.py",
+    "tests/integration/test_restart_",
+    "tests/matrix/",
+    "tests/mutants/",
+    "tests/packaging/",
+    "tests/spark/",
+    "tests/torture/",
+    "tests/ui/",
+)
+#: Those among them that are in the first tier all the same.
+FIRST: Final = (
+    "tests/crash/test_failed_sync.py",
+    "tests/crash/test_lost_files.py",
+    "tests/crash/test_scenarios.py",
+    "tests/crash/test_torn_write.py",
+    "tests/integration/test_documentation.py",
+    "tests/integration/test_java_client.py::test_java_client[quick]",
+    "tests/integration/test_restart_limits.py",
+    "tests/integration/test_restart_messages.py",
+    "tests/packaging/test_package.py",
+    "tests/spark/test_cluster.py::test_workers_know_nothing_of_the_project",
+    "tests/spark/test_data_source.py::test_columns_and_a_limit_are_passed_on",
+    "tests/spark/test_data_source.py::test_conditions_can_decide_what_is_read",
+    "tests/spark/test_data_source.py::test_events",
+    "tests/spark/test_data_source.py::test_messages",
+    "tests/spark/test_data_source.py::test_wrong_columns_are_refused",
+    "tests/spark/test_jobs.py::test_what_waits",
+    "tests/spark/test_sink.py::test_rows_that_are_not_taken",
+    "tests/spark/test_streaming.py",
+    "tests/torture/test_torture.py::test_a_minute",
+    "tests/ui/test_admin.py",
+    "tests/ui/test_delayed_messages.py",
+    "tests/ui/test_exchange.py::test_binding_and_unbinding",
+    "tests/ui/test_exchanges.py",
+    "tests/ui/test_jobs.py",
+    "tests/ui/test_losses.py",
+    "tests/ui/test_overview.py",
+    "tests/ui/test_policies.py",
+    "tests/ui/test_queue.py",
+    "tests/ui/test_queues.py::test_adding_a_queue",
+    "tests/ui/test_session.py::test_logging_in_and_out",
+    "tests/ui/test_stream.py::test_a_stream",
+)
+
+
+class Need(NamedTuple):
+    """A program that tests need.
+
+    Attributes:
+        marker: The marker of these tests.
+        tests: What they are, for people.
+        program: Its name for `tests/system-needs.sh`.
+    """
+
+    marker: str
+    tests: str
+    program: str
+
+
+NEEDS: Final = (
+    Need("spark", "Spark", "jdk"),
+    Need("java", "the Java client", "java"),
+    Need("ui", "the web pages", "chromium"),
+)
+_SCRIPT: Final = str(Path(__file__).with_name("system-needs.sh"))
+
+
+def is_slow(nodeid: str) -> bool:
+    """Return whether a test is in the second tier."""
+    return nodeid.startswith(SECOND) and not nodeid.startswith(FIRST)
+
+
+@cache
+def lacking() -> tuple[Need, ...]:
+    """Return what this machine lacks."""
+    return tuple(need for need in NEEDS if subprocess.run(["sh", _SCRIPT, "has", need.program], check=False).returncode)
+
+
+def left_out() -> str:
+    """Return a sentence on what is left out and how to have it; empty if nothing is."""
+    if not lacking():
+        return ""
+    tests = ", ".join(need.tests for need in lacking())
+    said = [subprocess.check_output(["sh", _SCRIPT, "how", need.program], text=True).strip() for need in lacking()]
+    return f"Left out: the tests of {tests}. They run after: {' && '.join(dict.fromkeys(said))}"
