@@ -12,11 +12,13 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from leveret.storage.analytics.job_options import JobOptions
-from leveret.storage.analytics.jobs.registry import CHECKS, JOBS
+from leveret.storage.analytics.jobs.registry import JOBS
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.results.result_output import rows_of
 from leveret.storage.analytics.session import register
 
+#: Jobs that need a data directory.
+LIVE: Final = ("backlog", "export")
 #: The name under which the page of the report is among the results.
 PAGE: Final = "page"
 _VALUES: Final = {
@@ -40,7 +42,7 @@ def results(spark: SparkSession, archive: str, as_of: str) -> dict[str, list[str
     found = {
         job: sorted(f"{name}: {_text(row)}" for name, frame in run(spark, options).items() for row in rows_of(frame))
         for job, run in JOBS.items()
-        if job not in CHECKS
+        if job not in LIVE
     }
     return {**found, PAGE: [page(spark, options)]}
 

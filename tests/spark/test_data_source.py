@@ -44,7 +44,7 @@ def load(spark: SparkSession, path: str, schema: str = "", **options: str) -> Da
 
 def test_messages(spark: SparkSession, directory: str) -> None:
     frame = load(spark, directory)
-    assert len(frame.columns) == 33
+    assert len(frame.columns) == 35
     counts = {(row.vhost, row.queue): row["count"] for row in frame.groupBy("vhost", "queue").count().collect()}
     assert counts == {("/", "a"): 150, ("/", "b"): 200, ("other", "c"): 200}
     (row,) = frame.where("queue = 'a' and seq = 51").collect()

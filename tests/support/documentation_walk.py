@@ -20,7 +20,7 @@ from tests.support.leveretctl import Leveretctl
 _TIMEOUT: Final = 180
 #: Lines that begin so are run by other tests, or change the machine.
 _ELSEWHERE: Final = re.compile(
-    r"make |docker |env LEVERET_COMPILE=|KILL_ROUNDS=|protoc |export PATH=|python -m |"
+    r"make |docker |env (?:LEVERET_COMPILE|PYSPARK_DRIVER_PYTHON)=|KILL_ROUNDS=|protoc |export PATH=|python -m |"
     r"\.venv/bin/(pip|leveret|spark-submit) |\.venv/bin/leveret-analytics (?!archive )|"
     # Programs are run where they are printed. The keys are written by one with Spark.
     r"\.venv/bin/python |leveretctl delete_messages "
