@@ -17,7 +17,6 @@ from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.ui.pages import Ui
 
-SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
 _SYSTEM_NEEDS: Final = Path(__file__).parents[1] / "system-needs.sh"
 #: Milliseconds that a page may take for anything; a machine that builds beside the tests is slow.
 _TIMEOUT: Final = 120_000
@@ -220,20 +219,6 @@ def new_ui(new_context: Callable[..., BrowserContext], broker: LeveretProcess) -
 def ui(new_ui: Callable[..., Ui]) -> Ui:
     """The UI with guest logged in, at the overview."""
     return new_ui()
-
-
-@pytest.fixture
-def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], Path]:
-    """Take a picture of a whole page, into a folder that git ignores; the name is the test's and the given one."""
-
-    def take(page: Page, name: str = "") -> Path:
-        test = re.sub(r"[^\w.-]+", "-", request.node.name)
-        path = SCREENSHOTS / f"{test}{'-' if name else ''}{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=path, full_page=True)
-        return path
-
-    return take
 
 
 @pytest.fixture

@@ -300,47 +300,4 @@ def test_limits_are_set_and_cleared(
     assert api.request("GET", kind, name)[0]["value"] == {"max-connections": 0}
 
 
-def test_no_limits(new_ui: NewUi, vhost: str) -> None:
-    ui = new_ui(address="#/limits")
-    ui.choose("vhost", vhost)
-    expect(ui.main.get_by_text("No limits are set.").first).to_be_visible()
-
-
 # -- tags -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_what_others_see(new_ui: NewUi, api: Management, vhost: str, console: Console, tag: str) -> None:
-    console.allow(401)
-    name = f"managed {tag}"
-    api.request("PUT", "users", name, body={"password": "secret", "tags": tag})
-    api.request("PUT", "permissions", vhost, name, body=ALL)
-    api.request("PUT", "vhost-limits", vhost, "max-queues", body={"value": 10})
-    ui = new_ui(user=name, password="secret", address="#/limits")
-    expect(ui.row(vhost)).to_contain_text("max-queues")
-    expect(ui.main.get_by_text("requires the tag administrator")).to_be_visible()
-    expect(ui.main.locator("form")).to_have_count(0)
-    expect(ui.main.get_by_role("button", name="Clear")).to_have_count(0)
-    expect(ui.tab("Users")).to_have_count(0)
-    expect(ui.tab("Virtual hosts")).to_have_count(0)
-    ui.go("#/vhosts")
-    expect(ui.row(vhost)).to_be_visible()
-    expect(ui.row("/")).to_have_count(1 if tag == "monitoring" else 0)
-    expect(ui.main.get_by_role("link", name=vhost)).to_have_count(0)
-    expect(ui.main.locator("form")).to_have_count(0)
-    for address in ("#/users", f"#/users/{name}", f"#/vhosts/{vhost}"):
-        ui.go(address)
-        expect(ui.page.get_by_text("Not administrator user")).to_be_visible()
-        expect(ui.main.locator("form, table")).to_have_count(0)
-    api.request("DELETE", "users", name)
-
-
-def test_what_is_typed_survives_a_refresh(new_ui: NewUi, vhost: str, user: str) -> None:
-    ui = new_ui(address=f"#/users/{user}")
-    form = limit_form(ui, "Limits")
-    value = form.get_by_role("textbox", name="Value")
-    value.fill("12")
-    ui.refresh()
-    ui.refresh()
-    expect(value).to_be_focused()
-    expect(value).to_have_value("12")

@@ -95,11 +95,3 @@ def test_the_one_that_waits_for_the_active_consumer(channels: Ui, client: Client
     channels.rows().get_by_role("link").click()
     expect(channels.row("first")).to_contain_text("active")
     expect(channels.row("second")).to_contain_text("waiting")
-
-
-def test_a_user_sees_its_own(new_ui: NewUi, api: Management, client: Client) -> None:
-    assert client.channel.is_open
-    api.request("PUT", "users", "stranger", body={"password": "secret", "tags": "management"})
-    stranger = new_ui(user="stranger", password="secret", address="#/channels")
-    expect(stranger.main.get_by_text("You have no channels.")).to_be_visible()
-    api.request("DELETE", "users", "stranger")

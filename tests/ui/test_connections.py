@@ -139,6 +139,7 @@ def test_a_blocked_connection_says_so(new_ui: NewUi, tmp_path: Path) -> None:
         client = Client(process.url, "publisher")
         ui = new_ui(url=process.http_url, address="#/connections")
         ui.choose("refresh", "1")
+        expect(ui.page.get_by_role("alert").filter(has_text="Disk alarm")).to_be_visible()
         state = ui.rows().first.locator("abbr")
         expect(state).to_have_text("blocking")
         client.channel.basic_publish("", "nowhere", b"x")

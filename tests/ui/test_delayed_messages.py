@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Final
 
 import pika
@@ -68,28 +67,6 @@ def test_looking_cancelling_and_delivering(new_ui: NewUi, api_with_exchange: Man
         "POST", "queues", VHOST, "orders", "get", body={"count": 9, "ackmode": "ack_requeue_true", "encoding": "auto"}
     )
     assert message["payload"] == "payload of second"
-
-
-def test_a_phone_shows_the_buttons_apart_and_in_full(new_ui: NewUi, api_with_exchange: Management) -> None:
-    publish(api_with_exchange, "customer.reminder.second", 300)
-    ui = new_ui(address=PAGE, viewport={"width": 390, "height": 844})
-    buttons = ui.main.get_by_role("region", name="delayed messages").locator("tbody button")
-    expect(buttons).to_have_text(["Show", "Deliver now …", "Cancel …"])
-    boxes = [button.bounding_box() for button in buttons.all()]
-    assert all(box is not None and box["x"] + box["width"] <= 390 for box in boxes), boxes
-    # One below the other.
-    tops = [box["y"] for box in boxes if box is not None]
-    assert tops == sorted(set(tops))
-    wide = new_ui(address=PAGE).main.get_by_role("region", name="delayed messages").locator("tbody button")
-    expect(wide).to_have_count(3)
-    words = [
-        button.evaluate(
-            "each => { const r = document.createRange(); r.selectNodeContents(each); "
-            "const { left, right } = r.getBoundingClientRect(); return [left, right]; }"
-        )
-        for button in wide.all()
-    ]
-    assert all(later[0] - earlier[1] >= 8 for earlier, later in pairwise(words)), words
 
 
 def test_without_permission_to_read(new_ui: NewUi, api_with_exchange: Management, console: Console) -> None:

@@ -87,17 +87,3 @@ def test_columns_are_chosen_and_remembered(listed: Ui) -> None:
     expect(headings.filter(has_text="Type")).to_have_count(1)
     listed.page.keyboard.press("Escape")
     expect(listed.main.get_by_role("button", name="Restore the default")).to_be_hidden()
-
-
-def test_what_an_exchange_is(listed: Ui) -> None:
-    row = listed.row("x00")
-    expect(row).to_contain_text("fanout")
-    expect(row.locator("abbr")).to_have_attribute("title", "durable")
-    expect(listed.row("x20").locator("abbr")).to_have_count(0)
-
-
-def test_an_empty_list_says_what_to_do(new_ui: NewUi, api: Management) -> None:
-    api.request("PUT", "users", "stranger", body={"password": "secret", "tags": "management"})
-    ui = new_ui(user="stranger", password="secret", address="#/exchanges")
-    expect(ui.main.get_by_text("ask an administrator for permissions")).to_be_visible()
-    api.request("DELETE", "users", "stranger")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Dialog, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.ui.pages import Ui
-from tests.ui.registered import PATHS, expect_no_failure, open_all, outside, visit
+from tests.ui.registered import PATHS, expect_no_failure, go, open_all, outside, visit
 from tests.ui.scene import HOSTILE, Scene
 
 NewUi = Callable[..., Ui]
@@ -57,6 +58,34 @@ def test_names_and_values_are_text_on_every_page(hostile: tuple[LeveretProcess, 
     assert ui.page.evaluate("window.hit") is None
     assert dialogs == []
     assert [url for url in asked if not url.startswith(ui.url)] == []
+
+
+def test_actions_take_names_as_they_are(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
+    process, scene = hostile
+    ui, api = new_ui(url=process.http_url), scene.api
+    for name in (HOSTILE[:40], "%2F", "/", "ü" * 127 + "x"):
+        for kind in ("queues", "exchanges"):
+            api.request("PUT", kind, scene.vhost, name, body={"type": "topic"} if kind == "exchanges" else {})
+        api.request("POST", "bindings", scene.vhost, "e", name, "q", name, body={"routing_key": name})
+        for kind in ("exchanges", "queues"):
+            go(ui, f"#/{kind}/{quote(scene.vhost, safe='')}/{quote(name, safe='')}")
+            expect(ui.main.get_by_role("heading", level=1)).to_contain_text(name)
+            open_all(ui)
+            form = ui.main.locator("form").filter(has=ui.page.get_by_role("button", name="Publish", exact=True))
+            form.get_by_label("Payload", exact=True).fill(name)
+            if kind == "exchanges":
+                form.get_by_label("Routing key").fill(name)
+            form.get_by_role("button", name="Publish", exact=True).click()
+            expect(form.get_by_role("status").locator("visible=true")).to_contain_text("published")
+            for button in ("Unbind …" if kind == "exchanges" else "Purge …", "Delete …"):
+                ui.main.get_by_role("button", name=button, exact=True).last.click()
+                dialog = ui.page.get_by_role("dialog")
+                expect(dialog).to_contain_text(name)
+                dialog.get_by_role("button", name=button.removesuffix(" …")).click()
+                expect(dialog).to_have_count(0)
+            expect(ui.main.get_by_role("heading", level=1)).to_have_text(kind.capitalize())
+    assert len(api.request("GET", "queues", scene.vhost)) == 2
+    assert ui.page.evaluate("window.hit") is None
 
 
 def test_messages_are_text(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:

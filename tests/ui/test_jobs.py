@@ -104,17 +104,3 @@ def test_a_paused_job_is_resumed(
     dialog = ui.page.get_by_role("dialog", name="Resume a job")
     dialog.get_by_role("button", name="Resume the job").click()
     expect(dialog).to_contain_text(f"job '{job}' is running, not paused")
-
-
-def test_jobs_of_others_have_no_button(
-    new_ui: NewUi, api: Management, vhost: str, declare: Callable[..., None]
-) -> None:
-    declare("target")
-    declare("slow", 4)
-    job = start(api, "slow", rate=0.01)
-    api.request("PUT", "users", "watcher", body={"password": "secret", "tags": "management"})
-    api.request("PUT", "permissions", vhost, "watcher", body={"configure": "", "write": "", "read": ".*"})
-    ui = new_ui(user="watcher", password="secret", address="#/jobs")
-    expect(ui.rows()).to_have_count(1)
-    expect(ui.main.get_by_role("button", name=f"Cancel job {job}")).to_have_count(0)
-    api.request("DELETE", "users", "watcher")

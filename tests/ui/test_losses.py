@@ -153,19 +153,6 @@ def test_who_lost_most_stands_first_with_reasons_and_links(losses: Ui) -> None:
     assert losses.page.locator("img").count() == 0
 
 
-def test_sorting_and_filtering(losses: Ui) -> None:
-    losses.main.get_by_role("columnheader", name="Refused", exact=True).get_by_role("button").click()
-    expect(losses.rows().first).to_contain_text("refusing")
-    losses.main.get_by_role("searchbox").fill("letters")
-    expect(losses.rows()).to_have_count(3)
-    losses.main.get_by_role("searchbox").fill("")
-    losses.choose("kind", "exchange")
-    expect(losses.rows()).to_have_count(2)
-    assert figures(losses, "Lost")["Permanently lost"] == "4"
-    losses.choose("kind", "")
-    expect(losses.rows()).to_have_count(13)
-
-
 def test_the_window_is_chosen_and_honest(losses: Ui) -> None:
     since = losses.main.get_by_text("Counted since 2")
     expect(since).to_contain_text("Earlier losses are not known: losses are counted since then, also over restarts.")
@@ -196,16 +183,6 @@ def test_nothing_was_lost(new_ui: NewUi, api: Management) -> None:
     expect(ui.main.get_by_text("the column Fill of the queues")).to_be_visible()
     assert figures(ui, "Lost") == {"Permanently lost": "0"}
     api.request("DELETE", "vhosts", "lossless")
-
-
-def test_users_see_what_was_lost_in_their_virtual_hosts(losing: str, new_ui: NewUi, api: Management) -> None:
-    api.request("PUT", "users", "loser", body={"password": "secret", "tags": "management"})
-    ui = new_ui(user="loser", password="secret", address="#/losses")
-    expect(ui.main.get_by_text("Nothing was lost since")).to_be_visible()
-    api.request("PUT", "permissions", losing, "loser", body={"configure": "", "write": "", "read": ""})
-    ui.refresh()
-    expect(ui.row("dropping")).to_be_visible()
-    api.request("DELETE", "users", "loser")
 
 
 def amount(lost: int, **more: int) -> dict[str, Any]:

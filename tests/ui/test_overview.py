@@ -108,13 +108,6 @@ def test_charts_look_back_as_far_as_is_asked(ui: Ui) -> None:
     expect(ui.page.get_by_label("Charts", exact=True)).to_have_value("3600")
 
 
-def test_an_alarm_is_shown_in_words(new_ui: NewUi, tmp_path: Path) -> None:
-    settings = {"disk_free_limit.absolute": "1000000GB"}
-    with LeveretProcess(tmp_path, settings=settings) as process:
-        ui = new_ui(url=process.http_url)
-        expect(ui.page.get_by_role("alert").filter(has_text="Disk alarm")).to_be_visible()
-
-
 def test_definitions_go_out_and_in(new_ui: NewUi, own_broker: LeveretProcess, tmp_path: Path, console: Console) -> None:
     api = Management(own_broker.http_url)
     # No number of JavaScript.

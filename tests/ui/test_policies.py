@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.management import Management
 from tests.ui.conftest import Console
@@ -53,12 +53,6 @@ def fill_in(form: Locator, name: str, pattern: str, **keys: object) -> None:
 def preview(form: Locator) -> Locator:
     form.get_by_role("button", name="Preview and save").click()
     return form.page.get_by_role("dialog")
-
-
-def add_user(api: Management, name: str, tags: str) -> str:
-    api.request("PUT", "users", name, body={"password": "secret", "tags": tags})
-    api.request("PUT", "permissions", VHOST, name, body={"configure": ".*", "write": ".*", "read": ".*"})
-    return name
 
 
 def test_the_list_says_where_policies_are_in_force(
@@ -133,16 +127,8 @@ def test_exchanges_of_a_policy(new_ui: NewUi, set_policy: Callable[..., None]) -
     expect(ui.main.get_by_role("heading", name="Queues")).to_have_count(0)
 
 
-def test_no_policies_at_all(new_ui: NewUi, vhost: str) -> None:
-    ui = open_list(new_ui)
-    expect(ui.main.get_by_text("There are no policies here.")).to_be_visible()
-    expect(ui.main.get_by_text("Add one below")).to_be_visible()
-    ui.go("#/operator-policies")
-    expect(ui.main.get_by_text("There are no operator policies here.")).to_be_visible()
-
-
 def test_what_would_be_dropped_is_shown_before_it_is_saved(
-    new_ui: NewUi, api: Management, declare: Callable[..., None]
+    new_ui: NewUi, api: Management, declare: Callable[..., None], assert_accessible: Callable[[Page], None]
 ) -> None:
     declare("work.1", 8)
     declare("work.2", 3)
@@ -164,6 +150,7 @@ def test_what_would_be_dropped_is_shown_before_it_is_saved(
     expect(rows.first).to_contain_text("max-length: none → 2")
     expect(rows.first).to_contain_text("message-ttl: none → 86400000 (1d)")
     expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    assert_accessible(ui.page)
     ui.page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     assert api.request("GET", "policies", VHOST) == []
@@ -341,50 +328,3 @@ def test_operator_policies_offer_their_own_keys(new_ui: NewUi, api: Management, 
     ui.page.get_by_role("dialog", name="Delete operator policy").get_by_role("button", name="Delete").click()
     expect(ui.main.get_by_text("There are no operator policies here.")).to_be_visible()
     assert api.request("GET", "operator-policies", VHOST) == []
-
-
-@pytest.mark.parametrize(("tag", "forms"), [("management", 0), ("monitoring", 0), ("policymaker", 1)])
-def test_forms_are_for_those_with_the_tag(
-    new_ui: NewUi, api: Management, set_policy: Callable[..., None], tag: str, forms: int
-) -> None:
-    set_policy("short", "^work", {"max-length": 4})
-    set_policy("cap", "^work", {"max-length": 4}, kind="operator-policies")
-    ui = new_ui(user=add_user(api, f"policed-{tag}", tag), password="secret", address="#/policies")
-    expect(ui.row("short")).to_be_visible()
-    expect(ui.main.get_by_text("Add a policy", exact=True)).to_have_count(forms)
-    expect(ui.main.get_by_text("requires the tag policymaker")).to_have_count(1 - forms)
-    ui.main.get_by_role("link", name="short").click()
-    expect(ui.main.get_by_text("4 messages")).to_be_visible()
-    expect(ui.main.get_by_role("button", name="Delete …")).to_have_count(forms)
-    expect(ui.main.locator("form")).to_have_count(forms)
-    ui.tab("Admin").click()
-    ui.tab("Operator policies").click()
-    expect(ui.row("cap")).to_be_visible()
-    expect(ui.main.get_by_text("requires the tag administrator")).to_be_visible()
-    api.request("DELETE", "users", f"policed-{tag}")
-
-
-def test_names_that_are_hard_to_show(
-    new_ui: NewUi, declare: Callable[..., None], set_policy: Callable[..., None]
-) -> None:
-    names = [MARKUP, 'a/b%2F"c', "🐇" * 63, "n" * 255]
-    declare(MARKUP, 3)
-    for name in names:
-        set_policy(name, ".", {"dead-letter-exchange": MARKUP})
-    set_policy("z", MARKUP.replace("(", r"\("), {"max-length": 9}, priority=9)
-    ui = open_list(new_ui)
-    for name in names:
-        ui.main.get_by_role("link", name=name, exact=True).click()
-        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Policy {name}")
-        expect(ui.row(MARKUP).get_by_role("link", name="z")).to_be_visible()
-        ui.page.go_back()
-    form = open_form(ui)
-    fill_in(form, MARKUP, ".", max_length=1)
-    form.get_by_role("textbox", name="Priority").fill("10")
-    dialog = preview(form)
-    expect(dialog.get_by_role("heading")).to_have_text("Change policy")
-    expect(dialog.locator(".dialog-name")).to_have_text(MARKUP)
-    expect(dialog.locator("tbody tr").first).to_contain_text(MARKUP)
-    dialog.get_by_role("button", name="Cancel").click()
-    assert ui.page.locator("img").count() == 0
-    expect(ui.page).to_have_title("Policies – Leveret")

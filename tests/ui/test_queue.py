@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pika
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -22,13 +22,6 @@ NewUi = Callable[..., Ui]
 VHOST: Final = "queue shown"
 #: A minute may end between the first and the last one.
 DROPPED: Final = re.compile(r"Dropped over the limit: .* highest [1-3]")
-HOSTILE: Final = (
-    """<img src=x onerror="document.title='hit'">""",
-    "%2F",
-    "/",
-    """a'"\\`${1}&amp;🐇 #?""",
-    "ü" * 127 + "x",
-)
 
 
 @pytest.fixture
@@ -129,18 +122,6 @@ def test_limits_that_count_unacked_messages(
     expect(fill.get_by_role("img", name="Messages: 3 of 6, 50%")).to_be_visible()
     expect(fill).to_contain_text("ready and unacked messages")
     assert cells(part(ui, "Settings"), "length-counts")[1:4] == ["all", "argument", "all"]
-
-
-def test_only_policymakers_are_offered_a_policy(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
-    declare("plain")
-    body = {"configure": ".*", "write": ".*", "read": ".*"}
-    for name, tag, count in (("looks", "management", 0), ("makes", "policymaker", 1)):
-        api.request("PUT", "users", name, body={"password": "secret", "tags": tag})
-        api.request("PUT", "permissions", VHOST, name, body=body)
-        ui = open_queue(new_ui, "plain", user=name, password="secret")
-        expect(part(ui, "Settings").locator("tbody tr").first).to_be_visible()
-        expect(ui.main.get_by_role("link", name="Add a policy for this queue")).to_have_count(count)
-        api.request("DELETE", "users", name)
 
 
 def test_where_messages_are(new_ui: NewUi, declare: Callable[..., None]) -> None:
@@ -303,29 +284,6 @@ def test_a_queue_that_is_gone(new_ui: NewUi, api: Management, declare: Callable[
     expect(ui.main.get_by_text(f"There is no queue of this name in virtual host {VHOST}.")).to_be_visible()
 
 
-def test_hostile_names(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
-    ui = new_ui()
-    for name in HOSTILE:
-        declare(name, 1)
-        ui.go(page_of(name))
-        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Queue {name} in virtual host {VHOST}")
-        publish = folded(ui, "Publish a message")
-        publish.get_by_label("Payload", exact=True).fill(name)
-        publish.get_by_role("button", name="Publish").click()
-        expect(ui.main.locator(".tiles")).to_contain_text("2Ready")
-        get = folded(ui, "Get messages")
-        get.get_by_label("Messages").fill("2")
-        get.get_by_role("button", name="Get messages").click()
-        expect(get.locator("pre").nth(1)).to_have_text(name)
-        folded(ui, "Delete").get_by_role("button", name="Delete …").click()
-        dialog = ui.page.get_by_role("dialog", name="Delete queue")
-        expect(dialog.get_by_text(name, exact=True)).to_be_visible()
-        dialog.get_by_role("button", name="Delete").click()
-        expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
-    assert api.request("GET", "queues", VHOST) == []
-    assert ui.page.locator("img, script:not([src])").count() == 0
-
-
 def test_without_statistics_settings_are_still_explained(new_ui: NewUi, tmp_path: Path) -> None:
     with LeveretProcess(tmp_path, settings={"management.disable_stats": "true"}) as process:
         api = Management(process.http_url)
@@ -335,38 +293,3 @@ def test_without_statistics_settings_are_still_explained(new_ui: NewUi, tmp_path
         ui.main.get_by_role("link", name="uncounted").click()
         assert cells(part(ui, "Settings"), "max-length")[1:3] == ["3", "argument"]
         expect(part(ui, "Fill and storage").get_by_role("img", name="Messages: 0 of 3, 0%")).to_be_visible()
-
-
-def test_what_is_being_typed_survives_a_refresh(new_ui: NewUi, declare: Callable[..., None]) -> None:
-    declare("typed", 1)
-    ui = open_queue(new_ui, "typed")
-    move = folded(ui, "Move messages")
-    target = move.get_by_label("To queue")
-    expect(target).to_be_focused()
-    target.press_sequentially("half")
-    ui.refresh()
-    target.press_sequentially("-done")
-    expect(target).to_have_value("half-done")
-    expect(target).to_be_focused()
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
-def test_a_queue_narrow_and_dark(
-    new_ui: NewUi,
-    api: Management,
-    declare: Callable[..., None],
-    width: int,
-    scheme: str,
-    assert_accessible: Callable[[Page], None],
-    screenshot: Callable[[Page], Path],
-) -> None:
-    policy(api, "policies", "bounded", "", max_length=5, dead_letter_exchange="late", queue_mode="lazy")
-    declare("looked-at", 9)
-    ui = open_queue(new_ui, "looked-at", viewport={"width": width, "height": 740}, color_scheme=scheme)
-    for title in ("Publish a message", "Get messages", "Move messages", "Purge", "Delete"):
-        expect(folded(ui, title)).to_be_visible()
-    ui.main.locator("form").get_by_role("button", name="Get messages").click()
-    expect(ui.main.locator("pre")).to_be_visible()
-    assert ui.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert_accessible(ui.page)
-    screenshot(ui.page)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-import pytest
-from playwright.sync_api import Locator, Page, Response, expect
+from playwright.sync_api import Locator, expect
 
-from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.ui.conftest import Console
 from tests.ui.pages import Ui
 
 NewUi = Callable[..., Ui]
 VHOST: Final = "queues listed"
-MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
-MANY: Final = 10_000
-#: Seconds of the broker's processor for a page of 100 queues out of 10,000, first sorted and then filtered.
-CPU_LIMIT: Final = 1.0
 
 
 def open_list(new_ui: NewUi, **options: object) -> Ui:
@@ -109,25 +102,6 @@ def test_a_phone_shows_first_what_matters(new_ui: NewUi, declare: Callable[..., 
     expect(ui.page.get_by_role("button", name="Log out")).to_be_hidden()
 
 
-def test_consumers_losses_and_ages_are_shown_unless_they_are_hidden(
-    new_ui: NewUi, declare: Callable[..., None]
-) -> None:
-    declare("lossy", 3, max_length=1)
-    ui = open_list(new_ui)
-    for column in ("Consumers", "Oldest", "Lost"):
-        expect(ui.main.get_by_role("columnheader", name=column, exact=True)).to_be_visible()
-    expect(ui.row("lossy").locator(".bad")).to_have_text("2")
-
-
-def test_arguments_are_a_column_to_choose(new_ui: NewUi, declare: Callable[..., None]) -> None:
-    declare("a", max_length=5)
-    ui = open_list(new_ui)
-    ui.main.get_by_text("Columns").click()
-    with ui.page.expect_response(lambda answer: "arguments" in answer.url and "memory" not in answer.url):
-        ui.main.get_by_label("Arguments").first.check()
-    expect(ui.row("a")).to_contain_text("x-max-length:5")
-
-
 def test_adding_a_queue(new_ui: NewUi, api: Management, vhost: str, console: Console) -> None:
     console.allow(400)
     ui = open_list(new_ui)
@@ -180,84 +154,3 @@ def test_adding_a_classic_queue_where_queues_are_quorum_queues(new_ui: NewUi, ap
     form.get_by_role("button", name="Add queue").click()
     expect(ui.row("classic after all")).to_be_visible()
     assert api.request("GET", "queues", vhost, "classic after all")["type"] == "classic"
-
-
-def test_names_and_arguments_with_markup_are_text(
-    new_ui: NewUi, api: Management, vhost: str, declare: Callable[..., None]
-) -> None:
-    name = f"{MARKUP}/%2F 🐇\"'"
-    declare(name, 1, dead_letter_exchange=MARKUP, other=MARKUP)
-    policy = {"pattern": ".*", "definition": {"max-length": 9}, "apply-to": "queues"}
-    api.request("PUT", "policies", vhost, MARKUP, body=policy)
-    ui = open_list(new_ui)
-    ui.main.get_by_text("Columns").click()
-    ui.main.get_by_label("Arguments").first.check()
-    expect(ui.row(name)).to_contain_text(f"x-other:{MARKUP}")
-    ui.main.get_by_role("link", name=name, exact=True).click()
-    expect(ui.main.get_by_role("heading", level=1)).to_contain_text(name)
-    expect(ui.page).to_have_title(f"Queue {name} – Leveret")
-    assert ui.page.locator("img, script:not([src])").count() == 0
-
-
-def test_a_user_without_permissions_for_it(new_ui: NewUi, api: Management, vhost: str, console: Console) -> None:
-    console.allow(403, 401)
-    api.request("PUT", "users", "reader", body={"password": "secret", "tags": "management"})
-    api.request("PUT", "permissions", vhost, "reader", body={"configure": "^$", "write": "^$", "read": ".*"})
-    ui = new_ui(user="reader", password="secret", address="#/queues")
-    expect(ui.main.get_by_text("There are no queues here.")).to_be_visible()
-    ui.main.get_by_text("Add a queue").click()
-    form = ui.main.locator("form")
-    form.get_by_label("Name").first.fill("forbidden")
-    form.get_by_role("button", name="Add queue").click()
-    expect(form.get_by_role("alert")).to_have_text("Access refused.")
-    expect(form.get_by_label("Name").first).to_have_value("forbidden")
-    api.request("DELETE", "users", "reader")
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
-def test_queues_narrow_and_dark(
-    new_ui: NewUi,
-    declare: Callable[..., None],
-    width: int,
-    scheme: str,
-    assert_accessible: Callable[[Page], None],
-    screenshot: Callable[[Page], Path],
-) -> None:
-    declare("n" * 255, 3, max_length=3)
-    declare("short", 1, queue_type="quorum")
-    ui = open_list(new_ui, viewport={"width": width, "height": 740}, color_scheme=scheme)
-    expect(ui.rows()).to_have_count(2)
-    ui.main.get_by_text("Add a queue").click()
-    expect(ui.main.get_by_role("button", name="queue-mode")).to_be_visible()
-    assert ui.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert_accessible(ui.page)
-    screenshot(ui.page)
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def test_ten_thousand_queues(new_ui: NewUi, own_broker: LeveretProcess) -> None:
-    queue = {"vhost": "/", "durable": False, "auto_delete": False, "arguments": {"x-max-length": 10}}
-    definitions = {"queues": [{**queue, "name": f"many-{number:05}"} for number in range(MANY)]}
-    api = Management(own_broker.http_url)
-    api.request("POST", "definitions", body=definitions)
-    message = {"properties": {}, "routing_key": "many-07777", "payload": "x", "payload_encoding": "string"}
-    api.request("POST", "exchanges", "/", "amq.default", "publish", body=message)
-    ui = new_ui(url=own_broker.http_url)
-    ui.choose("refresh", "0")
-    answers: list[Response] = []
-    ui.page.on("response", lambda answer: answers.append(answer) if "/api/queues" in answer.url else None)
-    before = cpu_seconds(own_broker.pid)
-    ui.tab("Queues").click()
-    expect(ui.rows()).to_have_count(100)
-    expect(ui.main.get_by_text("10,000 queues")).to_be_visible()
-    ui.main.get_by_role("columnheader", name="Fill").get_by_role("button").click()
-    expect(ui.rows().first).to_contain_text("many-07777")
-    ui.main.get_by_role("searchbox").fill("many-0123")
-    expect(ui.rows()).to_have_count(10)
-    assert cpu_seconds(own_broker.pid) - before < CPU_LIMIT
-    assert all("page_size=100" in answer.url and "columns=" in answer.url for answer in answers)
-    assert max(len(answer.body()) for answer in answers) < 150_000

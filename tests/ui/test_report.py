@@ -91,9 +91,6 @@ def test_charts_of_many_queues_can_be_read(page: Page) -> None:
         places = sorted((round(box["y"]), box["x"], box["x"] + box["width"]) for box in boxes)
         for one, other in pairwise(places):
             assert one[0] != other[0] or one[2] <= other[1], "no entry is above another one"
-
-
-def test_the_others_are_drawn_by_a_click(page: Page) -> None:
     arrivals = section(page, "Arrivals and departures")
     lines = arrivals.locator(".scatterlayer .trace")
     expect(lines).to_have_count(16)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Callable
 from functools import partial
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.support.leveret_process import LeveretProcess
@@ -158,36 +155,6 @@ def test_tabs_of_a_browser_have_one_user(ui: Ui, api: Management) -> None:
     expect(ui.tab("Overview")).to_have_attribute("aria-current", "page")
 
 
-def test_a_new_session_ends_the_old_one(ui: Ui) -> None:
-    (old,) = ui.page.context.cookies()
-    ui.page.evaluate(
-        """() => {
-            const init = {method: "POST", headers: {"X-Leveret-UI": "1"}};
-            return fetch("api/session", {...init, body: new URLSearchParams({username: "guest", password: "guest"})});
-        }"""
-    )
-    (new,) = ui.page.context.cookies()
-    for cookie, name in ((old, None), (new, "guest")):
-        headers = {"Cookie": f"{cookie['name']}={cookie['value']}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{ui.url}api/session", headers=headers)) as answer:
-            assert json.load(answer).get("name") == name
-
-
-def test_a_deleted_user_is_out(new_ui: NewUi, console: Console, api: Management) -> None:
-    console.allow(401)
-    ui = new_ui(user=add_user(api, "leaver", "management"), password="secret")
-    api.request("DELETE", "users", "leaver")
-    ui.refresh()
-    expect(ui.page.get_by_text("Your session has ended.")).to_be_visible()
-
-
-def test_tabs_follow_the_tags(new_ui: NewUi, api: Management) -> None:
-    ui = new_ui(user=add_user(api, "looker", "management"), password="secret")
-    expect(ui.tab("Exchanges")).to_be_visible()
-    expect(ui.main.get_by_role("heading", name="Node")).to_have_count(0)
-    expect(ui.main.get_by_text("Export definitions")).to_have_count(0)
-
-
 ATTACK = """async ([url, method]) => {
     try {
         return (await fetch(url, {method, mode: "no-cors", credentials: "include", body: "{}"})).type;
@@ -205,57 +172,6 @@ def test_another_origin_changes_nothing(ui: Ui, own_broker: LeveretProcess, cons
     page.on("response", lambda answer: seen.append((answer.status, answer.request.method)))
     page.evaluate(ATTACK, [f"{ui.url}api/definitions", "POST"])
     assert (403, "POST") in seen
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
-    ],
-)
-def test_changes_for_another_origin_are_refused_with_a_reason(api: Management, headers: dict[str, str]) -> None:
-    for path, method in ((("vhosts", "stolen"), "PUT"), (("login",), "POST"), (("session",), "POST")):
-        with pytest.raises(HTTPError) as refusal:
-            api.request(method, *path, body={}, headers=headers)
-        assert refusal.value.code == 403
-        assert json.load(refusal.value)["reason"] == "A page of another origin may not change anything here."
-    assert "stolen" not in [vhost["name"] for vhost in api.request("GET", "vhosts", headers=headers)]
-
-
-def test_programs_and_the_own_origin_are_not_refused(api: Management) -> None:
-    for headers in ({}, {"Origin": api.base}, {"Sec-Fetch-Site": "same-origin"}):
-        api.request("PUT", "exchanges", "/", "declared-by-a-program", body={"type": "fanout"}, headers=headers)
-
-
-def test_a_cookie_alone_changes_nothing(ui: Ui, broker: LeveretProcess) -> None:
-    (cookie,) = ui.page.context.cookies()
-    headers = {"Cookie": f"{cookie['name']}={cookie['value']}", "Content-Type": "application/json"}
-
-    def status(method: str, **more: str) -> int:
-        url = f"{ui.url}api/exchanges/%2F/by-cookie"
-        request = urllib.request.Request(url, b'{"type":"fanout"}', {**headers, **more}, method=method)
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return int(answer.status)
-        except HTTPError as refusal:
-            refusal.close()
-            return refusal.code
-
-    assert status("PUT") == 401
-    assert status("PUT", **{"X-Leveret-UI": "1"}) == 201
-    assert status("DELETE", **{"X-Leveret-UI": "1"}) == 204
-
-
-def test_the_browser_does_not_ask_for_a_password_itself(ui: Ui) -> None:
-    for headers, challenged in (({}, True), ({"X-Leveret-UI": "1"}, False)):
-        with pytest.raises(HTTPError) as refusal:
-            urllib.request.urlopen(urllib.request.Request(f"{ui.url}api/overview", headers=headers))
-        refusal.value.close()
-        assert refusal.value.code == 401
-        assert ("WWW-Authenticate" in refusal.value.headers) is challenged
 
 
 def test_the_policy_lets_nothing_else_run(ui: Ui, console: Console) -> None:
