@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-for module in ("scenario", "simulated_loads", "process_loads", "reader_loads"):
+for module in ("scenario", "simulated_loads", "process_loads", "reader_loads", "rows"):
     pytest.register_assert_rewrite(f"tests.crash.{module}")
 
 

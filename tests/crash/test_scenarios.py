@@ -1,7 +1,8 @@
 """One table of what is promised of messages, proved by each kind of end of the broker: stop, kill, loss of power.
 
-A new feature that stores messages is a row: a load on a simulated disk, where power can be lost at any moment, or the
-clients of a process, or both.
+A new feature that stores messages is a scenario: a load on a simulated disk, where power can be lost at any moment, or
+the clients of a process, or both. These go on while the broker ends. What is there again after an end at rest, thing by
+thing, are the rows in the folder `rows`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from tests.crash.comparison import End
 from tests.crash.process_loads import DeduplicatingClients, DelayedClients, QueueClients, RetryClients, StreamClients
 from tests.crash.reader_loads import ArchiverClients, QueryClients
+from tests.crash.rows.table import run_rows
 from tests.crash.scenario import Scenario, run_process, run_simulated
 from tests.crash.simulated_loads import (
     DeduplicatingLoad,
@@ -63,3 +65,9 @@ def test_in_a_process(scenario: Scenario, end: End, kill_rounds: int, kill_seed:
     rounds = max(1, kill_rounds // scenario.share)
     # What a stop may do wrong does not depend on its moment as much.
     run_process(scenario, end, rounds if end is End.KILL else max(1, rounds // 4), kill_seed, tmp_path)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("end", End, ids=lambda end: end.value)
+def test_what_is_there_again(end: End, kill_seed: int, tmp_path: Path) -> None:
+    run_rows(end, tmp_path, kill_seed)

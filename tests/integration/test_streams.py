@@ -1,4 +1,4 @@
-"""Streams with pika, over restarts, and how the HTTP API shows them."""
+"""Streams with pika, and how the HTTP API shows them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 
 import pika
 
+from tests.conformance.bounded import refill
 from tests.conformance.http_api import Belongings, HttpApi, path
 from tests.integration.fixtures import Names
 from tests.integration.management.scrapes import scrape
-from tests.integration.restarts import Restarts, process, restart
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.tables import Triple
-from tests.support.wire import Channel
-
-__all__ = ["process", "restart"]
+from tests.support.wire import Connection
 
 STREAM: Triple = ("x-queue-type", "S", "stream")
 FIRST: Triple = ("x-stream-offset", "S", "first")
@@ -25,59 +23,6 @@ FIRST: Triple = ("x-stream-offset", "S", "first")
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
-
-
-def publish(channel: Channel, stream: str, *bodies: bytes) -> None:
-    """Publish messages and wait for their confirms."""
-    channel = channel.connection.channel()
-    channel.confirm_select()
-    for body in bodies:
-        channel.publish("", stream, body)
-    channel.wait_for_confirms(len(bodies))
-    channel.close()
-
-
-def read(channel: Channel, stream: str, count: int, begin: Triple = FIRST) -> dict[int, bytes]:
-    """Return messages by offset."""
-    channel = channel.connection.channel()
-    channel.qos(1000)
-    channel.consume(stream, arguments=[begin])
-    found: dict[int, bytes] = {}
-    for delivery in channel.deliveries(count):
-        assert not delivery.redelivered
-        found[next(value for name, _, value in delivery.headers if name == "x-stream-offset")] = delivery.body
-    channel.close()
-    return found
-
-
-def test_messages_and_offsets_stay_over_a_restart(restart: Restarts) -> None:
-    channel = restart.channel()
-    stream = restart.queue(channel, STREAM, ("x-stream-max-segment-size-bytes", "l", 20_000))
-    publish(channel, stream, *numbered(100))
-    assert len(read(channel, stream, 100)) == 100
-    last = read(channel, stream, 1, ("x-stream-offset", "S", "last"))
-    channel = restart()
-    assert channel.queue_declare(stream, passive=True).message_count == 100
-    assert read(channel, stream, 1, ("x-stream-offset", "S", "last")).keys() == last.keys()
-    publish(channel, stream, *numbered(100, 100))
-    assert read(channel, stream, 200) == dict(enumerate(numbered(200)))
-    assert read(channel, stream, 1, ("x-stream-offset", "T", 5)) == {0: b"0"}
-
-
-def test_limits_stay_over_a_restart(restart: Restarts) -> None:
-    channel = restart.channel()
-    limits: list[Triple] = [("x-stream-max-segment-size-bytes", "l", 2000), ("x-max-length-bytes", "l", 6000)]
-    stream = restart.queue(channel, STREAM, *limits)
-    for body in numbered(50):
-        publish(channel, stream, body.ljust(150))
-    (first,) = read(channel, stream, 1)
-    assert 0 < first < 45
-    channel = restart()
-    assert [*read(channel, stream, 1)] == [first]
-    for body in numbered(50, 50):
-        publish(channel, stream, body.ljust(150))
-    (later,) = read(channel, stream, 1)
-    assert first < later < 95
 
 
 # -- pika -------------------------------------------------------------------------------------------------
@@ -139,13 +84,19 @@ def test_how_a_stream_is_shown(api: HttpApi, belongings: Belongings) -> None:
     api.check("DELETE", below, None, 204)
 
 
-def test_metrics(process: LeveretProcess, restart: Restarts) -> None:
-    channel = restart.channel()
-    stream = restart.queue(channel, STREAM, ("x-stream-max-segment-size-bytes", "l", 1000))
-    publish(channel, stream, *numbered(10))
-    channel.qos(3)
-    channel.consume(stream, "tag", arguments=[FIRST])
-    channel.deliveries(3)
+def test_metrics(process: LeveretProcess) -> None:
+    with Connection(process.url) as connection:
+        channel, stream = connection.channel(), "metrics"
+        segments: Triple = ("x-stream-max-segment-size-bytes", "l", 1000)
+        channel.queue_declare(stream, durable=True, arguments=[STREAM, segments])
+        refill(channel, stream, *numbered(10))
+        channel.qos(3)
+        channel.consume(stream, "tag", arguments=[FIRST])
+        channel.deliveries(3)
+        _compare_metrics(process, stream)
+
+
+def _compare_metrics(process: LeveretProcess, stream: str) -> None:
     families = "family=stream_metrics&family=stream_consumer_metrics"
     text = scrape(process, f"metrics/detailed?{families}")
     found = {

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.conformance.topology import bodies
-from tests.integration.restarts import PERSISTENT, TRANSIENT, Restarts, process, restart
+from tests.crash.rows.table import Place, Steps, row
+from tests.integration.restarts import PERSISTENT
 from tests.support.wire import Channel
-
-__all__ = ["process", "restart"]
 
 _INNER = [("x-delayed-type", "S", "topic")]
 
 
-def delayed(restart: Restarts, channel: Channel, durable: bool = True) -> tuple[str, str]:
+def delayed(place: Place, channel: Channel, durable: bool = True) -> tuple[str, str]:
     """A delayed exchange, and a durable queue that gets all from it."""
-    exchange, queue = restart.new("x"), restart.queue(channel)
+    exchange, queue = place.new("x"), place.queue(channel)
     channel.exchange_declare(exchange, "x-delayed-message", durable=durable, arguments=_INNER)
     if durable:
         channel.queue_bind(queue, exchange, "#")
@@ -29,17 +26,16 @@ def publish(channel: Channel, exchange: str, body: bytes, delay: int, mode: int 
     channel.publish(exchange, "key", body, properties)
 
 
-@pytest.mark.parametrize("modes", [PERSISTENT, TRANSIENT], ids=["persistent", "transient"])
-def test_1_16_all_survive_and_overdue_ones_come_first(restart: Restarts, modes: dict[str, int]) -> None:
-    mode = modes["delivery_mode"]
-    channel = restart.channel()
-    exchange, queue = delayed(restart, channel)
+@row(2, 1, late=True)
+def all_survive_and_overdue_ones_come_first(place: Place, mode: int) -> Steps:
+    channel = place.channel()
+    exchange, queue = delayed(place, channel)
     channel.confirm_select()
     began = time.monotonic()
     for body, delay in ((b"3", 6000), (b"1", 3000), (b"2", 3200), (b"4", 6000)):
         publish(channel, exchange, body, delay, mode)
     assert channel.wait_for_confirms(4) == [True] * 4
-    channel = restart(at=began + 3.3)
+    channel = yield began + 3.3
     channel.consume(queue, no_ack=True)
     assert bodies(channel.deliveries(2)) == [b"1", b"2"]
     found = channel.deliveries(2)
@@ -48,12 +44,13 @@ def test_1_16_all_survive_and_overdue_ones_come_first(restart: Restarts, modes: 
     assert found[0].headers == [("x-delay", "l", -6000)]
 
 
-def test_1_16_those_of_a_transient_exchange_are_gone(restart: Restarts) -> None:
-    channel = restart.channel()
-    exchange, queue = delayed(restart, channel, durable=False)
+@row()
+def those_of_a_transient_exchange_are_gone(place: Place) -> Steps:
+    channel = place.channel()
+    exchange, queue = delayed(place, channel, durable=False)
     publish(channel, exchange, b"1", 1)
     channel.sync()
-    channel = restart()
+    channel = yield
     channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments=_INNER)
     channel.queue_bind(queue, exchange, "#")
     publish(channel, exchange, b"2", 1)
@@ -61,9 +58,10 @@ def test_1_16_those_of_a_transient_exchange_are_gone(restart: Restarts) -> None:
     assert bodies(channel.deliveries(1)) == [b"2"]
 
 
-def test_a_deleted_exchange_stays_empty(restart: Restarts) -> None:
-    channel = restart.channel()
-    exchange, queue = delayed(restart, channel)
+@row(late=True)
+def a_deleted_exchange_stays_empty(place: Place) -> Steps:
+    channel = place.channel()
+    exchange, queue = delayed(place, channel)
     publish(channel, exchange, b"1", 2000)
     channel.exchange_delete(exchange)
     channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments=_INNER)
@@ -71,19 +69,20 @@ def test_a_deleted_exchange_stays_empty(restart: Restarts) -> None:
     channel.confirm_select()
     publish(channel, exchange, b"2", 2100)
     assert channel.wait_for_confirms(1) == [True]
-    channel = restart()
+    channel = yield
     channel.consume(queue, no_ack=True)
     assert bodies(channel.deliveries(1)) == [b"2"]
 
 
-def test_a_queue_of_the_same_name_is_another_thing(restart: Restarts) -> None:
-    channel = restart.channel()
-    exchange, _ = delayed(restart, channel)
+@row()
+def a_queue_of_the_same_name_is_another_thing(place: Place) -> Steps:
+    channel = place.channel()
+    exchange, _ = delayed(place, channel)
     channel.queue_declare(exchange, durable=True)
     channel.queue_bind(exchange, exchange, "#")
     publish(channel, exchange, b"1", 1500)
     channel.publish("", exchange, b"0", PERSISTENT)
     channel.sync(exchange)
-    channel = restart()
+    channel = yield
     channel.consume(exchange, no_ack=True)
     assert bodies(channel.deliveries(2)) == [b"0", b"1"]

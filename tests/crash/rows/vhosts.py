@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 
-import pytest
-
+from tests.conformance.deaths import arrival
 from tests.conformance.http_api import HttpApi, path
-from tests.integration.restarts import Restarts, process, restart
-from tests.support.leveret_process import LeveretProcess
-
-__all__ = ["process", "restart"]
+from tests.crash.rows.table import Place, Steps, row
+from tests.support.wire import Channel
 
 KINDS = ("exchanges", "queues", "bindings", "policies", "parameters", "permissions", "topic_permissions")
-
-
-@pytest.fixture
-def vhost(restart: Restarts) -> Iterator[str]:
-    """A name for a virtual host."""
-    name = restart.new("vhost")
-    yield name
-    api = HttpApi(restart.management)
-    api.ask("DELETE", path("vhosts", name))
 
 
 def fill(api: HttpApi, vhost: str) -> None:
@@ -54,34 +41,46 @@ def held(api: HttpApi, vhost: str) -> dict[str, list[object]]:
     return {kind: [each for each in whole[kind] if each["vhost"] == vhost] for kind in KINDS}
 
 
-def test_nothing_of_a_deleted_vhost_returns(restart: Restarts, vhost: str) -> None:
-    api = HttpApi(restart.management)
+@row()
+def nothing_of_a_deleted_vhost_returns(place: Place) -> Steps:
+    api, vhost = HttpApi(place.management), place.new("vhost")
     api.check("PUT", path("vhosts", vhost), {}, 201)
     bare = held(api, vhost)
     api.check("DELETE", path("vhosts", vhost), None, 204)
     fill(api, vhost)
     assert all(held(api, vhost).values())
+    assert len(_rows_of(place, vhost)) == 9
     api.check("DELETE", path("vhosts", vhost), None, 204)
-    restart()
+    assert _rows_of(place, vhost) == []
+    yield
     assert api.ask("GET", path("vhosts", vhost)).status == 404
     assert not any(held(api, vhost).values())
     api.check("PUT", path("vhosts", vhost), {}, 201)
     assert held(api, vhost) == bare
-    restart()
+    yield
     assert held(api, vhost) == bare
     assert api.get(path("vhosts", vhost))["description"] == ""
 
 
-def kept_of(process: LeveretProcess, vhost: str) -> list[tuple[str, str]]:
-    """Kind and key of all rows of a virtual host."""
-    with closing(sqlite3.connect(process.data_dir / "definitions.sqlite")) as database:
-        rows = database.execute("select kind, key from definitions").fetchall()
-    return [(kind, key) for kind, key in rows if vhost in json.loads(key)]
+def _rows_of(place: Place, vhost: str) -> list[str]:
+    """The keys of all rows of a virtual host in the database."""
+    with closing(sqlite3.connect(place.process.data_dir / "definitions.sqlite")) as database:
+        return [key for (key,) in database.execute("select key from definitions") if vhost in json.loads(key)]
 
 
-def test_nothing_of_it_is_left_in_the_database(restart: Restarts, vhost: str) -> None:
-    api = HttpApi(restart.management)
-    fill(api, vhost)
-    assert len(kept_of(restart.process, vhost)) == 9
-    api.check("DELETE", path("vhosts", vhost), None, 204)
-    assert kept_of(restart.process, vhost) == []
+@row()
+def tracing_goes_on(place: Place) -> Steps:
+    vhost = place.new("vhost")
+    place.management.request("PUT", "vhosts", vhost, body={"tracing": True})
+
+    def channel() -> Channel:
+        return place.connect(vhost=vhost).channel()
+
+    first = channel()
+    first.queue_declare("trace", durable=True)
+    first.queue_bind("trace", "amq.rabbitmq.trace", "publish.#")
+    yield
+    second = channel()
+    second.publish("amq.fanout", "", b"seen")
+    copy = arrival(second, "trace", timeout=120)
+    assert (copy.routing_key, copy.body) == ("publish.amq.fanout", b"seen")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conformance.bounded import QUORUM, limits, refill, take_dead_letters
 from tests.conformance.deaths import arrival, history
 from tests.conformance.topology import counts, drain, got, numbered
-from tests.integration.restarts import PERSISTENT, TRANSIENT, Restarts, process, restart
-from tests.support.tables import plain
+from tests.crash.rows.table import Place, Steps, row
+from tests.integration.restarts import PERSISTENT, TRANSIENT
+from tests.support.tables import Triple, plain
 from tests.support.wire import Channel, Delivery
-
-__all__ = ["process", "restart"]
 
 
 def count(delivery: Delivery) -> object:
@@ -24,73 +21,68 @@ def give_back(channel: Channel, queue: str, times: int) -> None:
     channel.sync(queue)
 
 
-def test_transient_messages_survive(restart: Restarts) -> None:
-    channel = restart.channel()
-    queue = restart.queue(channel, QUORUM)
+@row()
+def transient_messages_survive(place: Place) -> Steps:
+    channel = place.channel()
+    queue = place.queue(channel, QUORUM)
     refill(channel, queue, b"transient", **TRANSIENT)
     refill(channel, queue, b"persistent", **PERSISTENT)
-    channel = restart()
+    channel = yield
     delivery = got(channel, queue)
     assert (delivery.body, delivery.properties["delivery_mode"]) == (b"transient", 1)
     assert drain(channel, queue) == [b"persistent"]
 
 
-def test_the_delivery_count_goes_on(restart: Restarts) -> None:
-    channel = restart.channel()
-    queue = restart.queue(channel, QUORUM)
-    refill(channel, queue, b"m")
-    give_back(channel, queue, 2)
-    channel = restart()
-    delivery = got(channel, queue)
-    assert (delivery.body, delivery.redelivered, count(delivery)) == (b"m", True, 2)
-    channel.nack(delivery.delivery_tag)
-    assert count(got(channel, queue)) == 3
-
-
-def test_a_delivery_count_of_a_publisher_does_not_count(restart: Restarts) -> None:
-    channel = restart.channel()
-    letters = restart.queue(channel, hint="letters")
-    queue = restart.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
+@row()
+def a_delivery_count_of_a_publisher_does_not_count(place: Place) -> Steps:
+    channel = place.channel()
+    letters = place.queue(channel, hint="letters")
+    queue = place.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
     refill(channel, queue, b"m", headers=[("x-delivery-count", "l", 9)], **PERSISTENT)
-    channel = restart()
+    channel = yield
     give_back(channel, queue, 2)
     assert counts(channel, queue)[0] == 1
     give_back(channel, queue, 1)
     assert take_dead_letters(channel, letters) == [(b"m", "delivery_limit")]
 
 
-def test_the_delivery_limit_is_reached(restart: Restarts) -> None:
-    channel = restart.channel()
-    letters = restart.queue(channel, hint="letters")
-    queue = restart.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
+@row()
+def the_delivery_limit_is_reached(place: Place) -> Steps:
+    channel = place.channel()
+    letters = place.queue(channel, hint="letters")
+    queue = place.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
     refill(channel, queue, b"m", **PERSISTENT)
     give_back(channel, queue, 2)
-    channel = restart()
+    channel = yield
     give_back(channel, queue, 1)
     assert take_dead_letters(channel, letters) == [(b"m", "delivery_limit")]
     assert channel.get(queue) is None
 
 
-def test_returned_messages_keep_their_new_places(restart: Restarts) -> None:
-    channel = restart.channel()
-    queue = restart.queue(channel, QUORUM)
+@row(([], [b"3", b"4", b"2", b"1"]), ([("x-delivery-limit", "I", 5)], [b"2", b"1", b"3", b"4"]))
+def returned_messages_keep_their_places_and_counts(place: Place, limit: list[Triple], expected: list[bytes]) -> Steps:
+    channel = place.channel()
+    queue = place.queue(channel, QUORUM, *limit)
     refill(channel, queue, *numbered(4), **PERSISTENT)
     first, second = got(channel, queue), got(channel, queue)
     channel.nack(second.delivery_tag)
     channel.nack(first.delivery_tag)
     channel.sync(queue)
-    channel = restart()
-    assert drain(channel, queue) == [b"3", b"4", b"2", b"1"]
+    channel = yield
+    found = [got(channel, queue) for _ in range(4)]
+    assert [each.body for each in found] == expected
+    assert {each.body: count(each) for each in found} == {b"1": 1, b"2": 1, b"3": 0, b"4": 0}
 
 
-def test_unacked_messages_come_back(restart: Restarts) -> None:
-    channel = restart.channel()
-    queue = restart.queue(channel, QUORUM)
+@row()
+def unacked_messages_come_back(place: Place) -> Steps:
+    channel = place.channel()
+    queue = place.queue(channel, QUORUM)
     refill(channel, queue, *numbered(3))
     got(channel, queue)
     channel.ack(got(channel, queue).delivery_tag)
     channel.sync(queue)
-    channel = restart()
+    channel = yield
     found = {}
     while (delivery := channel.get(queue)) is not None:
         found[delivery.body] = delivery.redelivered
@@ -98,12 +90,12 @@ def test_unacked_messages_come_back(restart: Restarts) -> None:
     assert found[b"1"]
 
 
-@pytest.mark.parametrize("reason", ["expired", "rejected"])
-def test_letters_that_are_to_arrive_at_least_once_are_kept(restart: Restarts, reason: str) -> None:
-    channel = restart.channel()
-    letters = restart.new("letters")
+@row("expired", "rejected")
+def letters_that_are_to_arrive_at_least_once_are_kept(place: Place, reason: str) -> Steps:
+    channel = place.channel()
+    letters = place.new("letters")
     arguments = [*limits(overflow="reject-publish", letters=letters), ("x-dead-letter-strategy", "S", "at-least-once")]
-    queue = restart.queue(channel, QUORUM, *arguments)
+    queue = place.queue(channel, QUORUM, *arguments)
     refill(channel, queue, b"m", **({"expiration": "0"} if reason == "expired" else {}))
     if reason == "rejected":
         channel.reject(got(channel, queue).delivery_tag, requeue=False)
@@ -111,14 +103,12 @@ def test_letters_that_are_to_arrive_at_least_once_are_kept(restart: Restarts, re
     # Nobody takes it, so it is kept, and nobody gets it from here.
     assert channel.get(queue) is None
     assert counts(channel, queue)[0] == 0
-    restart.end()
-    restart.process.start()
-    channel = restart.channel()
+    channel = yield
     channel.queue_declare(letters, durable=True)
     if reason == "expired":
         # It had no target at the start either.
-        assert restart.management.request("GET", "queues", "/", queue)["messages"] == 1
-        channel = restart()
+        assert place.management.request("GET", "queues", "/", queue)["messages"] == 1
+        channel = yield
         letter = arrival(channel, letters)
     else:
         # That it had been rejected is forgotten; it is not.
