@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.messages.origin import Origin
@@ -31,6 +31,13 @@ _CANCEL: Final = INDEX["basic.cancel"]
 _DELIVERY_OVERHEAD: Final = 100
 
 
+class UnfinishedPublish(Protocol):
+    """Messages that have reached some of their queues."""
+
+    def go_on_alone(self) -> None:
+        """Go on without the channel."""
+
+
 class Channel:
     """One open channel.
 
@@ -49,6 +56,7 @@ class Channel:
         shared_prefetch: Prefetch limit of the whole channel (global=true).
         confirms: State of confirm mode; None if it is off.
         transaction: State of transaction mode; None if it is off.
+        publishing: Messages of this channel that have reached some of their queues, if any.
         reply_consumer: The consumer of direct replies, if any.
         last_queue: Name of the queue declared last; None before the first.
         counters: Message counters of the channel.
@@ -64,6 +72,7 @@ class Channel:
         "last_queue",
         "number",
         "output",
+        "publishing",
         "reply_consumer",
         "shared_prefetch",
         "state",
@@ -86,6 +95,7 @@ class Channel:
         self.default_prefetch = 0
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
+        self.publishing: UnfinishedPublish | None = None
         self.reply_consumer: ReplyConsumer | None = None
         self.last_queue: str | None = None
         self.tracer: Tracer | None = host.vhost.tracer
@@ -204,6 +214,8 @@ class Channel:
             self.transaction.abandon()
         self.unacked.return_all(left if keep_gets else None)
         self.confirms = self.transaction = None
+        if self.publishing is not None:
+            self.publishing.go_on_alone()
 
     # -- confirms -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Publishes messages: checks, routing and enqueueing.
+"""Publishes messages: checks and routing.
 
 The result of checks and routing is cached for equal publishes with equal content headers. It is valid until a binding,
 an exchange, a queue or a permission changes.
@@ -7,30 +7,24 @@ an exchange, a queue or a permission changes.
 from __future__ import annotations
 
 import struct
-from functools import partial
 from typing import Final
 
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.publish_details import PublishDetails
 from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
-from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE
+from leveret.broker.session.enqueueing import Enqueueing, enqueue
 from leveret.broker.session.routes import PublishRoute, cached_route
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
-from leveret.protocol.faults import ReplyCode, not_implemented, precondition_failed
+from leveret.protocol.faults import not_implemented, precondition_failed
 from leveret.protocol.field_table import MAX_DEPTH, FieldTable
 from leveret.protocol.header_scan import DECODE, PERSISTENT, scan_header
-from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties, encode_text
-from leveret.storage.event_format import TOLD
 from leveret.storage.message import Envelope, Message
 
-_RETURN: Final = INDEX["basic.return"]
 _BODY_SIZE: Final = struct.Struct(">Q")
 _BARE_HEADER_SIZE: Final = 14
 
@@ -44,7 +38,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
         ConnectionFault: NOT_IMPLEMENTED (540), INTERNAL_ERROR (541).
-        Unfinished: Routing takes longer than a time slice.
+        Unfinished: Routing, or enqueueing in many queues, takes longer than a time slice.
     Spec: AMQP 0-9-1 basic.publish; the order of the checks is RabbitMQ's.
     """
     publish = run.publish
@@ -71,7 +65,12 @@ def _publish_each(channel: Channel, run: PublishRun, route: PublishRoute) -> Non
     """
     while True:
         body = run.bodies.pop(0)
-        _publish(channel, run.publish, route, [body])
+        try:
+            _publish(channel, run.publish, route, [body])
+        except Unfinished as work:
+            # The event is handled again later if other messages are left.
+            work.is_handled = not run.bodies
+            raise
         if not run.bodies:
             return
         route = _resolve(channel, run.publish, run.header)
@@ -81,6 +80,7 @@ def _publish(channel: Channel, publish: Publish, route: PublishRoute, bodies: li
     """Publish messages with one route."""
     envelope = route.envelope
     messages = [Message(envelope, body) for body in bodies]
+    body_bytes = len(bodies) * len(bodies[0])
     if channel.tracer is not None:
         channel.tracer.published(channel.origin, messages, route.queues)
     # Also in a transaction, whether or not it is committed, as in RabbitMQ.
@@ -88,12 +88,11 @@ def _publish(channel: Channel, publish: Publish, route: PublishRoute, bodies: li
         history.remember(messages)
     if channel.transaction is not None:
         queues = tuple([queue.decided(messages) for queue in route.queues])
-        held = partial(_enqueue, channel, route.exchange, queues, route.replies, messages, publish.mandatory)
-        channel.transaction.hold_publish(held, len(messages))
+        held = Enqueueing(channel, route.exchange, queues, route.replies, messages, body_bytes, publish.mandatory)
+        channel.transaction.hold_publish(held)
         return
-    taken = _enqueue(channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
-    if channel.confirms is not None:
-        _confirm(channel, route.queues, route.awaits_sync, len(messages), taken)
+    exchange, replies, awaits_sync = route.exchange, route.replies, route.awaits_sync
+    enqueue(channel, exchange, route.queues, replies, messages, body_bytes, publish.mandatory, awaits_sync)
 
 
 def publish_varied(channel: Channel, run: VariedRun) -> None:
@@ -115,18 +114,23 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
     last = DECODE
     for position, (header, body) in enumerate(zip(run.headers, run.bodies, strict=True)):
         scanned = DECODE if route is None else scan_header(header)
-        if scanned != last and batch:
-            assert route is not None
-            _publish_batch(channel, route, batch, publish.mandatory)
-            batch = []
-        last = scanned
-        if scanned == DECODE:
-            try:
+        done = position
+        try:
+            if scanned != last and batch:
+                assert route is not None
+                _publish_batch(channel, route, batch, publish.mandatory)
+                batch = []
+            last = scanned
+            if scanned == DECODE:
+                done = position + 1
                 publish_run(channel, PublishRun(run.channel, publish, header, [body]))
-            except Unfinished:
-                # The event is handled again later: the messages before this one are published already.
-                del run.headers[:position], run.bodies[:position]
-                raise
+        except Unfinished as work:
+            # The event is handled again later if messages are left: these have been published already.
+            done = done if work.is_handled else position
+            del run.headers[:done], run.bodies[:done]
+            work.is_handled = not run.headers
+            raise
+        if scanned == DECODE:
             route = _varied_route(channel, publish)
         else:
             envelope = Envelope(publish.route, header, scanned >= PERSISTENT, scanned & (PERSISTENT - 1))
@@ -156,108 +160,15 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
 
 def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message], mandatory: bool) -> None:
     """Enqueue messages with one priority and one delivery mode in the queues for their routing key."""
-    queues, count = route.keys_queues, len(messages)
+    queues = route.keys_queues
     assert queues is not None
     body_bytes = longest = 0
     for message in messages:
         size = len(message.body)
         body_bytes += size
         longest = max(longest, size)
-    _count_publish(channel, route.exchange, count, queues)
-    routed = False
-    for queue in queues:
-        if not queue.deleted:
-            queue.publish_varied(messages, body_bytes, longest)
-            routed = True
-    if not routed:
-        _handle_unroutable(channel, messages, body_bytes, mandatory)
-        route.exchange.counters.count_unroutable(count, returned=mandatory)
-    if channel.confirms is not None:
-        awaits_sync = _sync_needs(route, queues)[messages[0].envelope.persistent]
-        _confirm(channel, queues, awaits_sync, count, count)
-
-
-def _count_publish(channel: Channel, exchange: Exchange, count: int, queues: tuple[Target, ...]) -> None:
-    channel.counters.publish += count
-    exchange.counters.publish_in += count
-    exchange.counters.publish_out += count * len(queues)
-
-
-def _confirm(channel: Channel, queues: tuple[Target, ...], awaits_sync: bool, count: int, taken: int) -> None:
-    """Confirm accepted messages, now or after the sync, and refuse the remaining ones."""
-    confirms = channel.confirms
-    assert confirms is not None
-    channel.counters.publish_confirm += count
-    if not awaits_sync:
-        confirms.accept_next(taken)
-        channel.output.confirm(confirms)
-    elif confirms.hold_next(taken, queues):
-        channel.host.stores.await_sync(channel)
-    if taken < count:
-        for _ in range(count - taken):
-            confirms.refuse_next()
-        channel.output.confirm(confirms)
-
-
-def _enqueue(
-    channel: Channel,
-    exchange: Exchange,
-    queues: tuple[Target, ...],
-    replies: tuple[str, ...],
-    messages: list[Message],
-    mandatory: bool,
-) -> int:
-    """Enqueue messages in their queues; return unroutable ones if they are mandatory.
-
-    Returns:
-        Number of messages from the front that no queue refused: a full queue refuses all further messages of a run.
-    """
-    taken = count = len(messages)
-    _count_publish(channel, exchange, count, queues)
-    routed = False
-    body_bytes = count * len(messages[0].body)
-    for queue in queues:
-        if not queue.deleted:
-            taken = min(taken, queue.publish(messages, body_bytes, channel))
-            routed = True
-    for name in replies:
-        _reply(channel, name, messages)
-    # A direct reply does not count as routed, as in 3.10.8.
-    if not routed:
-        _handle_unroutable(channel, messages, body_bytes, mandatory)
-        if not replies:
-            exchange.counters.count_unroutable(count, returned=mandatory)
-    return taken
-
-
-def _handle_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
-    """Count unroutable messages, and send basic.return if they are mandatory."""
-    flags, vhost_name = TOLD if mandatory else 0, channel.host.vhost_name
-    alike = [(messages, body_bytes)]
-    if messages[0].envelope is not messages[-1].envelope:
-        alike = [([message], len(message.body)) for message in messages]
-    for some, size in alike:
-        details = PublishDetails(vhost_name, some[0].envelope, channel)
-        channel.host.stores.note_unroutable(len(some), size, flags, details)
-    if not mandatory:
-        channel.counters.drop_unroutable += len(messages)
-        return
-    channel.counters.return_unroutable += len(messages)
-    for message in messages:
-        _return(channel, message)
-
-
-def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
-    """Deliver messages to a direct reply-to consumer, if it still exists."""
-    receiver = channel.vhost.replies.get(name)
-    if receiver is not None:
-        for message in messages:
-            receiver.deliver_reply(message)
-
-
-def _return(channel: Channel, message: Message) -> None:
-    code = ReplyCode.NO_ROUTE
-    send_message(channel.host, channel.number, _RETURN, (code, code.name), message)
+    awaits_sync = _sync_needs(route, queues)[messages[0].envelope.persistent]
+    enqueue(channel, route.exchange, queues, (), messages, body_bytes, mandatory, awaits_sync, longest)
 
 
 # -- cached checks and routes -------------------------------------------------------------------------------

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.broker.session.unacked import Held, Outcome, Unacked
 
-#: Messages published in one time slice: they are written to disk at the end of the turn, which takes time, too.
-_SLICE_PUBLISHES: Final = 4096
 #: Acknowledgements applied between two checks of the time slice.
 _SLICE_ACKNOWLEDGEMENTS: Final = 8192
+
+
+class HeldPublish(Protocol):
+    """Messages that passed all checks.
+
+    Attributes:
+        count: Their number.
+        taken: Number of those that no queue has refused.
+    """
+
+    count: int
+    taken: int
+
+    def run(self, time_slice: TimeSlice) -> bool:
+        """Enqueue them while time is left; return whether all queues have them."""
 
 
 class Transaction:
@@ -27,7 +39,7 @@ class Transaction:
 
     def __init__(self, unacked: Unacked) -> None:
         self._unacked = unacked
-        self._publishes: deque[tuple[Callable[[], int], int]] = deque()
+        self._publishes: deque[HeldPublish] = deque()
         self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
         unacked.set_aside = self._settlements
         #: Queues that have not requeued all messages of the commit yet.
@@ -35,14 +47,9 @@ class Transaction:
         self._is_committing = False
         self._is_refused = False
 
-    def hold_publish(self, publish: Callable[[], int], count: int) -> None:
-        """Hold publishes that have passed all checks.
-
-        Args:
-            publish: Enqueues them; returns the number that no queue refused.
-            count: Number of publishes.
-        """
-        self._publishes.append((publish, count))
+    def hold_publish(self, publish: HeldPublish) -> None:
+        """Hold publishes that have passed all checks."""
+        self._publishes.append(publish)
 
     def hold_settlement(self, tags: list[int], outcome: Outcome) -> None:
         """Hold acknowledgements; their delivery tags are no longer outstanding.
@@ -60,7 +67,7 @@ class Transaction:
 
     def held_counts(self) -> tuple[int, int]:
         """Return the numbers of held publishes and acknowledgements."""
-        publishes = sum(count for _, count in self._publishes)
+        publishes = sum(publish.count for publish in self._publishes)
         return publishes, sum(len(held) for held, _ in self._settlements)
 
     def commit(self, time_slice: TimeSlice) -> bool:
@@ -72,11 +79,15 @@ class Transaction:
         self._is_committing = True
         published = 0
         while self._publishes:
-            if published > _SLICE_PUBLISHES or (published and time_slice.is_over()):
+            if published and time_slice.is_over():
                 return False
-            publish, count = self._publishes.popleft()
-            self._is_refused |= publish() < count
-            published += count
+            publish = self._publishes[0]
+            if not publish.run(time_slice):
+                return False
+            del self._publishes[0]
+            self._is_refused |= publish.taken < publish.count
+            published += publish.count
+            time_slice.count_published(publish.count)
         while self._settlements:
             if published and time_slice.is_over():
                 return False

@@ -17,6 +17,7 @@ from leveret.broker.core.deduplication.filtered_route import leave_out, names_of
 from leveret.broker.core.messages.routing import Remembering, route_in_steps
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.target import Target
+from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
@@ -38,6 +39,8 @@ _STEP: Final = 256
 _WARNED_MAX: Final = 1000
 _CYCLE: Final = "dead letters from queue '%s' reach queue '%s' in vhost '%s' in a cycle; they are dropped there"
 _END: Final = object()
+#: With more targets than this the time slice is checked after each.
+_FEW: Final = 4
 
 
 class _Letter(NamedTuple):
@@ -80,7 +83,10 @@ class DeadLetters:
         self._timers = timers
         self.trust_publishers = trust_publishers
         #: The remaining steps of each batch, by the queue that dropped the messages.
-        self._work: OrderedDict[DeadLetterOutbox, deque[Iterator[None]]] = OrderedDict()
+        self._work: OrderedDict[DeadLetterOutbox, deque[Iterator[bool | None]]] = OrderedDict()
+        #: The queue whose letters have reached some of their targets: the others come before all other work.
+        self._interrupted: DeadLetterOutbox | None = None
+        self._time_slice = UNLIMITED
         self._working = False
         self._is_scheduled = False
         #: Cycles that have been logged, oldest first.
@@ -113,7 +119,7 @@ class DeadLetters:
 
     def _run(self, pending_queues: int = 0) -> None:
         """Work until the time slice is over, or until only this many queues have pending work."""
-        time_slice = self._turn.slice()
+        time_slice = self._time_slice = self._turn.slice()
         self._working = True
         try:
             while len(self._work) > pending_queues:
@@ -132,37 +138,47 @@ class DeadLetters:
 
     def _step(self) -> None:
         """Do one step for the queue that got a batch last."""
-        outbox = next(reversed(self._work))
+        outbox = self._interrupted or next(reversed(self._work))
+        self._interrupted = None
         batches = self._work[outbox]
         is_done = True
         try:
-            is_done = next(batches[0], _END) is _END
+            result = next(batches[0], _END)
+            is_done = result is _END
+            if result is True:
+                self._interrupted = outbox
         finally:
             if is_done:
                 batches.popleft()
                 if not batches:
                     del self._work[outbox]
 
-    def _publish(self, batch: DeadLetterBatch) -> Iterator[None]:
-        """Publish a batch; a step publishes messages of one envelope."""
+    def _publish(self, batch: DeadLetterBatch) -> Iterator[bool | None]:
+        """Publish a batch; a step publishes messages of one envelope to one target, or more.
+
+        Yields:
+            After a step, whether there are further targets for its messages.
+        """
         outbox, done = batch.outbox, 0
         for envelope, same in groupby(batch.messages, key=_envelope):
             run: Iterator[Message] = same
             size = _STEP
             while originals := list(islice(run, size)):
                 if done:
-                    yield
+                    yield False
                 letter = yield from self._letter(batch, envelope)
                 if letter is not None and letter.varies:
                     # Each message has a route of its own.
                     size, run, originals = 1, chain(originals[1:], run), originals[:1]
-                taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
+                taken, arrived = (0, 0) if letter is None else (yield from self._send(batch, letter, originals))
                 outbox.sent(originals, taken, arrived, batch)
                 # In the same step: whoever got the letter may acknowledge it before the next one.
                 outbox.settle(batch, done, done + len(originals))
                 done += len(originals)
 
-    def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
+    def _send(
+        self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]
+    ) -> Generator[bool, None, tuple[int, int]]:
         """Publish dead letters to their targets; return how many were accepted by all targets, and by any target."""
         dead = letter.envelope
         letters = [Message(dead, message.body) for message in originals]
@@ -170,8 +186,12 @@ class DeadLetters:
         for history in letter.histories:
             history.remember(letters)
         taken, arrived = len(letters) if letter.targets else 0, 0
-        for target in letter.targets:
+        for position, target in enumerate(letter.targets):
+            if position >= _FEW:
+                yield True
             if not target.deleted:
+                if dead.persistent:
+                    self._time_slice.count_published(len(letters))
                 accepted = target.publish(letters, len(letters) * len(letters[0].body))
                 taken, arrived = min(taken, accepted), max(arrived, accepted)
         return taken, arrived

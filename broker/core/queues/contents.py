@@ -328,9 +328,10 @@ class Contents:
                 return False
             excess = limits.excess_messages(store)
             if excess > 0:
-                self._drop_oldest(min(excess, _DROP_STEP), _ALL_BYTES, EventKind.MAXLEN)
+                letters = self._drop_oldest(min(excess, _DROP_STEP), _ALL_BYTES, EventKind.MAXLEN)
             else:
-                self._drop_oldest(_DROP_STEP, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
+                letters = self._drop_oldest(_DROP_STEP, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
+            time_slice.count_published(letters)
         self.is_shrinking = False
         return True
 
@@ -338,19 +339,23 @@ class Contents:
         """Drop expired messages from the head while time is left; return whether it is finished."""
         now = self._timers.now()
         while not time_slice.is_over():
-            if self._expire_step(now) < _DROP_STEP:
+            expired = self._expire_step(now)
+            if expired < _DROP_STEP:
                 return True
+            if self.settings.dead_letter_exchange is not None:
+                time_slice.count_published(expired)
         head = self._backing.store.peek()
         return head is None or not 0 < head.expires_at <= now
 
-    def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> None:
-        """Drop excess messages from the head. They are read only for dead letters, or if their values become free."""
+    def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> int:
+        """Drop excess messages from the head; return how many were read: only for dead letters, and to free values."""
         if self.settings.dead_letter_exchange is None and not self._outbox.values.is_active:
             dropped, _ = self._backing.store.drop(count, body_bytes, kind)
             self._counters.dropped[MAXLEN] += dropped
-            return
+            return 0
         entries, _ = self._backing.store.take(count, body_bytes)
         self._outbox.drop(entries, MAXLEN, kind)
+        return len(entries)
 
     def _expire_step(self, now: int) -> int:
         """Drop a batch of expired messages from the head; return their number."""

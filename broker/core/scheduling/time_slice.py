@@ -7,6 +7,8 @@ from typing import Final
 
 #: Length in microseconds: long enough for many messages, too short for clients to notice.
 SLICE_MICROSECONDS: Final = 5_000
+#: Messages published in one slice: they are written to disk at the end of the turn, which takes time, too.
+_SLICE_MESSAGES: Final = 4096
 
 
 class TimeSlice:
@@ -16,17 +18,23 @@ class TimeSlice:
 
     Args:
         clock: Monotonic time in microseconds, such as Timers.monotonic.
+        messages: Number of messages to publish at most; see count_published().
     """
 
-    __slots__ = ("_clock", "_end")
+    __slots__ = ("_clock", "_end", "_messages_left")
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], messages: int = _SLICE_MESSAGES) -> None:
         self._clock = clock
         self._end = clock() + SLICE_MICROSECONDS
+        self._messages_left = messages
+
+    def count_published(self, messages: int) -> None:
+        """Note that messages have been published, which may have to be written at the end of the turn."""
+        self._messages_left -= messages
 
     def is_over(self) -> bool:
         """Check whether the remaining work has to wait for a later slice."""
-        return self._clock() >= self._end
+        return self._messages_left <= 0 or self._clock() >= self._end
 
 
 def _stopped_clock() -> int:
@@ -34,7 +42,7 @@ def _stopped_clock() -> int:
 
 
 #: A time slice that is never over, for work that has to be finished at once.
-UNLIMITED: Final = TimeSlice(_stopped_clock)
+UNLIMITED: Final = TimeSlice(_stopped_clock, 1 << 62)
 
 
 class Unfinished(Exception):

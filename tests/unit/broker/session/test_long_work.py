@@ -371,3 +371,82 @@ def test_the_exclusive_queues_of_a_client_that_leaves(broker: MemoryBroker, clie
     broker.loop.advance(0)
     assert sorted(broker.vhost.queues) == ["other", "q"]
     assert broker.vhost._owned == {}
+
+
+class TestAFanoutToManyFullQueues:
+    QUEUES = 30
+
+    @pytest.fixture
+    def client(self, broker: MemoryBroker) -> MemoryClient:
+        opened = broker.open()
+        opened.call(1, commands.Queue.Declare, queue="dead")
+        arguments = [
+            ("x-max-length", "l", 10),
+            ("x-dead-letter-exchange", "S", ""),
+            ("x-dead-letter-routing-key", "S", "dead"),
+        ]
+        for number in range(self.QUEUES):
+            opened.call(1, commands.Queue.Declare, queue=f"q{number}", arguments=arguments)
+            opened.call(1, commands.Queue.Bind, queue=f"q{number}", exchange="amq.fanout")
+        opened.call(1, commands.Confirm.Select)
+        return opened
+
+    def counts(self, broker: MemoryBroker) -> set[tuple[int, int]]:
+        queues = [broker.vhost.queues[f"q{number}"] for number in range(self.QUEUES)]
+        return {(queue.store.ready_count, queue.counters.published) for queue in queues}
+
+    @pytest.mark.parametrize("varied", [False, True])
+    def test_other_connections_are_served_in_between(
+        self, broker: MemoryBroker, client: MemoryClient, varied: bool
+    ) -> None:
+        other = broker.open()
+        identities = range(1000, 1100) if varied else [0] * 100
+        sent = [publish(1, "", b"m", exchange="amq.fanout", message_id=str(number)) for number in identities]
+        client.feed(b"".join(sent) + publish(1, "dead", b"after"))
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert not client.transport.written
+        assert (0, 0) in self.counts(broker)
+        broker.loop.advance(0)
+        assert self.counts(broker) == {(10, 100)}
+        acks = [each for each in client.methods() if each.kind is commands.Basic.Ack]
+        assert acks[-1].delivery_tag == 101
+        entries, _ = broker.vhost.queues["dead"].store.take(10_000, 1 << 30)
+        assert len(entries) == self.QUEUES * 90 + 1
+
+    def test_it_goes_on_if_the_connection_is_lost(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.feed(publish(1, "", b"m", exchange="amq.fanout") * 100)
+        step(broker)
+        client.abort()
+        broker.loop.advance(0)
+        assert self.counts(broker) == {(10, 100)}
+
+    def test_dead_letters_to_many_full_queues(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        arguments = [("x-max-length", "l", 0), ("x-dead-letter-exchange", "S", "amq.fanout")]
+        client.call(1, commands.Queue.Declare, queue="source", arguments=arguments)
+        other = broker.open()
+        client.feed(publish(1, "source", b"m") * 100)
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert (0, 0) in self.counts(broker)
+        broker.loop.advance(0)
+        assert self.counts(broker) == {(10, 100)}
+
+
+def test_dead_letters_of_one_turn_are_bounded() -> None:
+    # They are written at its end. The clock stands still, so no slice ends for want of time.
+    broker = MemoryBroker()
+    client, other = broker.open(), broker.open()
+    client.call(1, commands.Queue.Declare, queue="dead")
+    arguments = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "dead")]
+    client.call(1, commands.Queue.Declare, queue="q", arguments=arguments)
+    client.send(
+        publish(1, "q", b"head", delivery_mode=2) + publish(1, "q", b"m", delivery_mode=2, expiration="1") * 20_000
+    )
+    broker.loop.advance(1)
+    client.feed(method(1, commands.Basic.Get, queue="q", no_ack=True))
+    other.feed(method(1, commands.Queue.Declare, queue="other"))
+    assert steps_until(broker, other) <= 3
+    assert 0 < broker.vhost.queues["dead"].store.ready_count < 20_000
+    broker.loop.advance(0)
+    assert broker.vhost.queues["dead"].store.ready_count == 20_000
