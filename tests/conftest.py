@@ -1,4 +1,4 @@
-"""Keeps byte code, orders the tests, and knows their tiers.
+"""Cleans the environment, orders the tests, and knows their tiers.
 
 With STRICT_SKIPS=1 a run fails if tests are skipped or left out that are not allowed to be.
 """
@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import pytest
 
 from tests.allowed_skips import Skip, unexpected
+from tests.environment import clean
 from tests.order import rank
 from tests.tiers import NEEDS, is_slow, lacking, left_out
 
-# Tests start hundreds of programs. Where the environment forbids byte code, each of them would compile all its modules,
-# which is half of its CPU time. Set before pytest-xdist starts its processes, this holds for them too.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    sys.dont_write_bytecode = False
+# Before pytest-xdist starts its processes and a test its programs; they inherit it. Nor may the environment forbid byte
+# code: each of hundreds of programs would compile all its modules, which is half of its CPU time.
+sys.dont_write_bytecode = False
+clean(os.environ)
+time.tzset()
 
 
 @pytest.hookimpl(trylast=True)

@@ -139,6 +139,8 @@ def run_rows(end: End, directory: Path, seed: int) -> None:
     failures: list[Exception] = []
     with LeveretProcess(
         directory.resolve(),
+        # The rows do not answer connection.close.
+        settings={"shutdown_timeout": 500},
         environment=disk.environment if disk else None,
         before_kill=disk.stop_between_calls if disk else None,
     ) as process:
