@@ -46,11 +46,12 @@ test-all: setup ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: coverage
-coverage: $(VENV)/installed-test ## report which lines of the product unit, contract and conformance tests, leveretctl and embedded brokers do not run
+coverage: $(VENV)/installed-test ## test in pure Python what may be compiled, report which lines of the product these tests do not run
 	rm -rf build/coverage && mkdir -p build/coverage
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
-		tests/conformance tests/integration/embedding tests/integration/leveretctl tests/integration/test_delete_messages.py \
-		tests/integration/test_readers.py -m "not spark and not docker" $(ARGS)
+		tests/conformance tests/fuzz tests/integration/embedding tests/integration/leveretctl \
+		tests/integration/test_delete_messages.py tests/integration/test_readers.py \
+		--ignore=tests/unit/storage/analytics -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 

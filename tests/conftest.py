@@ -13,8 +13,7 @@ import pytest
 
 from tests.allowed_skips import Skip, unexpected
 from tests.environment import clean
-from tests.order import rank
-from tests.tiers import NEEDS, is_slow, lacking, left_out
+from tests.tiers import INTERPRETED, NEEDS, is_slow, lacking, left_out, rank
 
 # Before pytest-xdist starts its processes and a test its programs; they inherit it. Nor may the environment forbid byte
 # code: each of hundreds of programs would compile all its modules, which is half of its CPU time.
@@ -36,9 +35,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests of the second tier; before `-m` selects."""
+    """Mark the tests of the second tier, and those of one form; before `-m` selects."""
     if is_slow(item.nodeid):
         item.add_marker("slow")
+    if item.nodeid.startswith(INTERPRETED):
+        item.add_marker("interpreted")
 
 
 @pytest.hookimpl(trylast=True)

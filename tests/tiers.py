@@ -73,6 +73,16 @@ FIRST: Final = (
     "tests/ui/test_session.py::test_logging_in_and_out",
     "tests/ui/test_stream.py::test_a_stream",
 )
+#: Tests of modules that are never compiled, which .ci/run therefore runs once: with `make coverage`.
+INTERPRETED: Final = (
+    "tests/integration/leveretctl/",
+    "tests/unit/broker/auth/",
+    "tests/unit/broker/config/",
+    "tests/unit/broker/management/",
+)
+#: Folders whose tests take longest begin first: at the end one process would still work on them, the others be done.
+#: Packaging is first, since tests with Spark set variables for the rest of their process.
+_BEGIN: Final = ("tests/packaging/", "tests/spark/", "tests/ui/", "tests/crash/")
 
 
 class Need(NamedTuple):
@@ -100,6 +110,11 @@ _SCRIPT: Final = str(Path(__file__).with_name("system-needs.sh"))
 def is_slow(nodeid: str) -> bool:
     """Return whether a test is in the second tier."""
     return nodeid.startswith(SECOND) and not nodeid.startswith(FIRST)
+
+
+def rank(nodeid: str) -> int:
+    """Return the place of a test's folder in the order; tests of one place stay in their order."""
+    return next((place for place, folder in enumerate(_BEGIN) if nodeid.startswith(folder)), len(_BEGIN))
 
 
 @cache

@@ -6,16 +6,15 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.matrix.environments import Environment
-from tests.matrix.runs import FileRun, Target, run
-from tests.matrix.suite import PROGRAMS, ROOT, Program
-from tests.matrix.table import notes, rows, text
+from tests.matrix.runs import Run, Target, run
+from tests.matrix.suite import PROGRAMS, ROOT
+from tests.matrix.table import table
 from tests.support.leveret_process import LeveretProcess
 
 _RESULT = ROOT / "build" / "matrix" / "table.md"
@@ -25,21 +24,25 @@ def main() -> int:
     """Run the command; return its exit status: 1 if anything has failed."""
     options = _options()
     programs = [each for each in PROGRAMS if not options.only or each.name in options.only]
-    environments = sorted({each.environment for each in programs if each.environment})
+    environments = sorted({each.environment for each in programs})
     if options.take_newest:
         for name in environments:
             Environment(name).take_newest()
         return 0
     if not _made(environments):
         return 1
-    runs = {target.name: _run(programs, target, options.jobs) for target in _targets(options)}
-    found = rows(runs)
-    table = text(found, list(runs))
-    _RESULT.write_text(table)
-    print(f"\n{table}\n{notes(found)}")
-    failed = [each for files in runs.values() for each in files if not each.succeeded]
-    print(f"{len(found)} features, {sum(len(each.outcomes) for files in runs.values() for each in files)} tests")
-    return 1 if failed else 0
+    runs = {target.name: run(programs, target, options.jobs, _tell) for target in _targets(options)}
+    found = table(runs)
+    _RESULT.write_text(found)
+    print(f"\n{found}")
+    return 0 if all(each.succeeded for brokers in runs.values() for each in brokers) else 1
+
+
+def _tell(run: Run) -> None:
+    passed = sum(outcome.passed for outcome in run.outcomes)
+    print(f"{run.program.name}: {passed} of {len(run.outcomes)}", flush=True)
+    if not run.succeeded:
+        print(run.output, flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -48,7 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--management-url", help="base URL of its HTTP API (default: port 15672 of its host)")
     parser.add_argument("--name", default="RabbitMQ", help="its name (default: %(default)s)")
     parser.add_argument("--only", action="append", metavar="PROGRAM", help="one program; may be given several times")
-    parser.add_argument("--jobs", type=int, default=2, help="files that run at a time (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="programs that are tried at a time (default: %(default)s)")
     parser.add_argument("--take-newest", action="store_true", help="update the environments' constraints, run nothing")
     return parser.parse_args()
 
@@ -73,30 +76,13 @@ def _targets(options: argparse.Namespace) -> Iterator[Target]:
         yield target
     if options.url:
         host = options.url.rpartition("@")[2].partition("/")[0].partition(":")[0]
-        yield Target(options.name, options.url, options.management_url or f"http://guest:guest@{host}:15672", True)
+        yield Target(options.name, options.url, options.management_url or f"http://guest:guest@{host}:15672")
 
 
 @contextmanager
 def _leveret() -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="matrix-") as directory, LeveretProcess(Path(directory)) as process:
-        yield Target("Leveret", process.url, process.http_url, False)
-
-
-def _run(programs: list[Program], target: Target, jobs: int) -> list[FileRun]:
-    """Run programs on a broker, telling of each file; return the runs in the programs' order."""
-    started = time.monotonic()
-
-    def tell(each: FileRun) -> None:
-        passed = sum(outcome.passed for outcome in each.outcomes)
-        seconds = sum(outcome.seconds for outcome in each.outcomes)
-        print(f"{target.name}, {each.program.name}, {each.file.name}: {passed} of {len(each.outcomes)}", end="")
-        print(f" in {seconds:.0f} s, {time.monotonic() - started:.0f} s since the start", flush=True)
-        if not each.succeeded:
-            print(each.output, flush=True)
-
-    done = run(programs, target, jobs, tell)
-    order = [(program.name, file) for program in programs for file in program.files]
-    return sorted(done, key=lambda each: order.index((each.program.name, each.file)))
+        yield Target("Leveret", process.url, process.http_url)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,18 @@
-"""Runs the files of the suite, a few at a time, each in its program's environment."""
+"""Runs the files of tests, a few at a time, each in its program's environment."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.matrix.environments import Environment
-from tests.matrix.recording import Outcome, read
 from tests.matrix.suite import ROOT, Program
 
 _DEADLINE: Final = 1200.0
@@ -30,73 +27,78 @@ class Target:
         name: As the table names it.
         url: AMQP URL of its default user.
         http_url: Base URL of its HTTP API, with that user.
-        given: Whether somebody else runs it; files that start a Leveret of their own then use this one.
     """
 
     name: str
     url: str
     http_url: str
-    given: bool
 
 
 @dataclass(frozen=True)
-class FileRun:
-    """What became of one file of tests.
+class Outcome:
+    """What became of one test.
 
     Attributes:
-        program: The program that it tests.
-        file: The file.
+        feature: What it tests: its name without `test_`, in words.
+        variant: The parameters that it ran with, as pytest names them; empty without any.
+        passed: Whether it has passed; what was skipped has not.
+    """
+
+    feature: str
+    variant: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one program's tests.
+
+    Attributes:
+        program: The program.
         outcomes: One for each test.
         status: pytest's exit status.
         output: What pytest printed.
-        left_out: Whether there was nothing to run: all tests restart the broker, which is not ours.
     """
 
     program: Program
-    file: Path
     outcomes: tuple[Outcome, ...]
     status: int
     output: str
-    left_out: bool = False
 
     @property
     def succeeded(self) -> bool:
         """Whether all tests have run and passed."""
-        passed = bool(self.outcomes) and all(each.passed for each in self.outcomes)
-        return self.left_out or (passed and self.status == 0)
+        return bool(self.outcomes) and all(each.passed for each in self.outcomes) and self.status == 0
 
 
-def run(programs: Sequence[Program], target: Target, jobs: int, done: Callable[[FileRun], None]) -> list[FileRun]:
-    """Run all files of some programs.
+def run(programs: Sequence[Program], target: Target, jobs: int, done: Callable[[Run], None]) -> list[Run]:
+    """Run the tests of some programs.
 
     Args:
         programs: Their environments must have been made.
         target: The broker.
-        jobs: How many files run at a time.
-        done: Called after each file.
+        jobs: How many programs are tried at a time.
+        done: Called after each, in their order.
     """
-    # Of each program the longest file first: that is how they are listed.
-    files = [(program, file) for program in programs for file in program.files]
-    files.sort(key=lambda each: each[0].files.index(each[1]))
     runs = []
     with ThreadPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(_run_file, program, file, target) for program, file in files]):
-            runs.append(future.result())
-            done(runs[-1])
+        for found in pool.map(lambda program: _run(program, target), programs):
+            runs.append(found)
+            done(found)
     return runs
 
 
-def _run_file(program: Program, file: Path, target: Target) -> FileRun:
+def _run(program: Program, target: Target) -> Run:
     with tempfile.TemporaryDirectory(prefix="matrix-") as directory:
-        outcomes = Path(directory) / "outcomes"
-        command, variables = _command(program, file, target)
-        command += ["-q", f"--basetemp={directory}/files", "-p", "tests.matrix.recording"]
-        environment = {**os.environ, **variables, "MATRIX_OUTCOMES": str(outcomes)}
+        report = Path(directory) / "report.xml"
+        command = [str(Environment(program.environment).python), "-m", "pytest", "-q", str(program.file)]
+        command += ["-c", str(_CONFIG), "--rootdir", str(ROOT), "--confcutdir", str(_CONFIG.parent)]
+        command += [f"--basetemp={directory}/files", f"--junit-xml={report}"]
         try:
             finished = subprocess.run(
                 command,
                 cwd=ROOT,
-                env=environment,
+                env={**os.environ, "MATRIX_URL": target.url, "MATRIX_HTTP": target.http_url},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -108,16 +110,14 @@ def _run_file(program: Program, file: Path, target: Target) -> FileRun:
             status, output = finished.returncode, finished.stdout
         except subprocess.TimeoutExpired as error:
             status, output = 1, f"{error}\n{error.output or ''}"
-        left_out = target.given and status == pytest.ExitCode.NO_TESTS_COLLECTED
-        return FileRun(program, file, tuple(read(outcomes)), status, output, left_out)
+        return Run(program, tuple(outcomes(report.read_text())) if report.exists() else (), status, output)
 
 
-def _command(program: Program, file: Path, target: Target) -> tuple[list[str], dict[str, str]]:
-    """How pytest is called for a file, and with which environment variables."""
-    if program.environment is None:
-        command = [sys.executable, "-m", "pytest", str(file)]
-        return command, {"BROKER_URL": target.url} if target.given else {}
-    python = str(Environment(program.environment).python)
-    confined = ["-c", str(_CONFIG), "--rootdir", str(ROOT), "--confcutdir", str(_CONFIG.parent)]
-    variables = {"MATRIX_URL": target.url, "MATRIX_HTTP": target.http_url}
-    return [python, "-m", "pytest", *confined, str(file)], variables
+def outcomes(report: str) -> list[Outcome]:
+    """Return the outcomes that a report of pytest in JUnit's format tells."""
+    found = []
+    for case in ET.fromstring(report).iter("testcase"):
+        name, _, variant = case.attrib["name"].partition("[")
+        passed = not any(child.tag in ("failure", "error", "skipped") for child in case)
+        found.append(Outcome(name.removeprefix("test_").replace("_", " "), variant.removesuffix("]"), passed))
+    return found

@@ -1,6 +1,6 @@
 """A program on one of pika's adapters with callbacks; prints what happened as JSON when its connection has closed.
 
-Arguments: the adapter (`select`, `asyncio`, `tornado`, `gevent`), the URL, and what to do: `work`, or `idle` until the
+Arguments: the adapter (`tornado`, `gevent`), the URL, and what to do: `work`, or `idle` until the
 broker closes the connection, consuming the queue that a fourth argument names.
 """
 
@@ -18,8 +18,6 @@ MESSAGES: Final = 105
 PREFETCH: Final = 7
 
 _ADAPTERS: Final = {
-    "select": "SelectConnection",
-    "asyncio": "AsyncioConnection",
     "tornado": "TornadoConnection",
     "gevent": "GeventConnection",
 }
@@ -51,8 +49,7 @@ class Session:
     def run(self) -> None:
         """Run until the connection has closed."""
         self._loop.call_later(_PATIENCE, self._stop)
-        # asyncio names it differently.
-        getattr(self._loop, "run_forever" if hasattr(self._loop, "run_forever") else "start")()
+        self._loop.start()
 
     def _stop(self) -> None:
         self._loop.stop()
