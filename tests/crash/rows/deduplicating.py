@@ -6,7 +6,8 @@ import time
 
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
-from tests.crash.rows.table import Place, Steps, row
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import Restarts
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
@@ -14,7 +15,7 @@ TYPE = "x-message-deduplication"
 DISK: Triple = ("x-cache-persistence", "S", "disk")
 
 
-def deduplicating(place: Place, channel: Channel, *arguments: Triple, size: int = 100) -> tuple[str, str]:
+def deduplicating(place: Restarts, channel: Channel, *arguments: Triple, size: int = 100) -> tuple[str, str]:
     """Declare an exchange, and a durable queue that is bound to it."""
     exchange, queue = place.new("x"), place.queue(channel)
     channel.exchange_declare(exchange, TYPE, durable=True, arguments=[("x-cache-size", "I", size), *arguments])
@@ -34,7 +35,7 @@ def publish(channel: Channel, exchange: str, *values: str, mode: int = 2, ttl: i
 
 
 @row()
-def disk_survives(place: Place) -> Steps:
+def disk_survives(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel, DISK, size=3)
     publish(channel, exchange, "a", "b", "c", "d")
@@ -49,7 +50,7 @@ def disk_survives(place: Place) -> Steps:
 
 
 @row()
-def memory_does_not(place: Place) -> Steps:
+def memory_does_not(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel)
     publish(channel, exchange, "a", "a")
@@ -61,7 +62,7 @@ def memory_does_not(place: Place) -> Steps:
 
 
 @row()
-def values_of_transient_messages_survive_too(place: Place) -> Steps:
+def values_of_transient_messages_survive_too(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel, DISK)
     publish(channel, exchange, "a", mode=1)
@@ -73,7 +74,7 @@ def values_of_transient_messages_survive_too(place: Place) -> Steps:
 
 
 @row()
-def values_expire_over_a_restart(place: Place) -> Steps:
+def values_expire_over_a_restart(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel, DISK)
     publish(channel, exchange, "short", ttl=1)
@@ -86,7 +87,7 @@ def values_expire_over_a_restart(place: Place) -> Steps:
 
 
 @row()
-def a_deleted_exchange_forgets(place: Place) -> Steps:
+def a_deleted_exchange_forgets(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel, DISK)
     publish(channel, exchange, "a")
@@ -101,7 +102,7 @@ def a_deleted_exchange_forgets(place: Place) -> Steps:
 
 
 @row()
-def a_policy_moves_values_to_disk_and_back(place: Place) -> Steps:
+def a_policy_moves_values_to_disk_and_back(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = deduplicating(place, channel, size=2)
     publish(channel, exchange, "a", "b")
@@ -127,7 +128,7 @@ def a_policy_moves_values_to_disk_and_back(place: Place) -> Steps:
 
 
 @row(False, True)
-def a_queue_knows_its_messages_after_a_restart(place: Place, by_policy: bool) -> Steps:
+def a_queue_knows_its_messages_after_a_restart(place: Restarts, by_policy: bool) -> Steps:
     channel = place.channel()
     queue = place.new("q")
     arguments: list[Triple] = [] if by_policy else [("x-message-deduplication", "t", True)]

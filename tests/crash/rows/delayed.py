@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from tests.conformance.topology import bodies
-from tests.crash.rows.table import Place, Steps, row
-from tests.integration.restarts import PERSISTENT
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import PERSISTENT, Restarts
 from tests.support.wire import Channel
 
 _INNER = [("x-delayed-type", "S", "topic")]
 
 
-def delayed(place: Place, channel: Channel, durable: bool = True) -> tuple[str, str]:
+def delayed(place: Restarts, channel: Channel, durable: bool = True) -> tuple[str, str]:
     """A delayed exchange, and a durable queue that gets all from it."""
     exchange, queue = place.new("x"), place.queue(channel)
     channel.exchange_declare(exchange, "x-delayed-message", durable=durable, arguments=_INNER)
@@ -27,7 +27,7 @@ def publish(channel: Channel, exchange: str, body: bytes, delay: int, mode: int 
 
 
 @row(2, 1, late=True)
-def all_survive_and_overdue_ones_come_first(place: Place, mode: int) -> Steps:
+def all_survive_and_overdue_ones_come_first(place: Restarts, mode: int) -> Steps:
     channel = place.channel()
     exchange, queue = delayed(place, channel)
     channel.confirm_select()
@@ -45,7 +45,7 @@ def all_survive_and_overdue_ones_come_first(place: Place, mode: int) -> Steps:
 
 
 @row()
-def those_of_a_transient_exchange_are_gone(place: Place) -> Steps:
+def those_of_a_transient_exchange_are_gone(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = delayed(place, channel, durable=False)
     publish(channel, exchange, b"1", 1)
@@ -59,7 +59,7 @@ def those_of_a_transient_exchange_are_gone(place: Place) -> Steps:
 
 
 @row(late=True)
-def a_deleted_exchange_stays_empty(place: Place) -> Steps:
+def a_deleted_exchange_stays_empty(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, queue = delayed(place, channel)
     publish(channel, exchange, b"1", 2000)
@@ -75,7 +75,7 @@ def a_deleted_exchange_stays_empty(place: Place) -> Steps:
 
 
 @row()
-def a_queue_of_the_same_name_is_another_thing(place: Place) -> Steps:
+def a_queue_of_the_same_name_is_another_thing(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, _ = delayed(place, channel)
     channel.queue_declare(exchange, durable=True)

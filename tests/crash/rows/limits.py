@@ -7,14 +7,14 @@ import itertools
 from tests.conformance.bounded import REJECTING, limits, outcomes, refill, take_dead_letters
 from tests.conformance.deaths import dead_letter_to
 from tests.conformance.topology import bodies, counts, drain, got, numbered
-from tests.crash.rows.table import Place, Steps, row
-from tests.integration.restarts import PERSISTENT
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import PERSISTENT, Restarts
 from tests.support.wire import Channel
 
 MAXLEN = "maxlen"
 
 
-def overfill(place: Place, channel: Channel, queue: str) -> None:
+def overfill(place: Restarts, channel: Channel, queue: str) -> None:
     """Have a queue that holds 2 and refuses more have 4, by requeue."""
     refill(channel, queue, *numbered(2), **PERSISTENT)
     for _ in range(2):
@@ -25,7 +25,7 @@ def overfill(place: Place, channel: Channel, queue: str) -> None:
 
 
 @row(*itertools.product(REJECTING, ("argument", "policy", "operator policy")))
-def the_oldest_surplus_goes_when_the_queue_starts(place: Place, overflow: str, by: str) -> Steps:
+def the_oldest_surplus_goes_when_the_queue_starts(place: Restarts, overflow: str, by: str) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="z-letters")
     exchange = place.new("x")
@@ -50,7 +50,7 @@ def the_oldest_surplus_goes_when_the_queue_starts(place: Place, overflow: str, b
 
 
 @row()
-def surplus_of_bytes(place: Place) -> Steps:
+def surplus_of_bytes(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *limits(None, 2, "reject-publish"))
     overfill(place, channel, queue)
@@ -59,7 +59,7 @@ def surplus_of_bytes(place: Place) -> Steps:
 
 
 @row(*itertools.product((False, True), ("default", "lazy")))
-def unacked_messages_are_requeued_and_the_surplus_goes(place: Place, dead_letters: bool, mode: str) -> Steps:
+def unacked_messages_are_requeued_and_the_surplus_goes(place: Restarts, dead_letters: bool, mode: str) -> Steps:
     """At a clean stop that happens before it ends; after a crash, at the start."""
     channel = place.channel()
     letters = place.queue(channel, hint="z-letters")
@@ -75,7 +75,7 @@ def unacked_messages_are_requeued_and_the_surplus_goes(place: Place, dead_letter
 
 
 @row()
-def bytes_of_a_consumer(place: Place) -> Steps:
+def bytes_of_a_consumer(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *limits(None, 6))
     channel.qos(2)
@@ -87,7 +87,7 @@ def bytes_of_a_consumer(place: Place) -> Steps:
 
 
 @row()
-def a_transient_letter_of_a_clean_stop_does_not_survive(place: Place) -> Steps:
+def a_transient_letter_of_a_clean_stop_does_not_survive(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *limits(1, letters=letters))
@@ -100,7 +100,7 @@ def a_transient_letter_of_a_clean_stop_does_not_survive(place: Place) -> Steps:
 
 
 @row()
-def a_limit_that_came_while_the_broker_was_down(place: Place) -> Steps:
+def a_limit_that_came_while_the_broker_was_down(place: Restarts) -> Steps:
     """It cannot; but one that came last before the end is applied to all that was there."""
     channel = place.channel()
     queue = place.queue(channel)
@@ -112,7 +112,7 @@ def a_limit_that_came_while_the_broker_was_down(place: Place) -> Steps:
 
 
 @row()
-def policies_go_on(place: Place) -> Steps:
+def policies_go_on(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel)
@@ -130,7 +130,7 @@ def policies_go_on(place: Place) -> Steps:
 
 
 @row()
-def limits_of_virtual_hosts_and_that_the_last_was_lifted(place: Place) -> Steps:
+def limits_of_virtual_hosts_and_that_the_last_was_lifted(place: Restarts) -> Steps:
     limited, lifted = place.new("vhost"), place.new("vhost")
     for name in (limited, lifted):
         place.management.request("PUT", "vhosts", name)

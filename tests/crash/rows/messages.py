@@ -8,8 +8,8 @@ import time
 from tests.conformance.bounded import refill
 from tests.conformance.deaths import arrival, dead_letter_to, deaths, history
 from tests.conformance.topology import bodies, drain, exists, got, numbered
-from tests.crash.rows.table import LAZY, Place, Steps, row
-from tests.integration.restarts import PERSISTENT, TRANSIENT
+from tests.crash.rows.table import LAZY, Steps, row
+from tests.integration.restarts import PERSISTENT, TRANSIENT, Restarts
 from tests.integration.waiting import wait_until
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
@@ -30,7 +30,7 @@ def everything(channel: Channel, queue: str) -> list[tuple[bytes, bool]]:
 
 
 @modes
-def durable_and_persistent(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def durable_and_persistent(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     durable, other = place.queue(channel, *mode), place.queue(channel, *mode, durable=False)
     for queue in (durable, other):
@@ -44,7 +44,7 @@ def durable_and_persistent(place: Place, mode: tuple[Triple, ...]) -> Steps:
 
 
 @modes
-def unacked_messages_come_back_redelivered(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def unacked_messages_come_back_redelivered(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *mode)
     refill(channel, queue, *numbered(6), **PERSISTENT)
@@ -52,12 +52,12 @@ def unacked_messages_come_back_redelivered(place: Place, mode: tuple[Triple, ...
     channel.sync(queue)
     channel = yield
     # After a crash it is not known what had been delivered; all of it may have been.
-    rest = [(body, not place.is_stopped) for body in (b"4", b"5", b"6")]
+    rest = [(body, place.killed) for body in (b"4", b"5", b"6")]
     assert everything(channel, queue) == [(b"1", True), (b"3", True), *rest]
 
 
 @modes
-def what_a_consumer_has_comes_back(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def what_a_consumer_has_comes_back(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *mode)
     channel.qos(3)
@@ -65,12 +65,12 @@ def what_a_consumer_has_comes_back(place: Place, mode: tuple[Triple, ...]) -> St
     refill(channel, queue, *numbered(5), **PERSISTENT)
     assert bodies(channel.deliveries(3)) == numbered(3)
     channel = yield
-    rest = [(body, not place.is_stopped) for body in (b"4", b"5")]
+    rest = [(body, place.killed) for body in (b"4", b"5")]
     assert everything(channel, queue) == [*((body, True) for body in numbered(3)), *rest]
 
 
 @modes
-def messages_keep_their_places_after_a_requeue(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def messages_keep_their_places_after_a_requeue(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *mode)
     refill(channel, queue, *numbered(6), **PERSISTENT)
@@ -85,7 +85,7 @@ def messages_keep_their_places_after_a_requeue(place: Place, mode: tuple[Triple,
 
 
 @row()
-def what_went_is_gone_and_what_comes_stands_behind(place: Place) -> Steps:
+def what_went_is_gone_and_what_comes_stands_behind(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel)
     refill(channel, queue, *numbered(4), **PERSISTENT)
@@ -100,7 +100,7 @@ def what_went_is_gone_and_what_comes_stands_behind(place: Place) -> Steps:
 
 
 @modes
-def priorities(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def priorities(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, ("x-max-priority", "I", 3), *mode)
     for body, priority in ((b"a0", 0), (b"b3", 3), (b"c1", 1), (b"d3", 200), (b"e0", 0)):
@@ -114,7 +114,7 @@ def priorities(place: Place, mode: tuple[Triple, ...]) -> Steps:
 
 
 @row()
-def properties_and_route(place: Place) -> Steps:
+def properties_and_route(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel)
     channel.queue_bind(queue, "amq.topic", "some.#")
@@ -128,7 +128,7 @@ def properties_and_route(place: Place) -> Steps:
     assert found.raw_properties == got_again(place, queue, given)
 
 
-def got_again(place: Place, queue: str, given: dict[str, object]) -> bytes:
+def got_again(place: Restarts, queue: str, given: dict[str, object]) -> bytes:
     """The same message through the running broker."""
     channel = place.channel()
     channel.queue_purge(queue)
@@ -140,7 +140,7 @@ def got_again(place: Place, queue: str, given: dict[str, object]) -> bytes:
 
 
 @row(late=True)
-def the_deadline_goes_on(place: Place) -> Steps:
+def the_deadline_goes_on(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *dead_letter_to("", letters))
@@ -157,7 +157,7 @@ def the_deadline_goes_on(place: Place) -> Steps:
 
 
 @row(*itertools.product(("argument", "message", "policy"), ((), (LAZY,))), late=True)
-def what_has_expired_meanwhile_is_dead_lettered(place: Place, ttl: str, mode: tuple[Triple, ...]) -> Steps:
+def what_has_expired_meanwhile_is_dead_lettered(place: Restarts, ttl: str, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     # Its name comes first, so that the queue with the dead letters is restored later.
     queue, letters, exchange = place.new("a"), place.new("z"), place.new("x")
@@ -173,7 +173,7 @@ def what_has_expired_meanwhile_is_dead_lettered(place: Place, ttl: str, mode: tu
     own = {"expiration": "1500"} if ttl == "message" else {}
     refill(channel, queue, *numbered(3), **PERSISTENT, **own)
     if ttl == "message":
-        refill(channel, queue, b"late", expiration="100000", **PERSISTENT)
+        refill(channel, queue, b"late", expiration="3600000", **PERSISTENT)
     channel = yield time.monotonic() + 1.5
     found = [arrival(channel, letters) for _ in range(3)]
     assert bodies(found) == numbered(3)
@@ -182,7 +182,7 @@ def what_has_expired_meanwhile_is_dead_lettered(place: Place, ttl: str, mode: tu
 
 
 @row(late=True)
-def an_unacked_message_expires_when_it_is_back(place: Place) -> Steps:
+def an_unacked_message_expires_when_it_is_back(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *dead_letter_to("", letters), ("x-message-ttl", "I", 300))
@@ -199,7 +199,7 @@ def an_unacked_message_expires_when_it_is_back(place: Place) -> Steps:
 
 
 @row()
-def x_death_survives_and_goes_on(place: Place) -> Steps:
+def x_death_survives_and_goes_on(place: Restarts) -> Steps:
     """Also that it is the broker's own, which counts on, and not one that a publisher made up."""
     channel = place.channel()
     queue, letters = place.new(), place.new("letters")
@@ -219,7 +219,7 @@ def x_death_survives_and_goes_on(place: Place) -> Steps:
 
 
 @row()
-def an_x_death_that_was_made_up_stays_one(place: Place) -> Steps:
+def an_x_death_that_was_made_up_stays_one(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *dead_letter_to("", letters))
@@ -231,7 +231,7 @@ def an_x_death_that_was_made_up_stays_one(place: Place) -> Steps:
 
 
 @row()
-def dead_letters_keep_what_they_were_published_as(place: Place) -> Steps:
+def dead_letters_keep_what_they_were_published_as(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *dead_letter_to("", letters))
@@ -244,7 +244,7 @@ def dead_letters_keep_what_they_were_published_as(place: Place) -> Steps:
 
 
 @row()
-def blind_copies_are_dead_lettered_by_their_own_keys(place: Place) -> Steps:
+def blind_copies_are_dead_lettered_by_their_own_keys(place: Restarts) -> Steps:
     channel = place.channel()
     exchange, key = place.new("x"), place.new("key")
     channel.exchange_declare(exchange, durable=True)
@@ -262,7 +262,7 @@ def blind_copies_are_dead_lettered_by_their_own_keys(place: Place) -> Steps:
 
 
 @row()
-def the_expiry_of_a_dead_letter_was_its_own(place: Place) -> Steps:
+def the_expiry_of_a_dead_letter_was_its_own(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, *dead_letter_to("", letters))
@@ -282,7 +282,7 @@ def the_expiry_of_a_dead_letter_was_its_own(place: Place) -> Steps:
 
 
 @row()
-def what_was_committed_holds(place: Place) -> Steps:
+def what_was_committed_holds(place: Restarts) -> Steps:
     channel = place.channel()
     queue, other = place.queue(channel), place.queue(channel)
     refill(channel, queue, *numbered(3), **PERSISTENT)
@@ -302,7 +302,7 @@ def what_was_committed_holds(place: Place) -> Steps:
 
 
 @modes
-def a_backlog_over_many_restarts(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def a_backlog_over_many_restarts(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *mode)
     expected: list[bytes] = []
@@ -322,7 +322,7 @@ def a_backlog_over_many_restarts(place: Place, mode: tuple[Triple, ...]) -> Step
 
 
 @modes
-def bodies_that_are_longer_than_a_segment(place: Place, mode: tuple[Triple, ...]) -> Steps:
+def bodies_that_are_longer_than_a_segment(place: Restarts, mode: tuple[Triple, ...]) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, *mode)
     expected = [b"%d:" % number + bytes(length) for number, length in enumerate((20_000_000, 1, 17_000_000))]

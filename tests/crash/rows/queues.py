@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.conformance.bounded import outcomes, refill
 from tests.conformance.topology import drain, exists, got, numbered
-from tests.crash.rows.table import Place, Steps, row
-from tests.integration.restarts import PERSISTENT
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import PERSISTENT, Restarts
 from tests.integration.waiting import wait_until
 from tests.support.wire import Channel
 
 
-def shown(place: Place, queue: str) -> bool:
+def shown(place: Restarts, queue: str) -> bool:
     """Whether there is a queue; to ask by AMQP would renew its lease."""
     return queue in {each["name"] for each in place.management.request("GET", "queues", "/")}
 
 
 @row()
-def an_expired_queue_leaves_nothing(place: Place) -> Steps:
+def an_expired_queue_leaves_nothing(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, ("x-expires", "I", 200))
     refill(channel, queue, b"m", **PERSISTENT)
@@ -27,7 +27,7 @@ def an_expired_queue_leaves_nothing(place: Place) -> Steps:
 
 
 @row("default", "lazy")
-def a_queue_declared_again_is_another(place: Place, mode: str) -> Steps:
+def a_queue_declared_again_is_another(place: Restarts, mode: str) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, ("x-queue-mode", "S", mode))
     refill(channel, queue, *numbered(300), **PERSISTENT)
@@ -42,7 +42,7 @@ def a_queue_declared_again_is_another(place: Place, mode: str) -> Steps:
 
 
 @row()
-def a_deleted_queue_is_gone(place: Place) -> Steps:
+def a_deleted_queue_is_gone(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel)
     refill(channel, queue, *numbered(10), **PERSISTENT)
@@ -54,7 +54,7 @@ def a_deleted_queue_is_gone(place: Place) -> Steps:
 
 
 @row()
-def a_purged_queue_is_empty(place: Place) -> Steps:
+def a_purged_queue_is_empty(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel)
     refill(channel, queue, *numbered(300), **PERSISTENT)
@@ -66,7 +66,7 @@ def a_purged_queue_is_empty(place: Place) -> Steps:
 
 
 @row(False, True)
-def transient_queues_leave_nothing_on_the_disk(place: Place, exclusive: bool) -> Steps:
+def transient_queues_leave_nothing_on_the_disk(place: Restarts, exclusive: bool) -> Steps:
     channel = place.channel()
     kept = place.queue(channel, ("x-queue-mode", "S", "lazy"), hint="kept")
     queue = place.queue(channel, ("x-queue-mode", "S", "lazy"), durable=False, exclusive=exclusive)
@@ -80,14 +80,14 @@ def transient_queues_leave_nothing_on_the_disk(place: Place, exclusive: bool) ->
     wait_until(lambda: not _is_on_disk(place, kept), "the deleted queue goes")
 
 
-def _is_on_disk(place: Place, queue: str) -> bool:
+def _is_on_disk(place: Restarts, queue: str) -> bool:
     """Whether a queue has a directory."""
     descriptions = (place.process.data_dir / "q").glob("*/QUEUE.json")
     return any(f'"{queue}"' in each.read_text() for each in descriptions)
 
 
 @row()
-def exclusive_queues_go(place: Place) -> Steps:
+def exclusive_queues_go(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, exclusive=True)
     refill(channel, queue, b"m", **PERSISTENT)
@@ -97,7 +97,7 @@ def exclusive_queues_go(place: Place) -> Steps:
 
 
 @row()
-def auto_delete_queues_go_with_their_last_consumer(place: Place) -> Steps:
+def auto_delete_queues_go_with_their_last_consumer(place: Restarts) -> Steps:
     channel = place.channel()
     unused, used = place.queue(channel, auto_delete=True), place.queue(channel, auto_delete=True)
     for queue in (unused, used):
@@ -107,7 +107,7 @@ def auto_delete_queues_go_with_their_last_consumer(place: Place) -> Steps:
     channel = yield
     assert drain(channel, unused) == [b"m"]
     # A stop cancels the consumer first; a crash does not.
-    assert exists(place.connect, used) is not place.is_stopped
+    assert exists(place.connect, used) is place.killed
     tag = channel.consume(unused).consumer_tag
     channel.cancel(tag)
     yield
@@ -115,7 +115,7 @@ def auto_delete_queues_go_with_their_last_consumer(place: Place) -> Steps:
 
 
 @row()
-def bindings_arguments_and_types(place: Place) -> Steps:
+def bindings_arguments_and_types(place: Restarts) -> Steps:
     channel = place.channel()
     source, exchange = place.new("x"), place.new("x")
     channel.exchange_declare(source, "headers", durable=True)
@@ -131,7 +131,7 @@ def bindings_arguments_and_types(place: Place) -> Steps:
 
 
 @row()
-def exchange_types_of_plugins(place: Place) -> Steps:
+def exchange_types_of_plugins(place: Restarts) -> Steps:
     channel = place.channel()
     hashing, history = place.new("x"), place.new("x")
     channel.exchange_declare(hashing, "x-consistent-hash", durable=True, arguments=[("hash-header", "S", "h")])
@@ -158,7 +158,7 @@ def exchange_types_of_plugins(place: Place) -> Steps:
 
 
 @row()
-def names_may_be_any_text(place: Place) -> Steps:
+def names_may_be_any_text(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.new() + "/'\"\\ \0\t€\U0001f407"
     channel.queue_declare(queue, durable=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.conformance.bounded import QUORUM, limits, refill, take_dead_letters
 from tests.conformance.deaths import arrival, history
 from tests.conformance.topology import counts, drain, got, numbered
-from tests.crash.rows.table import Place, Steps, row
-from tests.integration.restarts import PERSISTENT, TRANSIENT
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import PERSISTENT, TRANSIENT, Restarts
 from tests.support.tables import Triple, plain
 from tests.support.wire import Channel, Delivery
 
@@ -22,7 +22,7 @@ def give_back(channel: Channel, queue: str, times: int) -> None:
 
 
 @row()
-def transient_messages_survive(place: Place) -> Steps:
+def transient_messages_survive(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, QUORUM)
     refill(channel, queue, b"transient", **TRANSIENT)
@@ -34,7 +34,7 @@ def transient_messages_survive(place: Place) -> Steps:
 
 
 @row()
-def a_delivery_count_of_a_publisher_does_not_count(place: Place) -> Steps:
+def a_delivery_count_of_a_publisher_does_not_count(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
@@ -47,7 +47,7 @@ def a_delivery_count_of_a_publisher_does_not_count(place: Place) -> Steps:
 
 
 @row()
-def the_delivery_limit_is_reached(place: Place) -> Steps:
+def the_delivery_limit_is_reached(place: Restarts) -> Steps:
     channel = place.channel()
     letters = place.queue(channel, hint="letters")
     queue = place.queue(channel, QUORUM, *limits(letters=letters), ("x-delivery-limit", "I", 2))
@@ -60,7 +60,9 @@ def the_delivery_limit_is_reached(place: Place) -> Steps:
 
 
 @row(([], [b"3", b"4", b"2", b"1"]), ([("x-delivery-limit", "I", 5)], [b"2", b"1", b"3", b"4"]))
-def returned_messages_keep_their_places_and_counts(place: Place, limit: list[Triple], expected: list[bytes]) -> Steps:
+def returned_messages_keep_their_places_and_counts(
+    place: Restarts, limit: list[Triple], expected: list[bytes]
+) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, QUORUM, *limit)
     refill(channel, queue, *numbered(4), **PERSISTENT)
@@ -75,7 +77,7 @@ def returned_messages_keep_their_places_and_counts(place: Place, limit: list[Tri
 
 
 @row()
-def unacked_messages_come_back(place: Place) -> Steps:
+def unacked_messages_come_back(place: Restarts) -> Steps:
     channel = place.channel()
     queue = place.queue(channel, QUORUM)
     refill(channel, queue, *numbered(3))
@@ -91,7 +93,7 @@ def unacked_messages_come_back(place: Place) -> Steps:
 
 
 @row("expired", "rejected")
-def letters_that_are_to_arrive_at_least_once_are_kept(place: Place, reason: str) -> Steps:
+def letters_that_are_to_arrive_at_least_once_are_kept(place: Restarts, reason: str) -> Steps:
     channel = place.channel()
     letters = place.new("letters")
     arguments = [*limits(overflow="reject-publish", letters=letters), ("x-dead-letter-strategy", "S", "at-least-once")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.conformance.bounded import refill
 from tests.conformance.topology import numbered
-from tests.crash.rows.table import Place, Steps, row
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import Restarts
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
@@ -13,7 +14,7 @@ FIRST: Triple = ("x-stream-offset", "S", "first")
 LAST: Triple = ("x-stream-offset", "S", "last")
 
 
-def read(place: Place, stream: str, count: int, begin: Triple = FIRST) -> dict[int, bytes]:
+def read(place: Restarts, stream: str, count: int, begin: Triple = FIRST) -> dict[int, bytes]:
     """Return messages by offset."""
     channel = place.channel()
     channel.qos(1000)
@@ -26,7 +27,7 @@ def read(place: Place, stream: str, count: int, begin: Triple = FIRST) -> dict[i
 
 
 @row()
-def messages_and_offsets_stay(place: Place) -> Steps:
+def messages_and_offsets_stay(place: Restarts) -> Steps:
     channel = place.channel()
     stream = place.queue(channel, STREAM, ("x-stream-max-segment-size-bytes", "l", 20_000))
     refill(channel, stream, *numbered(100))
@@ -40,7 +41,7 @@ def messages_and_offsets_stay(place: Place) -> Steps:
 
 
 @row()
-def limits_stay(place: Place) -> Steps:
+def limits_stay(place: Restarts) -> Steps:
     limits: list[Triple] = [("x-stream-max-segment-size-bytes", "l", 2000), ("x-max-length-bytes", "l", 6000)]
 
     def fill(channel: Channel) -> int:

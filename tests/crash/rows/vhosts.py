@@ -8,7 +8,8 @@ from contextlib import closing
 
 from tests.conformance.deaths import arrival
 from tests.conformance.http_api import HttpApi, path
-from tests.crash.rows.table import Place, Steps, row
+from tests.crash.rows.table import Steps, row
+from tests.integration.restarts import Restarts
 from tests.support.wire import Channel
 
 KINDS = ("exchanges", "queues", "bindings", "policies", "parameters", "permissions", "topic_permissions")
@@ -42,7 +43,7 @@ def held(api: HttpApi, vhost: str) -> dict[str, list[object]]:
 
 
 @row()
-def nothing_of_a_deleted_vhost_returns(place: Place) -> Steps:
+def nothing_of_a_deleted_vhost_returns(place: Restarts) -> Steps:
     api, vhost = HttpApi(place.management), place.new("vhost")
     api.check("PUT", path("vhosts", vhost), {}, 201)
     bare = held(api, vhost)
@@ -62,14 +63,14 @@ def nothing_of_a_deleted_vhost_returns(place: Place) -> Steps:
     assert api.get(path("vhosts", vhost))["description"] == ""
 
 
-def _rows_of(place: Place, vhost: str) -> list[str]:
+def _rows_of(place: Restarts, vhost: str) -> list[str]:
     """The keys of all rows of a virtual host in the database."""
     with closing(sqlite3.connect(place.process.data_dir / "definitions.sqlite")) as database:
         return [key for (key,) in database.execute("select key from definitions") if vhost in json.loads(key)]
 
 
 @row()
-def tracing_goes_on(place: Place) -> Steps:
+def tracing_goes_on(place: Restarts) -> Steps:
     vhost = place.new("vhost")
     place.management.request("PUT", "vhosts", vhost, body={"tracing": True})
 
