@@ -98,6 +98,11 @@ def is_reader_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and not name.endswith(_DRAFT)
 
 
+def lock_path(path: str, name: str) -> str:
+    """Return the file that the query of a reader locks. No reader is called so, and drafts are no readers' files."""
+    return f"{path}/{READERS}/.{name}{_DRAFT}"
+
+
 def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
     """Write a reader's file.
 
@@ -118,6 +123,19 @@ def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
     except FileNotFoundError:
         pass
     replace_file(files, f"{path}/{READERS}", reader.name, octets)
+
+
+def remove_reader(files: Files, path: str, name: str) -> None:
+    """Delete a reader's file, and what its query has locked.
+
+    Raises:
+        OSError: The file could not be deleted.
+    """
+    files.unlink(f"{path}/{READERS}/{name}")
+    try:
+        files.unlink(lock_path(path, name))
+    except FileNotFoundError:
+        pass
 
 
 def pack_reader(reader: ReaderFile) -> bytes:

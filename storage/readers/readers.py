@@ -16,6 +16,7 @@ from leveret.storage.readers.reader_file import (
     is_reader_name,
     list_files,
     read_octets,
+    remove_reader,
     unpack_reader,
 )
 
@@ -141,7 +142,7 @@ class Readers:
         """
         if not is_reader_name(name) or name not in list_files(self._files, self._path):
             return False
-        self._files.unlink(f"{self._path}/{READERS}/{name}")
+        remove_reader(self._files, self._path, name)
         self._forget(name)
         return True
 
@@ -228,7 +229,7 @@ class Readers:
         """Delete the file of a reader that has not been seen for too long."""
         self._forget(reader.name)
         try:
-            self._files.unlink(f"{self._path}/{READERS}/{reader.name}")
+            remove_reader(self._files, self._path, reader.name)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from leveret.storage.analytics.errors import AnalyticsError, OptionError
 from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.streaming import named_reader
 from leveret.storage.analytics.streaming.message_stream import MessageStream
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
@@ -120,6 +123,26 @@ def test_a_named_reader_gets_every_message_once(tmp_path: Path, seed: int) -> No
     builder.close()
 
 
+def test_a_reader_has_one_query_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_reader, "_PATIENCE", 0.0)
+    builder = DirectoryBuilder(tmp_path, OPTIONS)
+    builder.store(builder.queue("q"))
+    first, second = stream(builder), stream(builder)
+    offset = first.first()
+    with pytest.raises(AnalyticsError, match="another query has the reader 'lake'"):
+        second.first()
+    with pytest.raises(AnalyticsError, match="another query has the reader 'lake'"):
+        second.advance(offset, 0)
+    # The broker takes what they lock for no reader.
+    builder.tick()
+    assert [each.file.name for each in builder.engine.readers.states] == ["lake"]
+    del first
+    second.advance(offset, 0)
+    assert builder.engine.readers.drop("lake")
+    assert not os.listdir(Path(builder.path) / READERS)
+    builder.close()
+
+
 def test_a_message_that_is_acknowledged_in_the_turn_in_which_it_came_is_written(tmp_path: Path) -> None:
     builder = DirectoryBuilder(tmp_path, OPTIONS)
     store = builder.store(builder.queue("q"))
@@ -168,6 +191,9 @@ def test_more_than_the_bound_is_not_kept_and_the_reader_is_told(
     assert "segment files were removed that they had not read, to keep at most 5000 bytes" in caplog.text
     with pytest.raises(AnalyticsError, match=r"messages of queue 'q' .* storage\.reader_max_bytes for readers"):
         source.advance(offset, 0)
+    # The failed query ends with its process.
+    del source
+    gc.collect()
     rest = stream(builder, failOnDataLoss="false")
     end = rest.advance(offset, 0)
     assert len(read(rest, offset, end)) + end["missed"]["/"]["q"] == 100
