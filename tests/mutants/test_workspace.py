@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import workspace
-from tests.mutants.__main__ import results, sample
-from tests.mutants.scope import Scope
+from tests.mutants.report import table
+from tests.mutants.scope import ROOT, Scope, UnknownPlaceError, scope_of
 from tests.mutants.workspace import MutmutFailedError, Workspace
 
 MODULE = """\
@@ -58,6 +58,8 @@ def test_mutants_are_named_tried_and_shown(made: Workspace) -> None:
         "leveret.policies.limits.x_never_called__mutmut_1",
     )
     assert (outcomes[survivor], outcomes[not_run]) == ("survived", "no tests")
+    line = table("policies", {"policies/limits.py": outcomes.values()}).splitlines()[-1].split()
+    assert (line[0], line[1], line[4:6]) == ("policies/limits.py", str(len(mutants)), ["1", "1"])
     diff = made.diff("policies/limits.py", survivor).splitlines()
     assert ("-    return length >= limit" in diff, "+    return length > limit" in diff) == (True, True)
 
@@ -69,14 +71,12 @@ def test_tests_that_fail_without_a_mutant_are_an_error(made: Workspace, tmp_path
     assert "failed to collect stats" in made.log.read_text()
 
 
-def test_a_seed_chooses_the_same_mutants_each_time() -> None:
-    mutants = {"b": [f"b.{number}" for number in range(50)], "a": [f"a.{number}" for number in range(50)]}
-    chosen = sample(mutants, 10, seed=1)
-    assert chosen == sample(dict(reversed(mutants.items())), 10, seed=1) != sample(mutants, 10, seed=2)
-    assert len(set(chosen)) == 10
-    assert sample(mutants, 0, seed=1) == sample(mutants, 100, seed=1) == [*mutants["a"], *mutants["b"]]
-
-
-def test_what_was_not_tried_has_no_result() -> None:
-    outcomes = {"a": "killed", "b": "not checked", "c": "survived", "d": "no tests"}
-    assert results(outcomes, ["a", "b", "d"]) == ["killed", "no tests"]
+def test_places_have_their_modules_and_tests() -> None:
+    scope = scope_of("storage/stores")
+    assert "storage/stores/segment_store.py" in scope.modules
+    assert "tests/unit/storage/stores" in scope.tests
+    assert [test for test in scope.tests if not (ROOT / test).exists()] == []
+    assert scope_of("protocol/methods.py").tests == ("tests/unit/protocol",)
+    for place in ("storage/nothing.py", "/tmp", "tests/mutants"):
+        with pytest.raises(UnknownPlaceError, match="name one of broker, policies, protocol, storage"):
+            scope_of(place)

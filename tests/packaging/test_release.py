@@ -95,13 +95,6 @@ def test_nothing_to_release(repository: Path) -> None:
     assert release.version_of(repository) == VERSION
 
 
-def test_what_is_not_committed(repository: Path) -> None:
-    (repository / "new.txt").touch()
-    done = make_release(repository, "91.2.3")
-    assert done.returncode == 1
-    assert done.stderr == "release: commit or stash what has changed first:\n?? new.txt\n"
-
-
 @pytest.mark.parametrize(
     ("version", "text"),
     [
@@ -115,22 +108,6 @@ def test_versions_that_cannot_be_next(version: str, text: str) -> None:
     with pytest.raises(release.ReleaseError) as raised:
         release.require_newer(ROOT, VERSION, version)
     assert str(raised.value) == text
-
-
-def test_documents_show_the_new_version(tmp_path: Path) -> None:
-    (tmp_path / "broker").mkdir()
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "broker/version.py").write_text('VERSION = "0.1.0"\n')
-    (tmp_path / "README.md").write_text("leveret 0.1.0 ready\nThis is version 0.1. RabbitMQ 0.1.0, version 0.10\n")
-    (tmp_path / "docs/a.md").write_text("dist/leveret-0.1.0-py3-none-any.whl leveret-0.1.01 since leveret 0.1.0.\n")
-    release.set_version(tmp_path, "0.1.0", "0.2.0")
-    assert release.version_of(tmp_path) == "0.2.0"
-    assert (tmp_path / "README.md").read_text() == (
-        "leveret 0.2.0 ready\nThis is version 0.2. RabbitMQ 0.1.0, version 0.10\n"
-    )
-    assert (tmp_path / "docs/a.md").read_text() == (
-        "dist/leveret-0.2.0-py3-none-any.whl leveret-0.1.01 since leveret 0.2.0.\n"
-    )
 
 
 def test_make_says_what_it_needs() -> None:
