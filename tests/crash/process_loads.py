@@ -10,7 +10,9 @@ from typing import Final
 
 from tests.crash.broker_load import make_clients
 from tests.crash.comparison import End, compare
+from tests.crash.delayed_client import DelayedClient
 from tests.crash.rounds import Round, Worker
+from tests.crash.stream_client import StreamClient
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.tables import Triple
@@ -202,60 +204,33 @@ class QueueClients(ProcessLoad):
         return sum((Counter(client.counts) for client in self._clients), self._found)
 
 
-class DelayedClients(ProcessLoad):
-    """Messages wait in a delayed exchange: none is lost, none is early. Bodies are numbers."""
+class OneClient(ProcessLoad):
+    """A client with delayed messages or a stream, which compares after each end.
 
-    _QUEUE: Final = "due"
-    _EXCHANGE: Final = "delayed"
-    _KEY: Final = "k"
+    Args:
+        make: Makes it, with a seed.
+        seed: Its seed.
+    """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, make: Callable[[int], DelayedClient | StreamClient], seed: int) -> None:
         super().__init__(seed)
-        #: Earliest time of each message, by the clock of time.monotonic().
-        self._due: dict[bytes, float] = {}
-        self._arrived: set[bytes] = set()
-        self._early: set[bytes] = set()
+        self._client = make(seed)
 
-    def _declare(self, channel: Channel) -> None:
-        inner = [("x-delayed-type", "S", "direct")]
-        channel.exchange_declare(self._EXCHANGE, "x-delayed-message", durable=True, arguments=inner)
-        channel.queue_declare(self._QUEUE, durable=True)
-        channel.queue_bind(self._QUEUE, self._EXCHANGE, self._KEY)
+    def declare(self, broker: LeveretProcess) -> None:
+        """It declares when it connects."""
 
     def workers(self, broker: LeveretProcess, seed: int) -> Sequence[Worker]:
-        return [_DelayingPublisher(broker.url, self, seed), self._consumer(broker)]
+        self._client.connect(broker.url, Management(broker.http_url))
+        return [self._client]
 
-    def publish(self, publisher: Publisher, rng: random.Random) -> None:
-        """Publish a message with some delay."""
-        delay, body = rng.choice((1, 20, 200, 1000, 3000)), b"%d" % len(self._due)
-        self._due[body] = time.monotonic() + delay / 1000
-        publisher.publish(self._EXCHANGE, self._KEY, body, ("x-delay", "I", delay), ("n", "I", publisher.last))
+    def has_worked(self) -> bool:
+        return bool(self._client.confirmed)
 
-    def _consumer(self, broker: LeveretProcess) -> Consumer:
-        return Consumer(broker.url, self._QUEUE, self._arrive)
+    def check(self, broker: LeveretProcess, end: End, rng: random.Random) -> None:
+        self._client.compare(broker, end)
 
-    def _arrive(self, delivery: Delivery) -> None:
-        if time.monotonic() < self._due[delivery.body]:
-            self._early.add(delivery.body)
-        # It may come again after an end.
-        self._arrived.add(delivery.body)
-
-    def expect(self, broker: LeveretProcess) -> None:
-        work_until(self._consumer(broker), lambda: self.confirmed <= self._arrived)
-        assert self.confirmed <= self._arrived
-        assert not self._early
-
-
-class _DelayingPublisher(Publisher):
-    def __init__(self, url: str, load: DelayedClients, seed: int) -> None:
-        super().__init__(url, load.confirmed.add)
-        self._load = load
-        self._rng = random.Random(seed)
-
-    def work(self) -> None:
-        for _ in range(self._rng.randrange(1, 20)):
-            self._load.publish(self, self._rng)
-        self.wait(50)
+    def counts(self) -> Counter[str]:
+        return Counter({name.partition(": ")[2]: count for name, count in self._client.counts.items()})
 
 
 class DeduplicatingClients(ProcessLoad):
@@ -327,83 +302,6 @@ class _RepeatingPublisher(Publisher):
 
     def _send(self, body: bytes) -> None:
         self.publish(self._load.EXCHANGE, "", body, ("x-deduplication-header", "S", body), ("n", "I", self.last))
-
-
-class StreamClients(ProcessLoad):
-    """A stream is written and read: offsets stay what they were, and a name goes on where it was."""
-
-    _STREAM: Final = "s"
-    _FIRST: Final[Triple] = ("x-stream-offset", "S", "first")
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._following = 0
-        #: Bodies by offset.
-        self._seen: dict[int, bytes] = {}
-        #: How many messages the consumer with a name has dealt with, in order.
-        self._processed = 0
-
-    def _declare(self, channel: Channel) -> None:
-        arguments = [("x-queue-type", "S", "stream"), ("x-stream-max-segment-size-bytes", "l", 100_000)]
-        channel.queue_declare(self._STREAM, durable=True, arguments=arguments)
-
-    def workers(self, broker: LeveretProcess, seed: int) -> Sequence[Worker]:
-        begin = [] if self._processed else [self._FIRST]
-        name: Triple = ("x-stream-consumer-name", "S", "reader")
-        return [
-            _StreamPublisher(broker.url, self),
-            Consumer(broker.url, self._STREAM, self._see, [self._FIRST]),
-            Consumer(broker.url, self._STREAM, self._process, [name, *begin]),
-        ]
-
-    def has_worked(self) -> bool:
-        return bool(self.confirmed and self._processed)
-
-    def publish(self, publisher: Publisher) -> None:
-        """Publish a message; some have headers."""
-        headers: list[Triple] = [("n", "I", publisher.last)] if publisher.last % 3 else []
-        publisher.publish("", self._STREAM, b"%d" % self._following, *headers)
-        self._following += 1
-
-    @staticmethod
-    def _offset(delivery: Delivery) -> int:
-        return next(int(value) for name, _, value in delivery.headers if name == "x-stream-offset")
-
-    def _see(self, delivery: Delivery) -> None:
-        # What was delivered under an offset before is delivered under it again.
-        assert self._seen.setdefault(self._offset(delivery), delivery.body) == delivery.body
-
-    def _process(self, delivery: Delivery) -> None:
-        # What was acknowledged just before a kill may come again, but nothing is left out.
-        offset = self._offset(delivery)
-        assert offset <= self._processed, f"offset {offset} after {self._processed - 1}"
-        self._processed += offset == self._processed
-
-    def expect(self, broker: LeveretProcess) -> None:
-        with Connection(broker.url, timeout=PATIENCE) as connection:
-            count = connection.channel().queue_declare(self._STREAM, passive=True).message_count
-        found: dict[int, bytes] = {}
-
-        def arrive(delivery: Delivery) -> None:
-            found[self._offset(delivery)] = delivery.body
-
-        work_until(Consumer(broker.url, self._STREAM, arrive, [self._FIRST]), lambda: len(found) >= count)
-        assert self.confirmed <= set(found.values())
-        assert self._seen.items() <= found.items()
-        assert self._processed
-        assert len(set(found.values())) == len(found)
-        # Nothing is damaged, so there are no gaps.
-        assert sorted(found) == list(range(len(found)))
-
-
-class _StreamPublisher(Publisher):
-    def __init__(self, url: str, load: StreamClients) -> None:
-        super().__init__(url, load.confirmed.add)
-        self._load = load
-
-    def work(self) -> None:
-        self._load.publish(self)
-        self.wait(100)
 
 
 class RetryClients(ProcessLoad):

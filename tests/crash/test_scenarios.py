@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from tests.crash.comparison import End
-from tests.crash.process_loads import DeduplicatingClients, DelayedClients, QueueClients, RetryClients, StreamClients
+from tests.crash.delayed_client import DelayedClient
+from tests.crash.process_loads import DeduplicatingClients, OneClient, QueueClients, RetryClients
 from tests.crash.reader_loads import ArchiverClients, QueryClients
 from tests.crash.rows.table import run_rows
 from tests.crash.scenario import Scenario, run_process, run_simulated
@@ -26,6 +27,7 @@ from tests.crash.simulated_loads import (
     RetryLoad,
     StreamLoad,
 )
+from tests.crash.stream_client import StreamClient
 
 _REDO: Final = tuple(
     {"redo_segments": segments, "redo_bytes": size} for segments, size in ((0, 1), (1, 900), (3, 20_000))
@@ -34,7 +36,7 @@ _REDO: Final = tuple(
 SCENARIOS: Final = (
     Scenario("queues", QueueLoad, QueueClients, redo=_REDO, more_ends=2),
     Scenario("moves", MovingLoad),
-    Scenario("delayed", DelayedLoad, DelayedClients, share=2),
+    Scenario("delayed", DelayedLoad, partial(OneClient, DelayedClient), share=2),
     Scenario("retries", partial(RetryLoad, "classic"), RetryClients, share=2),
     Scenario("retries of a quorum queue", partial(RetryLoad, "quorum")),
     Scenario("deduplicating", DeduplicatingLoad, DeduplicatingClients, settings={"storage.sync": "always"}, share=3),
@@ -46,7 +48,7 @@ SCENARIOS: Final = (
         share=3,
     ),
     Scenario("deduplicating, no sync", None, DeduplicatingClients, settings={"storage.sync": "off"}, share=3),
-    Scenario("streams", StreamLoad, StreamClients, share=2),
+    Scenario("streams", StreamLoad, partial(OneClient, StreamClient), share=2),
     Scenario("archiver", None, ArchiverClients, share=4),
     Scenario("named reader", None, QueryClients, share=4),
 )

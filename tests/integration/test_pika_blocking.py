@@ -68,6 +68,13 @@ def test_refused_connections(url: str) -> None:
         pika.BlockingConnection(parameters)
 
 
+def test_an_idle_client_with_heartbeats_is_kept(url: str) -> None:
+    """Both sides would have given up after three seconds without heartbeats."""
+    with pika.BlockingConnection(pika.URLParameters(f"{url}?heartbeat=1")) as connection:
+        connection.process_data_events(time_limit=4.5)
+        connection.channel().queue_declare("", exclusive=True)
+
+
 def test_what_is_agreed_and_a_large_body(url: str) -> None:
     parameters = pika.URLParameters(url)
     parameters.frame_max = 4096

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from leveret.storage.directory.directory_format import pack_format
 from tests.conformance.bounded import refill
 from tests.conformance.leases import Gaps, alive_in_time
 from tests.conformance.topology import counts, drain, exists, got
-from tests.integration.program import run
+from tests.integration.program import run, running
 from tests.integration.restarts import PERSISTENT, Restarts, process, restart
 from tests.integration.waiting import PATIENCE, wait_until
 from tests.support.leveret_process import LeveretProcess
@@ -101,3 +104,26 @@ def test_remembered_values_are_no_messages_in_the_log(tmp_path: Path) -> None:
         started.restart()
         expected = "2 durable queues and 1 delayed exchanges with 4 messages (7 bytes of bodies), 3 remembered values\n"
         assert f"recovered {expected}" in started.log_text()
+
+
+def test_a_newer_data_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    with running(tmp_path):
+        pass
+    data = tmp_path / "data"
+    before = (data / "FORMAT").read_bytes()
+    (data / "FORMAT").write_bytes(pack_format(bytes(16), 1, version=1000))
+    refused = run("--port", "0", "--data-dir", str(data))
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"leveret: cannot use the data directory {data}: {data} was written by a newer version (format 1000); use that"
+        " version or another directory\n"
+    )
+    (data / "FORMAT").write_bytes(before)
+    with closing(sqlite3.connect(data / "definitions.sqlite")) as database:
+        database.execute("pragma user_version = 1000")
+    refused = run("--port", "0", "--data-dir", str(data))
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"leveret: {data / 'definitions.sqlite'} was written by a newer version of Leveret (schema 1000, this"
+        " version supports 1); use that version or another data directory\n"
+    )

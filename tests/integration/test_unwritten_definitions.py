@@ -17,6 +17,7 @@ from leveret import LeveretThread
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
 from tests.integration.restarts import PERSISTENT, Restarts
+from tests.integration.waiting import wait_until
 from tests.support.events import ConnectionClosed
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -70,17 +71,9 @@ class Asked:
         return self.result
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + _DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def said(broker: Restarts, text: str) -> None:
     """Wait until the log says something."""
-    wait_until(lambda: text in broker.process.log_text())
+    wait_until(lambda: text in broker.process.log_text(), f"the log says {text!r}")
 
 
 def test_answers_wait_and_all_else_goes_on(broker: Restarts) -> None:
@@ -108,7 +101,7 @@ def test_answers_wait_and_all_else_goes_on(broker: Restarts) -> None:
         ]
         said(broker, "cannot save definitions")
         # Others who are told of the new queue, or that their message is safe in it, wait as well.
-        wait_until(lambda: any(each["name"] == "q" for each in api.get("queues")))
+        wait_until(lambda: any(each["name"] == "q" for each in api.get("queues")), "the queue is listed")
         asked.append(Asked(lambda: channels[2].queue_declare("q", passive=True)))
         asked.append(Asked(lambda: confirmed(broker, "q")))
         asked.append(Asked(lambda: channels[3].queue_declare("q", durable=True)))
@@ -165,7 +158,10 @@ def test_nothing_acknowledged_is_missing_after_a_kill(broker: Restarts) -> None:
         deleted = Asked(lambda: dying.queue_delete(gone))
         declared = Asked(lambda: broker.channel().queue_declare("letters", durable=True))
         said(broker, "cannot save definitions")
-        wait_until(lambda: "letters" in {each["name"] for each in HttpApi(broker.management).get("queues")})
+        wait_until(
+            lambda: "letters" in {each["name"] for each in HttpApi(broker.management).get("queues")},
+            "the queue is listed",
+        )
         # The letter reaches a queue that will not be there after the kill.
         letter = channel.get(first)
         assert letter is not None
@@ -202,7 +198,7 @@ def test_new_definitions_are_refused_after_a_while(embedded: tuple[LeveretThread
             with locked(data):
                 channel = held.channel()
                 channel.queue_declare("q", durable=True, nowait=True)
-                wait_until(lambda: api.ask("GET", "health/checks/alarms").status == 503)
+                wait_until(lambda: api.ask("GET", "health/checks/alarms").status == 503, "the alarm")
                 for name in ("another", "q2"):
                     with (
                         closing(Connection(started.url, timeout=_DEADLINE)) as refused,
@@ -215,8 +211,8 @@ def test_new_definitions_are_refused_after_a_while(embedded: tuple[LeveretThread
                 free.channel().queue_declare("old", durable=True)
                 free.channel().queue_declare("transient", exclusive=True)
                 before = held.heartbeats
-                wait_until(lambda: heard(held) >= before + 4)
-            wait_until(lambda: api.ask("GET", "health/checks/alarms").status == 200)
+                wait_until(lambda: heard(held) >= before + 4, "four more heartbeats")
+            wait_until(lambda: api.ask("GET", "health/checks/alarms").status == 200, "the end of the alarm")
             channel.queue_declare("q", passive=True)
             free.channel().queue_declare("third", durable=True)
 

@@ -11,15 +11,15 @@ from typing import Final
 
 from tests.crash.broker_load import Client, make_clients
 from tests.crash.comparison import End, compare
+from tests.crash.delayed_client import DelayedClient
 from tests.crash.rounds import Round, kill_while_starting
+from tests.crash.stream_client import StreamClient
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.torture.damaged_copy import start_on_damaged_copy
-from tests.torture.delayed_client import DelayedClient
 from tests.torture.disturbances import DISTURBANCES, Scene
 from tests.torture.history import Step
 from tests.torture.preloaded_disk import Call, PreloadedDisk
-from tests.torture.stream_client import StreamClient
 
 #: Maximum number of messages in a queue at the start of a round.
 _BACKLOG: Final = 400
@@ -104,7 +104,7 @@ class Episode:
         end = End.POWER if step.end is End.KILL and disturbance.delays_events else step.end
         self.counts += compare(self._process.url, self._clients, rng, _BACKLOG, end, are_returned)
         self._stream.compare(self._process, step.end)
-        self._delayed.compare(self._process)
+        self._delayed.compare(self._process, step.end)
         self.counts.update(
             ["rounds", f"disturbance {step.disturbance}", f"end {step.end.value}", f"start {step.start}"]
         )

@@ -14,15 +14,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, NackError
 
-from leveret import Leveret, LeveretThread, clean_broker
+from leveret import Leveret, LeveretThread
 from leveret.broker.testing.errors import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
 
 
 @pytest.fixture

@@ -11,16 +11,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from leveret import LeveretThread, clean_broker
+from leveret import LeveretThread
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
 
 DAY = 86_400
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
 
 
 @pytest.fixture

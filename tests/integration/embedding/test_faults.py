@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import aio_pika
@@ -11,16 +11,9 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, NackError
 
-from leveret import Leveret, LeveretThread, clean_broker
+from leveret import Leveret, LeveretThread
 from leveret.broker.testing.errors import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
-
 
 # -- alarms -----------------------------------------------------------------------------------------------
 

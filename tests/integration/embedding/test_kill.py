@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, StreamLostError
 
-from leveret import LeveretThread, clean_broker
+from leveret import LeveretThread
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
 
 
 def test_what_was_confirmed_is_there_again(broker: LeveretThread) -> None:
@@ -68,25 +60,6 @@ def test_the_clock_goes_on(broker: LeveretThread) -> None:
         assert ready(channel, "q") == 1
     broker.clock.advance(600)
     with channel_of(broker.url) as channel:
-        assert ready(channel, "q") == 0
-
-
-def test_it_dies_again_and_again_under_load(broker: LeveretThread) -> None:
-    """What has been confirmed is there, in order, after twenty deaths."""
-    sent = 0
-    with channel_of(broker.url) as channel:
-        channel.queue_declare("q", durable=True, arguments={"x-max-priority": 3})
-    for _ in range(20):
-        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            for _ in range(10):
-                publish_durably(channel, "q", b"%d" % sent)
-                sent += 1
-        broker.restart()
-    with channel_of(broker.url) as channel:
-        bodies = [channel.basic_get("q", auto_ack=True)[2] for _ in range(sent)]
-        assert bodies == [b"%d" % number for number in range(sent)]
         assert ready(channel, "q") == 0
 
 

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError
 
-from leveret import Leveret, LeveretThread, clean_broker
+from leveret import Leveret, LeveretThread
 from leveret.broker.testing import published as published_module
 from leveret.broker.testing.errors import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
 from tests.support.management import Management
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
 
 
 def test_messages_of_a_queue(broker: LeveretThread) -> None:

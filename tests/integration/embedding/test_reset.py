@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ from tests.support.management import Management
 
 DAY = 86_400
 SHOP = {"vhosts": [{"name": "shop"}], "queues": [{"name": "orders", "vhost": "shop", "durable": True, "arguments": {}}]}
-
-
-@pytest.fixture
-def broker() -> Iterator[LeveretThread]:
-    with clean_broker() as clean:
-        yield clean
 
 
 def leave_traces(broker: LeveretThread) -> None:

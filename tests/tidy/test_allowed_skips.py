@@ -1,3 +1,5 @@
+"""With STRICT_SKIPS=1 a run fails if a test is skipped that is not allowed to be."""
+
 from __future__ import annotations
 
 import os

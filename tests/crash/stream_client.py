@@ -1,4 +1,4 @@
-"""A client of torture with a stream: it publishes, reads, and goes on reading where its name has left off."""
+"""A client with a stream: it publishes, reads, and goes on reading where its name has left off."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from tests.conformance.streams import offset
 from tests.crash.broker_load import number_of
 from tests.crash.comparison import End
+from tests.crash.confirmed_publisher import ConfirmedPublisher
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel, ChannelClosed, Connection, Delivery
-from tests.torture.confirmed_publisher import ConfirmedPublisher
 
 _PATIENCE: Final = 120.0
 _ARGUMENTS: Final[list[Triple]] = [
@@ -35,6 +35,7 @@ class StreamClient:
 
     Attributes:
         may_be_refused: Whether the broker has a reason to refuse a publish.
+        confirmed: Messages that the broker has promised to keep.
         counts: How often what has happened.
     """
 
@@ -49,7 +50,7 @@ class StreamClient:
         self._streams += 1
         self._stream = f"stream-{self._streams}"
         self._number = 0
-        self._confirmed: set[int] = set()
+        self.confirmed: set[int] = set()
         #: The number of the message at each offset that was delivered, which is what has been synced.
         self._seen: dict[int, int] = {}
         #: Whether power was lost: messages that were not synced may be missing in front of others.
@@ -65,7 +66,7 @@ class StreamClient:
             channel.queue_delete(self._stream)
             self._begin()
         channel.queue_declare(self._stream, durable=True, arguments=_ARGUMENTS)
-        self._publisher = ConfirmedPublisher(self._connection.channel(), self._confirmed, self.may_be_refused)
+        self._publisher = ConfirmedPublisher(self._connection.channel(), self.confirmed, self.may_be_refused)
         self._reader = self._connection.channel()
         self._reader.qos(200)
         self._reader.consume(self._stream, arguments=[_NAME, *([] if self._reached else [_FIRST])])
@@ -117,7 +118,7 @@ class StreamClient:
         assert is_whole or self._has_gaps, f"{self._stream}: offsets are missing: {offsets}"
         assert sorted(set(numbers)) == numbers, f"{self._stream}: another order, or twice: {numbers}"
         assert len(self._seen) == len(found), f"{self._stream}: {len(self._seen)} delivered, {len(found)} there"
-        missing = self._confirmed.difference(numbers)
+        missing = self.confirmed.difference(numbers)
         assert not missing, f"{self._stream}: confirmed and lost: {sorted(missing)}"
         self.counts["stream: found"] += len(found)
 
@@ -128,7 +129,7 @@ class StreamClient:
                 there = {number_of(delivery) for delivery in self._all(connection.channel())}
             except ChannelClosed:
                 there = set()
-        return len(self._confirmed - there)
+        return len(self.confirmed - there)
 
     def _all(self, channel: Channel) -> list[Delivery]:
         """Return all messages of the stream; damaged ones count until they are found."""
