@@ -8,10 +8,8 @@ from pamqp import commands
 from leveret.broker.session.handlers.registry import HANDLERS
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.methods import INDEX
-from leveret.protocol.states import ConnectionState
-from tests.support import content
 from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
-from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, frame
+from tests.support.transport import BODY, HEARTBEAT, METHOD, Frame, frame
 
 
 def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
@@ -21,19 +19,6 @@ def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
 
 
 class TestClosedByTheClient:
-    def test_it_is_answered_and_the_socket_is_left_to_the_client(
-        self, broker: MemoryBroker, client: MemoryClient
-    ) -> None:
-        client.send(CLOSE)
-        client.only(commands.Connection.CloseOk)
-        assert client.connection.state is ConnectionState.CLOSED
-        assert (set(broker.broker.connections), broker.broker.connections.channel_count) == (set(), 0)
-        broker.loop.advance(29.9)
-        assert not client.transport.closed
-        broker.loop.advance(0.2)
-        assert client.transport.closed
-        assert len(broker.connections) == 0
-
     def test_a_short_heartbeat_shortens_the_wait(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=5)
         client.send(CLOSE)
@@ -44,47 +29,8 @@ class TestClosedByTheClient:
         assert client.transport.closed
         assert client.frames() == [], "no heartbeats after the close"
 
-    def test_later_input_except_close_is_ignored(self, client: MemoryClient) -> None:
-        client.send(CLOSE, method(1, commands.Queue.Declare, queue="late"), publish(1, "q", b"late"))
-        client.only(commands.Connection.CloseOk)
-        client.send(method(9, commands.Channel.Open), frame(HEARTBEAT, 0, b""))
-        assert client.frames() == []
-        client.send(CLOSE)
-        client.only(commands.Connection.CloseOk)
-
-    def test_a_close_ok_closes_the_socket(self, client: MemoryClient) -> None:
-        client.send(CLOSE + CLOSE_OK)
-        client.only(commands.Connection.CloseOk)
-        assert client.transport.closed
-
-    def test_exclusive_queues_are_gone_before_it_is_answered(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
-        client.feed(CLOSE)
-        assert list(broker.vhost.queues) == ["q"]
-        assert client.frames() == []
-
 
 class TestClosedByTheServer:
-    def test_close_ok_closes_the_socket(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
-        assert closed(client) == (540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", (60, 10))
-        assert client.connection.state is ConnectionState.CLOSING
-        assert set(broker.broker.connections) == set()
-        assert not client.transport.closed
-        client.send(CLOSE_OK)
-        assert client.transport.closed
-        assert len(broker.connections) == 0
-
-    def test_other_input_is_ignored(self, client: MemoryClient) -> None:
-        client.send(method(5, commands.Channel.Close, reply_code=0, reply_text="", class_id=0, method_id=0))
-        assert closed(client) == (504, "CHANNEL_ERROR - expected 'channel.open'", (20, 40))
-        client.send(method(1, commands.Queue.Declare, queue="late"), publish(1, "q"), method(7, commands.Channel.Open))
-        assert client.frames() == []
-        client.send(CLOSE)
-        client.only(commands.Connection.CloseOk)
-        client.send(CLOSE_OK)
-        assert client.transport.closed
-
     def test_without_close_ok_the_socket_is_closed_after_30_seconds(
         self, broker: MemoryBroker, client: MemoryClient
     ) -> None:
@@ -117,46 +63,6 @@ class TestClosedByTheServer:
         broker.loop.advance(2.9)
         assert not client.transport.closed
         broker.loop.advance(0.2)
-        assert client.transport.closed
-
-    @pytest.mark.parametrize(
-        "octets",
-        [
-            frame(METHOD, 1, b"\x00\x63\x00\x63"),
-            frame(METHOD, 1, b"\x00"),
-            frame(METHOD, 1, b"\x00\x32\x00\x0a" + b"\0\0\1q\0\0\0\0\4\1kZ\0"),
-            frame(BODY, 1, b"x") + frame(9, 1, b"x"),
-            frame(METHOD, 0, b"\x00\x0a\x00\x32x"),
-            frame(9, 0, b"x"),
-            frame(HEADER, 0, content.header(0)),
-        ],
-    )
-    def test_other_errors_are_ignored(self, client: MemoryClient, octets: bytes) -> None:
-        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
-        client.only(commands.Connection.Close)
-        client.send(octets)
-        assert client.frames() == []
-        assert not client.transport.closed
-        client.send(CLOSE_OK)
-        assert client.transport.closed
-
-    def test_malformed_input_closes_the_socket_after_3_seconds(
-        self, broker: MemoryBroker, client: MemoryClient
-    ) -> None:
-        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
-        client.only(commands.Connection.Close)
-        client.send(frame(HEARTBEAT, 0, b"", end=0) + CLOSE_OK)
-        assert client.frames() == []
-        broker.loop.advance(2.9)
-        assert not client.transport.closed
-        broker.loop.advance(0.2)
-        assert client.transport.closed
-
-    @pytest.mark.parametrize("close", [CLOSE, method(1, commands.Basic.Qos, prefetch_size=1)])
-    def test_an_unknown_method_on_channel_0_ends_it_at_once(self, client: MemoryClient, close: bytes) -> None:
-        client.send(close)
-        client.frames()
-        client.send(frame(METHOD, 0, b"\x00\x63\x00\x63"))
         assert client.transport.closed
 
     def test_terminate_sends_connection_close_immediately(self, client: MemoryClient) -> None:
@@ -198,80 +104,7 @@ class TestFaultsOfOurs:
         assert kinds(other.call(1, commands.Queue.Declare, queue="other")) == [commands.Queue.DeclareOk]
 
 
-RUNNING = "CHANNEL_ERROR - unexpected method in connection state running"
-UNIMPLEMENTED = "COMMAND_INVALID - unimplemented method"
-NOT_OPEN = "CHANNEL_ERROR - expected 'channel.open'"
-NO_METHOD = "UNEXPECTED_FRAME - expected method frame, got non method frame instead"
-ZEROES = ",".join("0" * 14)
-
-
-class TestMethodsOutOfPlace:
-    @pytest.mark.parametrize(
-        ("octets", "code", "text", "ids"),
-        [
-            (method(0, commands.Channel.Open), 504, RUNNING, (20, 10)),
-            (method(0, commands.Connection.TuneOk), 504, RUNNING, (10, 31)),
-            (CLOSE_OK, 504, RUNNING, (10, 51)),
-            (method(0, commands.Basic.Ack, delivery_tag=1), 504, RUNNING, (60, 80)),
-            (method(1, commands.Connection.CloseOk), 503, UNIMPLEMENTED, (10, 51)),
-            (method(1, commands.Queue.DeclareOk), 503, UNIMPLEMENTED, (50, 11)),
-            (method(1, commands.Basic.Deliver) + frame(HEADER, 1, content.header(0)), 503, UNIMPLEMENTED, (60, 60)),
-            (method(1, commands.Channel.CloseOk), 503, UNIMPLEMENTED, (20, 41)),
-            (method(1, commands.Channel.Open), 504, "CHANNEL_ERROR - second 'channel.open' seen", (20, 10)),
-            (method(2, commands.Basic.Ack, delivery_tag=1), 504, NOT_OPEN, (60, 80)),
-            (method(2, commands.Channel.CloseOk), 504, NOT_OPEN, (20, 41)),
-            (publish(2, "q", b"x"), 504, NOT_OPEN, (60, 40)),
-            (method(1, commands.Channel.Flow, active=False), 540, "NOT_IMPLEMENTED - active=false", (20, 20)),
-            (frame(HEADER, 0, bytes(14)), 505, f"UNEXPECTED_FRAME - type 2, all octets = <<{ZEROES}>>", (0, 0)),
-            (frame(BODY, 1, b"x"), 505, NO_METHOD, (0, 0)),
-            (frame(HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)),
-        ],
-    )
-    def test_they_close_the_connection(
-        self, client: MemoryClient, octets: bytes, code: int, text: str, ids: tuple[int, int]
-    ) -> None:
-        client.send(octets)
-        assert closed(client) == (code, text, ids)
-
-    def test_a_publish_to_no_channel_waits_for_its_content(self, client: MemoryClient) -> None:
-        octets = publish(2, "q", b"abc")
-        client.send(octets[:-4])
-        assert client.frames() == []
-        client.send(octets[-4:])
-        assert closed(client)[0] == 504
-
-    def test_update_secret_is_answered(self, client: MemoryClient) -> None:
-        came = client.call(0, commands.Connection.UpdateSecret, new_secret=b"x", reason="y")
-        assert kinds(came) == [commands.Connection.UpdateSecretOk]
-
-
 class TestChannels:
-    def test_after_the_servers_close_only_close_ok_frees_the_number(self, client: MemoryClient) -> None:
-        client.send(method(1, commands.Basic.Ack, delivery_tag=9), method(1, commands.Queue.Declare, queue="late"))
-        came = client.only(commands.Channel.Close)
-        assert (came.reply_code, came.class_id, came.method_id) == (406, 60, 80)
-        client.send(publish(1, "q", b"late"), method(1, commands.Channel.Flow, active=False))
-        assert client.frames() == []
-        came_later = client.call(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
-        assert kinds(came_later) == [commands.Channel.CloseOk]
-        client.send(method(1, commands.Channel.CloseOk), method(1, commands.Channel.Open))
-        client.only(commands.Channel.OpenOk)
-        came_later = client.call(1, commands.Queue.Declare, queue="late", passive=True)
-        assert kinds(came_later) == [commands.Channel.Close]
-
-    def test_opening_one_that_is_closing_is_an_error(self, client: MemoryClient) -> None:
-        client.call(1, commands.Basic.Ack, delivery_tag=9)
-        client.send(method(1, commands.Channel.Open))
-        assert closed(client)[:2] == (504, "CHANNEL_ERROR - second 'channel.open' seen")
-
-    def test_any_channel_number_is_accepted_up_to_the_limit(self, broker: MemoryBroker) -> None:
-        client = broker.open(channel_max=3, channels=0)
-        for number in (65_535, 7, 3000):
-            assert kinds(client.call(number, commands.Channel.Open)) == [commands.Channel.OpenOk]
-        client.send(method(1, commands.Channel.Open))
-        text = "NOT_ALLOWED - number of channels opened (3) has reached the negotiated channel_max (3)"
-        assert closed(client) == (530, text, (0, 0))
-
     def test_the_user_and_the_node_have_limits_too(self) -> None:
         broker = MemoryBroker(channel_max_per_node=3)
         first, second = broker.open(), broker.open()
@@ -346,26 +179,6 @@ class TestOutput:
         assert client.transport.writes - writes > 2
         frames = client.frames()
         assert b"".join(each.payload for each in frames if each.type == BODY) == b"".join(bodies)
-
-    def test_a_turn_is_one_write(self, client: MemoryClient) -> None:
-        client.call(1, commands.Confirm.Select)
-        client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
-        writes = client.transport.writes
-        client.send(*(publish(1, "q", b"x") for _ in range(50)), method(1, commands.Basic.Qos))
-        assert client.transport.writes == writes + 1
-        came = kinds(client.methods())
-        assert came.count(commands.Basic.Deliver) == 50
-        assert came.count(commands.Basic.Ack) == 1
-
-    def test_large_bodies_are_split_to_the_receivers_frame_max(
-        self, broker: MemoryBroker, client: MemoryClient
-    ) -> None:
-        small = broker.open(frame_max=4096)
-        body = bytes(10_000)
-        client.send(publish(1, "q", body), publish(1, "q", b"small"), publish(1, "q", body))
-        small.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
-        sizes = [(each.type, len(each.payload)) for each in small.frames() if each.type == BODY]
-        assert sizes == [(BODY, size) for size in (4088, 4088, 1824, 5, 4088, 4088, 1824)]
 
 
 def session() -> list[bytes]:

@@ -13,9 +13,8 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
-from leveret.protocol.properties import Properties
 from tests.support.manual_loop import ManualLoop
-from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, route_of, texts
+from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts
 from tests.support.queues import ManualTimers, declare
 
 
@@ -44,105 +43,6 @@ def reject(queue: Queue, count: int = 1) -> None:
 
 
 class TestWhereTheyGo:
-    def test_by_their_own_key(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="x"), made(vhost, "d")
-        exchange(vhost, "x", "direct", letters)
-        publish(queue, "a", key="d", exchange="amq.direct")
-        reject(queue)
-        (letter,) = drain(letters)
-        assert route_of(letter) == ("x", "d")
-        assert deaths(letter) == [("q", "rejected", 1)]
-        assert find(headers_of(letter), "x-first-death-exchange") == longstr("amq.direct")
-
-    def test_by_the_queues_key(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(queue, "a")
-        reject(queue)
-        (letter,) = drain(letters)
-        assert route_of(letter) == ("", "d")
-
-    def test_oldest_first(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(queue, *"abc")
-        publish(queue, *"de", key="other")
-        reject(queue, 5)
-        assert contents(letters) == list("abcde")
-
-    def test_all_keys_of_cc_and_bcc(self, vhost: VirtualHost) -> None:
-        """Rule 2.3.2."""
-        queue = made(vhost, dlx="x")
-        targets = [made(vhost, name) for name in ("own", "copy", "blind", "other")]
-        exchange(vhost, "x", "direct", *targets)
-        headers: FieldTable = (("CC", FieldValue("A", (longstr("copy"), FieldValue("I", 1)))),)
-        publish(queue, "a", key="own", headers=headers, blind_keys=("blind",))
-        reject(queue)
-        letters = [drain(target) for target in targets]
-        assert [texts(each) for each in letters] == [["a"], ["a"], ["a"], []]
-        letter = letters[0][0]
-        assert route_of(letter) == ("x", "own")
-        assert letter.envelope.blind_keys == ("blind",)
-        entry = find(headers_of(letter), "x-death")
-        assert entry is not None
-        keys = find(entry.value[0].value, "routing-keys")
-        assert keys == FieldValue("A", (longstr("own"), longstr("copy"))), "blind ones stay blind"
-
-    def test_the_queues_key_replaces_them_all(self, vhost: VirtualHost) -> None:
-        """Rule 2.3.3."""
-        queue = made(vhost, dlx="x", key="d")
-        targets = [made(vhost, name) for name in ("d", "own", "copy", "blind")]
-        exchange(vhost, "x", "direct", *targets)
-        headers: FieldTable = (("CC", FieldValue("A", (longstr("copy"),))), ("kept", FieldValue("I", 1)))
-        publish(queue, "a", key="own", headers=headers, blind_keys=("blind",))
-        reject(queue)
-        letters = [drain(target) for target in targets]
-        assert [len(each) for each in letters] == [1, 0, 0, 0]
-        letter = letters[0][0]
-        assert find(headers_of(letter), "CC") is None
-        assert find(headers_of(letter), "kept") == FieldValue("I", 1)
-        assert letter.envelope.blind_keys == ()
-
-    def test_any_type_of_exchange_and_internal_ones(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="x"), made(vhost, "d")
-        exchange(vhost, "x", "headers", internal=True)
-        reason: FieldTable = (("x-first-death-reason", longstr("rejected")),)
-        vhost.topology.bind(vhost.topology.exchange("x"), letters, "", reason)
-        publish(queue, "a")
-        reject(queue)
-        assert contents(letters) == ["a"]
-
-    def test_alternate_exchanges_apply(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="x"), made(vhost, "d")
-        exchange(vhost, "other", "fanout", letters)
-        exchange(vhost, "x", "direct", arguments=(("alternate-exchange", longstr("other")),))
-        publish(queue, "a")
-        reject(queue)
-        assert contents(letters) == ["a"]
-
-    def test_to_several_queues_each_its_own_copy(self, vhost: VirtualHost) -> None:
-        queue = made(vhost, dlx="x")
-        first, full = made(vhost, "1"), made(vhost, "2", max_length=1, overflow="reject-publish")
-        exchange(vhost, "x", "fanout", first, full)
-        publish(queue, *"ab")
-        reject(queue, 2)
-        assert (contents(first), contents(full)) == (["a", "b"], ["a"])
-
-    @pytest.mark.parametrize("key", [None, "nobody"])
-    def test_to_nobody(self, vhost: VirtualHost, key: str | None) -> None:
-        queue = made(vhost, dlx="", key=key)
-        publish(queue, "a", key="nobody")
-        reject(queue)
-        assert queue.ready_count() == 0
-
-    def test_a_missing_exchange_may_come_later(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="x"), made(vhost, "d")
-        publish(queue, *"ab")
-        reject(queue)
-        exchange(vhost, "x", "fanout", letters)
-        reject(queue)
-        assert contents(letters) == ["b"]
-        assert queue.counters.dropped["rejected"] == 2
-        assert queue.counters.dead_lettered["rejected"] == 1
-
     def test_a_change_of_bindings_counts_at_once(self, vhost: VirtualHost) -> None:
         queue, first, second = made(vhost, dlx="x"), made(vhost, "1"), made(vhost, "2")
         exchange(vhost, "x", "fanout", first)
@@ -165,50 +65,8 @@ class TestWhereTheyGo:
         reject(queue)
         assert (contents(first), contents(second)) == (["a"], ["b"])
 
-    def test_without_an_exchange_nothing_goes_anywhere(self, vhost: VirtualHost) -> None:
-        queue = made(vhost)
-        publish(queue, "a")
-        reject(queue)
-        assert not queue.counters.dead_lettered
-
-    def test_neither_purge_nor_delete_dead_letters(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(queue, "a")
-        assert queue.purge() == 1
-        publish(queue, "b")
-        vhost.delete_queue(queue)
-        assert letters.ready_count() == 0
-
 
 class TestWhatTheySay:
-    def test_everything_else_stays(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(queue, "a", headers=(("h", longstr("v")),), expiration=60_000, priority=3, persistent=True)
-        reject(queue)
-        (letter,) = drain(letters)
-        envelope = letter.envelope
-        assert (envelope.persistent, envelope.priority, envelope.expiration_ms, envelope.dead) == (True, 3, None, True)
-        assert list(Properties(envelope.header).as_dict()) == ["headers"]
-        assert find(headers_of(letter), "h") == longstr("v")
-        entry = find(headers_of(letter), "x-death")
-        assert entry is not None
-        assert find(entry.value[0].value, "original-expiration") == longstr("60000")
-        assert find(entry.value[0].value, "time") == FieldValue("T", 1000)
-
-    def test_they_arrive_as_new_messages(self, vhost: VirtualHost) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(letters, "there")
-        publish(queue, "a")
-        reject(queue)
-        found = [letters.get(None) for _ in range(2)]
-        assert [entry and (entry[1].body, entry[2]) for entry in found] == [(b"there", False), (b"a", False)]
-
-    def test_the_expiration_is_gone_where_they_go(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
-        publish(queue, "a", expiration=10)
-        loop.advance(10)
-        assert contents(letters) == ["a"]
-
     def test_a_second_of_time_later_the_entry_says_so(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
         publish(queue, *"ab")
@@ -258,27 +116,6 @@ class TestWhatTheySay:
 
 
 class TestCircles:
-    def test_a_rejected_message_may_return_for_ever(self, vhost: VirtualHost) -> None:
-        queue = made(vhost, dlx="")
-        publish(queue, "a")
-        for _ in range(5):
-            reject(queue)
-        (message,) = drain(queue)
-        assert deaths(message) == [("q", "rejected", 5)]
-
-    @pytest.mark.parametrize("given", [{"max_length": 1}, {"message_ttl": 0}])
-    def test_a_queue_of_its_own_dead_letters(
-        self, vhost: VirtualHost, caplog: pytest.LogCaptureFixture, given: dict[str, Any]
-    ) -> None:
-        queue = made(vhost, dlx="", **given)
-        with caplog.at_level(logging.WARNING, "leveret.queue"):
-            publish(queue, *"abc")
-            publish(queue, *"def")
-        assert queue.counters.published == 6, "none has come back"
-        assert [record.getMessage() for record in caplog.records] == [
-            "dead letters from queue 'q' reach queue 'q' in vhost 'v' in a cycle; they are dropped there"
-        ]
-
     def test_an_exchange_that_does_not_exist_is_logged_once(
         self, vhost: VirtualHost, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -289,33 +126,6 @@ class TestCircles:
         assert [record.getMessage() for record in caplog.records] == [
             "dead letters of queue 'q' reach no queue: exchange 'nowhere' does not exist in vhost 'v'"
         ]
-
-    def test_there_and_back_by_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        there = made(vhost, "a", dlx="", key="b", message_ttl=10)
-        back = made(vhost, "b", dlx="", key="a", message_ttl=10)
-        publish(there, "m")
-        loop.advance(0.011)
-        assert back.ready_count() == 1
-        loop.advance(1)
-        assert (there.ready_count(), back.ready_count(), back.counters.dropped["expired"]) == (0, 0, 1)
-
-    def test_a_retry_queue_sends_back_what_was_rejected(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, "work", dlx="", key="retry")
-        made(vhost, "retry", dlx="", key="work", message_ttl=10)
-        publish(queue, "m")
-        for _ in range(4):
-            reject(queue)
-            loop.advance(1)
-            assert queue.ready_count() == 1
-        (message,) = drain(queue)
-        assert deaths(message) == [("retry", "expired", 4), ("work", "rejected", 4)]
-
-    def test_only_the_target_that_closes_the_circle_goes_without(self, vhost: VirtualHost) -> None:
-        queue, other = made(vhost, dlx="x", max_length=1), made(vhost, "other")
-        exchange(vhost, "x", "fanout", queue, other)
-        publish(queue, *"ab")
-        assert contents(other) == ["a"]
-        assert contents(queue) == ["b"]
 
 
 class TestChains:

@@ -31,7 +31,6 @@ KINDS = ("classic", "quorum")
 #: How a message returns: arguments of requeue().
 REJECT = {"failed": True}
 NACK = {"failed": False}
-CLOSED = {"failed": True, "abandoned": True}
 TIMEOUT = {"failed": False, "abandoned": True}
 
 
@@ -81,39 +80,6 @@ def headers(entry: Entry) -> dict[str, object]:
 # -- which returns, and how long ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("retry", "way", "is_delayed"),
-    [
-        ("all", REJECT, True),
-        ("all", NACK, True),
-        ("all", CLOSED, True),
-        ("all", TIMEOUT, True),
-        ("failed", REJECT, True),
-        ("failed", CLOSED, True),
-        ("failed", NACK, False),
-        ("failed", TIMEOUT, False),
-        ("returned", NACK, True),
-        ("returned", TIMEOUT, True),
-        ("returned", REJECT, False),
-        ("returned", CLOSED, False),
-        ("disabled", REJECT, False),
-        ("bogus", REJECT, False),
-        (1, REJECT, False),
-    ],
-)
-def test_which_returns_are_delayed(
-    vhost: VirtualHost, loop: ManualLoop, kind: str, retry: object, way: dict[str, bool], is_delayed: bool
-) -> None:
-    queue = made(vhost, queue_type=kind, type=retry, min=1000)
-    publish(queue, "a")
-    returned(queue, **way)
-    assert figures(queue) == ((0, 0, 1) if is_delayed else (1, 0, 0))
-    if is_delayed:
-        assert waits(queue, loop, 1.0)
-        assert figures(queue) == (1, 0, 0)
-
-
 @pytest.mark.parametrize("least", [0, -1, "1000", None])
 def test_without_a_positive_minimum_nothing_waits(vhost: VirtualHost, least: object) -> None:
     given: dict[str, Any] = {} if least is None else {"min": least}
@@ -124,40 +90,12 @@ def test_without_a_positive_minimum_nothing_waits(vhost: VirtualHost, least: obj
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_delay_grows_with_the_delivery_count(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, type="all", min=1000, max=3500)
-    publish(queue, "a")
-    for delay in (1.0, 2.0, 3.0, 3.5, 3.5):
-        returned(queue, **REJECT)
-        assert waits(queue, loop, delay), delay
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_without_a_maximum_it_does_not_grow(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
     queue = made(vhost, queue_type=kind, type="all", min=1000)
     publish(queue, "a")
     for _ in range(3):
         returned(queue, **REJECT)
         assert waits(queue, loop, 1.0)
-
-
-def test_on_a_quorum_queue_only_failures_count(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = made(vhost, queue_type="quorum", type="all", min=1000, max=9000, delivery_limit=2)
-    publish(queue, "a")
-    for _ in range(5):
-        returned(queue, **NACK)
-        assert waits(queue, loop, 1.0)
-    returned(queue, **REJECT)
-    assert waits(queue, loop, 1.0)
-    returned(queue, **NACK)
-    assert waits(queue, loop, 1.0)
-    entry = got(queue)
-    assert (headers(entry), entry[2]) == ({"delivery": 1, "acquired": 7}, True)
-    queue.requeue([entry], **CLOSED)
-    assert waits(queue, loop, 2.0)
-    returned(queue, **REJECT)
-    assert figures(queue) == (0, 0, 0)
-    assert +queue.counters.dropped == {"delivery_limit": 1}
 
 
 def test_a_message_that_never_failed_shows_no_delivery_count(vhost: VirtualHost, loop: ManualLoop) -> None:
@@ -204,23 +142,6 @@ def test_the_limit_of_all_returns_on_a_quorum_queue(vhost: VirtualHost, loop: Ma
 # -- what waits ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_due_messages_come_first_in_the_order_of_their_times(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, type="all", steps="2s,1s")
-    publish(queue, *"abc")
-    returned(queue)
-    loop.advance(2)
-    first = got(queue)
-    assert first[1].body == b"a"
-    second = got(queue)
-    queue.requeue([second])
-    loop.advance(0.9)
-    queue.requeue([first])
-    publish(queue, "d")
-    loop.advance(5)
-    assert contents(queue) == ["a", "b", "c", "d"]
-
-
 def test_a_consumer_gets_them_when_they_are_due(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, type="all", min=1000)
     consumer = FakeConsumer(queue)
@@ -246,15 +167,6 @@ def test_steps_of_the_clock_change_nothing(vhost: VirtualHost, loop: ManualLoop)
         loop.advance(1)
         assert figures(queue) == (0, 0, 1)
     assert waits(queue, loop, 8.0)
-
-
-def test_rejected_without_requeue_they_are_dead_lettered_at_once(vhost: VirtualHost) -> None:
-    queue = made(vhost, type="all", min=1000, dead_letter_exchange="", dead_letter_routing_key="d")
-    letters = declare(vhost, "d")
-    publish(queue, "a")
-    queue.reject([got(queue)])
-    (letter,) = drain(letters)
-    assert deaths(letter) == [("q", "rejected", 1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -335,17 +247,6 @@ def test_single_active_consumer(vhost: VirtualHost, loop: ManualLoop) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_waiting_messages_count_for_reject_publish(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, type="all", min=1000, max_length=2, overflow="reject-publish")
-    publish(queue, "a")
-    returned(queue)
-    assert publish(queue, *"bc") == 1
-    loop.advance(1)
-    assert contents(queue) == ["a", "b"]
-    assert publish(queue, *"de") == 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_only_ready_messages_are_dropped(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
     queue = made(vhost, queue_type=kind, type="all", min=1000, max_length=2)
     publish(queue, *"ab")
@@ -396,20 +297,6 @@ def test_a_limit_that_was_there_before_anything_waited_counts_it(vhost: VirtualH
 
 
 # -- removing -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_purge_removes_and_counts_them(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, type="all", min=1000)
-    publish(queue, *"abc")
-    returned(queue, 2)
-    assert queue.purge() == 3
-    assert figures(queue) == (0, 0, 0)
-    assert +queue.counters.dropped == {"purged": 3}
-    publish(queue, "d")
-    returned(queue)
-    loop.advance(5)
-    assert contents(queue) == ["d"]
 
 
 def test_nothing_returns_to_a_deleted_queue(vhost: VirtualHost, loop: ManualLoop) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
-from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhost import VirtualHost
@@ -15,7 +14,7 @@ from leveret.policies.policy import Policy
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
-from tests.support.queue_content import arguments, contents, deaths, drain, envelope, publish
+from tests.support.queue_content import arguments, contents, envelope, publish
 from tests.support.queues import ManualTimers, declare
 
 
@@ -186,49 +185,6 @@ class TestLease:
 
 
 class TestMessages:
-    def test_the_message_at_the_head_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, message_ttl=100)
-        publish(queue, "a")
-        loop.advance(0.05)
-        publish(queue, "b")
-        loop.advance(0.0499)
-        assert queue.store.ready_count == 2
-        loop.advance(0.0002)
-        assert queue.store.ready_count == 1
-        loop.advance(0.05)
-        assert (queue.store.ready_count, gone(queue)) == (0, 2)
-
-    @pytest.mark.parametrize(
-        ("common", "own", "expected"), [(100, 50, 50), (50, 100, 50), (None, 50, 50), (50, None, 50)]
-    )
-    def test_the_shorter_time_counts(
-        self, vhost: VirtualHost, loop: ManualLoop, common: int | None, own: int | None, expected: int
-    ) -> None:
-        given: dict[str, Any] = {} if common is None else {"message_ttl": common}
-        queue = made(vhost, **given)
-        publish(queue, "a", expiration=own)
-        loop.advance((expected - 1) / 1000)
-        assert queue.store.ready_count == 1
-        loop.advance(0.002)
-        assert queue.store.ready_count == 0
-
-    def test_a_message_without_expiry_time_never_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost)
-        publish(queue, "a")
-        assert loop.pending_timers == 0
-
-    def test_behind_a_living_head_it_counts_and_is_never_delivered(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost)
-        publish(queue, "long", expiration=1000)
-        publish(queue, *"ab", expiration=10)
-        publish(queue, "never")
-        loop.advance(0.5)
-        assert queue.ready_count() == 4
-        consumer = consume(queue)
-        loop.run()
-        assert consumer.received == ["long", "never"]
-        assert gone(queue) == 2
-
     @pytest.mark.parametrize("milliseconds", [1, 999])
     def test_one_that_a_consumer_waits_for_is_delivered_however_long_the_turn_takes(
         self, vhost: VirtualHost, loop: ManualLoop, milliseconds: int
@@ -271,89 +227,11 @@ class TestMessages:
         loop.run()
         assert log == ["a", "b", "a"]
 
-    def test_one_that_comes_to_the_head_by_a_get_goes_at_its_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost)
-        publish(queue, "first")
-        publish(queue, "second", expiration=100)
-        loop.run()
-        assert queue.get(None) is not None
-        loop.advance(0.101)
-        assert (queue.store.ready_count, gone(queue)) == (0, 1)
-
-    def test_unacked_messages_do_not_expire(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, message_ttl=10)
-        consumer = consume(queue)
-        publish(queue, "a")
-        loop.advance(1)
-        assert consumer.received == ["a"]
-        consumer.acknowledge()
-        assert gone(queue) == 0
-
-    def test_a_message_keeps_its_time_when_it_returns(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, message_ttl=100)
-        holder = Holder(queue)
-        publish(queue, "a")
-        entry = queue.get(holder)
-        assert entry is not None
-        loop.advance(0.06)
-        queue.release(holder, [entry])
-        queue.requeue([entry])
-        loop.advance(0.03)
-        assert queue.store.ready_count == 1
-        loop.advance(0.02)
-        assert gone(queue) == 1
-
-    def test_one_that_returns_too_late_expires_before_anyone_gets_it(
-        self, vhost: VirtualHost, loop: ManualLoop
-    ) -> None:
-        queue = made(vhost, message_ttl=10)
-        holder = Holder(queue)
-        publish(queue, "a")
-        entry = queue.get(holder)
-        assert entry is not None
-        consumer = consume(queue)
-        loop.advance(1)
-        queue.release(holder, [entry])
-        queue.requeue([entry])
-        loop.run()
-        assert (consumer.received, gone(queue)) == ([], 1)
-
-    def test_a_policy_stamps_only_what_comes_afterwards(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        """Rule 3.4.7."""
-        queue = made(vhost)
-        publish(queue, "old")
-        vhost.policies.set(Policy("p", "", {"message-ttl": 10}), operator=False)
-        publish(queue, "new")
-        vhost.policies.clear("p", operator=False)
-        publish(queue, "newest")
-        loop.advance(1)
-        assert queue.ready_count() == 3
-        assert contents(queue) == ["old", "newest"]
-
-    def test_a_lower_priority_waits_behind_a_living_head(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, max_priority=5)
-        publish(queue, "low", expiration=10)
-        publish(queue, "high", priority=5)
-        loop.advance(1)
-        assert queue.ready_count() == 2
-        assert contents(queue) == ["high"]
-
     def test_many_expire_in_batches(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost, message_ttl=10)
         publish(queue, *["x"] * 10_000)
         loop.advance(1)
         assert (queue.store.ready_count, gone(queue)) == (0, 10_000)
-
-    def test_an_expired_message_is_dead_lettered_without_its_expiration(
-        self, vhost: VirtualHost, loop: ManualLoop
-    ) -> None:
-        queue = made(vhost, dead_letter_exchange="", dead_letter_routing_key="d")
-        letters = made(vhost, "d")
-        publish(queue, "a", expiration=10)
-        loop.advance(100)
-        (letter,) = drain(letters)
-        assert deaths(letter) == [("q", "expired", 1)]
-        assert letter.envelope.expiration_ms is None
 
     def test_any_number_may_be_a_time_to_live(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost)
@@ -364,22 +242,6 @@ class TestMessages:
 
 
 class TestATimeToLiveOfZero:
-    def test_who_has_credit_gets_it_and_the_rest_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, message_ttl=0)
-        consumer = consume(queue, 2)
-        assert publish(queue, *"abcd") == 4
-        loop.run()
-        assert (consumer.received, gone(queue)) == (["a", "b"], 2)
-
-    def test_a_returned_one_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost)
-        consumer = consume(queue, 1)
-        publish(queue, "a", expiration=0)
-        loop.run()
-        consumer.requeue(0)
-        loop.run()
-        assert gone(queue) == 1
-
     def test_each_makes_room_for_the_next(self, vhost: VirtualHost) -> None:
         queue = made(vhost, max_length=1, overflow="reject-publish")
         assert publish(queue, *"abc", expiration=0) == 3
@@ -391,12 +253,6 @@ class TestATimeToLiveOfZero:
         assert publish(queue, *"abcd", expiration=0) == 4
         loop.run()
         assert (consumer.received, gone(queue)) == (["a", "b"], 2)
-
-    def test_they_expire_rather_than_fall_victim_to_the_limit(self, vhost: VirtualHost) -> None:
-        queue = made(vhost, max_length=2, dead_letter_exchange="", dead_letter_routing_key="d")
-        letters = made(vhost, "d")
-        publish(queue, *"abcde", expiration=0)
-        assert [deaths(letter) for letter in drain(letters)] == [[("q", "expired", 1)]] * 5
 
     @pytest.mark.parametrize(("dlx", "left"), [({}, ["a", "b"]), ({"dead_letter_exchange": "missing"}, ["b"])])
     def test_what_leaves_no_trace_pushes_nobody_out(
@@ -411,68 +267,6 @@ class TestATimeToLiveOfZero:
 
 
 class TestQueues:
-    def test_an_unused_queue_goes_without_dead_lettering(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, expires=1000, dead_letter_exchange="", dead_letter_routing_key="d")
-        letters = made(vhost, "d")
-        publish(queue, "a")
-        loop.advance(0.99)
-        publish(queue, "b")
-        loop.advance(0.02)
-        assert queue.deleted
-        assert "q" not in vhost.queues
-        assert letters.ready_count() == 0
-
-    def test_basic_get_uses_it(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, expires=1000)
-        loop.advance(0.9)
-        assert queue.get(None) is None
-        loop.advance(0.9)
-        assert not queue.deleted
-        loop.advance(0.2)
-        assert queue.deleted
-
-    def test_consumers_use_it_all_the_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost, expires=1000)
-        first, second = consume(queue), consume(queue)
-        loop.advance(5)
-        queue.remove_consumer(first)
-        loop.advance(5)
-        assert not queue.deleted
-        queue.remove_consumer(second)
-        loop.advance(0.9)
-        assert not queue.deleted
-        loop.advance(0.2)
-        assert queue.deleted
-
-    def test_a_policy_starts_counting_when_it_comes(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queue = made(vhost)
-        loop.advance(100)
-        vhost.policies.set(Policy("p", "", {"expires": 1000}), operator=False)
-        loop.advance(0.9)
-        assert not queue.deleted
-        vhost.policies.clear("p", operator=False)
-        loop.advance(10)
-        assert not queue.deleted
-        vhost.policies.set(Policy("p", "", {"expires": 500}), operator=False)
-        loop.advance(1)
-        assert queue.deleted
-
-    @pytest.mark.parametrize("operator", [False, True])
-    def test_a_change_of_its_policy_starts_it_anew_another_policy_does_not(
-        self, vhost: VirtualHost, loop: ManualLoop, operator: bool
-    ) -> None:
-        queue = made(vhost, expires=1000)
-        loop.advance(0.6)
-        vhost.policies.set(Policy("p", "", {"max-length": 5}), operator=operator)
-        loop.advance(0.6)
-        assert not queue.deleted
-        vhost.policies.set(Policy("p", "", {"max-length": 5}, priority=1), operator=operator)
-        loop.advance(0.6)
-        assert not queue.deleted
-        vhost.policies.set(Policy("other", "", {"max-length": 5}), operator=operator)
-        loop.advance(0.5)
-        assert queue.deleted
-
     def test_a_deleted_queue_leaves_no_timer(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost, expires=1000, message_ttl=100)
         publish(queue, "a")
