@@ -13,8 +13,8 @@ from typing import Final
 
 from tests.bench.brokers import PEER_TLS_VARIABLE, PEER_VARIABLE, Start, fresh_leveret, peers
 from tests.bench.in_flight import BenchError
-from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.measurement import Extent, Run, measure
+from tests.bench.peers import LAVINMQ_VARIABLE
 from tests.bench.report import Result, add_output_options, present
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
 from tests.bench.sockets import allow_many
@@ -27,17 +27,7 @@ node of the benchmark's own where rabbitmq-server is installed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a run went wrong.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Run the benchmark."""
     options = _parser().parse_args(argv)
     if options.list:
         for scenario in SCENARIOS:
@@ -106,11 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def positive_int(text: str) -> int:
-    """Parse a positive integer.
-
-    Raises:
-        ValueError: the text is not a positive integer.
-    """
+    """Parse a positive integer."""
     value = int(text)
     if value < 1:
         raise ValueError

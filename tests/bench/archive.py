@@ -107,17 +107,7 @@ class _Killer:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a run went wrong or a row of the archive is missing or double.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Run it."""
     options = _parser().parse_args(argv)
     try:
         alone = _publish_alone(options.messages)

@@ -76,11 +76,7 @@ class BacklogRun:
 
 
 def run(node: BacklogNode, plan: Plan) -> BacklogRun:
-    """Run the benchmark on a node without queues.
-
-    Raises:
-        BenchError: a message was lost, or is not the one that was sent.
-    """
+    """Run the benchmark on a node without queues."""
     scenario = Scenario(
         plan.mode,
         "",

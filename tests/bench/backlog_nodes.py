@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tests.bench.accounting import ProcessAccount, listening_pid
-from tests.bench.rabbitmq import Installation, Node
+from tests.bench.peers import Installation, Node
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import parse_url

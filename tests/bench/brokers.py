@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 from tests.bench.accounting import ProcessAccount, listening_pid
 from tests.bench.in_flight import BenchError
-from tests.bench.lavinmq import LAVINMQ_VARIABLE, running_lavinmq
-from tests.bench.rabbitmq import find_installation, running_node
+from tests.bench.peers import LAVINMQ_VARIABLE, find_installation, running_lavinmq, running_node
 from tests.integration.certificates import Authority
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection, parse_url
@@ -46,11 +45,7 @@ class Start(Protocol):
     """Makes a broker ready for one run."""
 
     def __call__(self, *, tls: bool) -> AbstractContextManager[Broker]:
-        """Return a context manager; the broker runs at least inside its block.
-
-        Args:
-            tls: whether the run needs its encrypted listener, if it can have one.
-        """
+        """Return a context manager; the broker runs at least inside its block."""
 
 
 @contextmanager
@@ -71,15 +66,7 @@ def _encrypted(directory: Path) -> dict[str, object]:
 
 
 def given(url: str, tls_url: str | None = None) -> Broker:
-    """Describe a broker that is already running.
-
-    Args:
-        url: AMQP URL.
-        tls_url: AMQP URL of its encrypted listener, if it has one.
-
-    Raises:
-        OSError: connecting to it failed.
-    """
+    """Describe a broker that is already running."""
     address = parse_url(url)
     pid = listening_pid(address.port) if address.host in _LOOPBACK else None
     return Broker(_introduction(url), url, None if pid is None else ProcessAccount(pid), tls_url)
@@ -87,11 +74,7 @@ def given(url: str, tls_url: str | None = None) -> Broker:
 
 @contextmanager
 def fresh_rabbitmq() -> Iterator[Broker]:
-    """Start a RabbitMQ node, and stop it at the end.
-
-    Raises:
-        BenchError: it is not installed, or did not start.
-    """
+    """Start a RabbitMQ node, and stop it at the end."""
     installation = find_installation()
     if installation is None:
         raise BenchError("rabbitmq-server or epmd is not installed")

@@ -80,15 +80,7 @@ class Consumer:
             self._channel.consume(queue, tag, no_ack=not self._scenario.ack_every)
 
     def consume(self, subscribe: bool = False, timed: bool = False) -> Consumed:
-        """Count and acknowledge deliveries until the phase is finished.
-
-        Args:
-            subscribe: only now, as the queues have messages.
-            timed: note the latency of each; the bodies start with a time stamp.
-
-        Raises:
-            BenchError: the first or the last delivery is not what it has to be.
-        """
+        """Count and acknowledge deliveries until the phase is finished."""
         cpu, before = time.process_time(), self._received // self._unit
         latencies: list[int] = []
         self._head, self._last_at = b"", time.monotonic()
@@ -183,11 +175,7 @@ class Consumer:
             self._channel.sync(*self._tags)
 
     def check_empty(self) -> None:
-        """Stop consuming, and make sure that no queue has a message left or gets an unacknowledged one back.
-
-        Raises:
-            BenchError: a queue has messages.
-        """
+        """Stop consuming, and make sure that no queue has a message left or gets an unacknowledged one back."""
         for tag in self._tags.values():
             self._channel.cancel(tag)
         self._channel.recover(requeue=True)

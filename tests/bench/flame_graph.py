@@ -24,15 +24,7 @@ _PATIENCE: Final = 120
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Profile a scenario.
-
-    Args:
-        argv: Arguments; None for those of the command line.
-    Returns:
-        Exit status: 0, or 1 when the run or the profiler failed.
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Profile a scenario."""
     shapes = {scenario.name: scenario for scenario in SCENARIOS}
     parser = argparse.ArgumentParser(prog="make profile", description="Leave a flame graph of the broker.")
     parser.add_argument("shape", choices=shapes, help="a scenario of `make bench`")
@@ -56,11 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _profiled(pid: int, graph: Path) -> Iterator[None]:
-    """Take samples of a process while the block runs, then write the graph.
-
-    Raises:
-        BenchError: py-spy may not look into the process, or failed.
-    """
+    """Take samples of a process while the block runs, then write the graph."""
     command = [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(pid), "--output", str(graph)]
     command += ["--rate", str(_SAMPLES_PER_SECOND)]
     if compilation.form() == "compiled":

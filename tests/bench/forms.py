@@ -58,15 +58,7 @@ class FormProcess:
         return line
 
     def cpu_of_message(self, shape: Scenario, count: int) -> float:
-        """Return the CPU time of a message in microseconds.
-
-        Args:
-            shape: one of SHAPES.
-            count: messages of the round.
-
-        Raises:
-            BenchError: messages were missing or wrong; its standard error says which.
-        """
+        """Return the CPU time of a message in microseconds."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{shape.name} {count}\n")
         self._process.stdin.flush()
@@ -92,16 +84,7 @@ class Forms:
         self._stack.close()
 
     def measure(self, shape: Scenario, rounds: int, count: int) -> Result:
-        """Measure a shape in each form in turn, and again.
-
-        Args:
-            shape: one of SHAPES.
-            rounds: of each form.
-            count: messages of a round.
-
-        Raises:
-            BenchError: messages were missing or wrong.
-        """
+        """Measure a shape in each form in turn, and again."""
         found: dict[str, list[Run]] = {name: [] for name in self._processes}
         for _ in range(rounds):
             for name, process in self._processes.items():
@@ -111,17 +94,7 @@ class Forms:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure the shapes.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a round went wrong.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Measure the shapes."""
     shapes = {shape.name: shape for shape in SHAPES}
     parser = argparse.ArgumentParser(prog="python -m tests.bench.forms", description=__doc__, epilog=_EPILOG)
     parser.add_argument("--scenario", action="append", choices=shapes, help="only this scenario; may be repeated")

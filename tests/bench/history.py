@@ -23,16 +23,7 @@ _TITLES: Final = ("CPU µs/msg", "messages/s", "p99 ms", "peak MiB")
 
 
 def save(document: Mapping[str, Any], directory: Path, now: datetime | None = None) -> Path:
-    """Write results into a file of their own.
-
-    Args:
-        document: as report.document() makes it.
-        directory: made if it is missing.
-        now: time of the run; the present by default.
-
-    Returns:
-        The file, whose name sorts by time.
-    """
+    """Write results into a file of their own."""
     directory.mkdir(parents=True, exist_ok=True)
     time = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S%fZ")
     path = directory / f"{time}-{document['commit'] or 'unknown'}.json"
@@ -60,12 +51,7 @@ def commit() -> str | None:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return a table of Leveret's figures in two results, with the ratio of the second to the first.
-
-    Args:
-        before: an earlier document.
-        after: a later one. Scenarios that only one of them has are omitted.
-    """
+    """Return a table of Leveret's figures in two results, with the ratio of the second to the first."""
     earlier = {each["name"]: _figures(each) for each in before["scenarios"]}
     lines = [["scenario", *(f"{title} ({part})" for title in _TITLES for part in ("before", "after", "ratio"))]]
     for each in after["scenarios"]:
@@ -107,14 +93,7 @@ def _origin(document: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare two files of results.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 if a file cannot be read.
-    """
+    """Compare two files of results."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.history", description="Compare two benchmark results.")
     parser.add_argument("before", type=Path, help="JSON file of the earlier run")
     parser.add_argument("after", type=Path, help="JSON file of the later run")

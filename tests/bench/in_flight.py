@@ -65,11 +65,7 @@ class InFlight:
         self._reached.release()
 
     def wait_for(self, total: int) -> None:
-        """Wait until the consumers have received `total` messages together.
-
-        Raises:
-            BenchError: a consumer failed, or nothing came for 30 s.
-        """
+        """Wait until the consumers have received `total` messages together."""
         seen, since = -1, time.monotonic()
         while (delivered := self.delivered) < total:
             if self._failed.value:

@@ -53,11 +53,7 @@ class Flow:
         self._published = self._delivered = 0
 
     def run(self, count: int) -> None:
-        """Publish `count` messages and consume them.
-
-        Raises:
-            BenchError: messages are missing or wrong.
-        """
+        """Publish `count` messages and consume them."""
         written, last = self._consumer.transport.written, b""
         step = self._scenario.confirm_window or self._batch.best
         for first in range(0, count, step):
@@ -115,11 +111,7 @@ class RoundTrips:
         self._rounds = 0
 
     def run(self, count: int) -> None:
-        """Let the clients publish and consume `count` messages together, rounded up to whole rounds of all clients.
-
-        Raises:
-            BenchError: messages are missing or wrong.
-        """
+        """Let the clients publish and consume `count` messages together, rounded up to whole rounds of all clients."""
         loop, pairs = self._broker.loop, list(zip(self._clients, self._publishes, strict=True))
         acknowledges, last = bool(self._scenario.ack_every), b""
         for _ in range(-(-count // len(pairs))):
@@ -151,21 +143,12 @@ def _confirms(received: bytes, last: int) -> bool:
 
 
 def session(scenario: Scenario) -> Callable[[int], None]:
-    """Open the connections of a scenario to a broker of their own.
-
-    Returns:
-        Moves a number of messages; raises BenchError if some are missing or wrong.
-    """
+    """Open the connections of a scenario to a broker of their own."""
     return (RoundTrips if scenario.kind == "round-trip" else Flow)(MemoryBroker(), scenario).run
 
 
 def cpu_of_message(run: Callable[[int], None], count: int) -> float:
-    """Return the CPU time of a message in microseconds, the client's few bytes included.
-
-    Args:
-        run: as session() returns it.
-        count: messages, 1 or more.
-    """
+    """Return the CPU time of a message in microseconds, the client's few bytes included."""
     gc.collect()
     gc.disable()
     try:

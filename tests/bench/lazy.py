@@ -19,7 +19,7 @@ from tests.bench.backlog import BacklogRun, Plan, run
 from tests.bench.backlog_nodes import BacklogNode, leveret, rabbitmq
 from tests.bench.frames import STAMP_BYTES
 from tests.bench.in_flight import BenchError
-from tests.bench.rabbitmq import find_installation
+from tests.bench.peers import find_installation
 
 _EPILOG: Final = """Persistent messages into one durable queue, 1,000 confirms in flight: filled without a consumer,
 restarted, published to and consumed from at once, emptied. Every node is the benchmark's own, with its data in a
@@ -31,17 +31,7 @@ _Start: TypeAlias = Callable[[Path], AbstractContextManager[BacklogNode]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a run went wrong.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Run it."""
     options = _parser().parse_args(argv)
     starts: list[_Start] = [] if options.only == "peer" else [leveret]
     installation = find_installation()

@@ -100,15 +100,7 @@ class Load:
         return self._topology.queues
 
     def latencies(self, rate: float, count: int) -> list[int]:
-        """Publish at an even rate and return how long each delivery took, in nanoseconds; for a `flow`.
-
-        Args:
-            rate: publishes a second.
-            count: of them.
-
-        Raises:
-            BenchError: messages were missing or wrong.
-        """
+        """Publish at an even rate and return how long each delivery took, in nanoseconds; for a `flow`."""
         expected = count * self._scenario.copies
         with self._consuming({"timed": True}) as consumed:
             self._publisher.call("publish_at_rate", rate, count)
@@ -117,23 +109,11 @@ class Load:
         return [latency for each in consumed for latency in each.latencies]
 
     def fill(self, count: int) -> None:
-        """Put messages into the queue before the clock starts; not for a `flow`.
-
-        Raises:
-            BenchError: it does not hold what it has to.
-        """
+        """Put messages into the queue before the clock starts; not for a `flow`."""
         self._fill(count, STALL_SECONDS)
 
     def run(self, count: int, *, patience: float = STALL_SECONDS) -> Flow:
-        """Move messages as fast as the broker takes them.
-
-        Args:
-            count: publishes. Ignored by a `consume` scenario, which ends with what `fill` put in.
-            patience: seconds that a `publish` waits for the queue to hold what it has to.
-
-        Raises:
-            BenchError: messages were missing or wrong.
-        """
+        """Move messages as fast as the broker takes them."""
         if self._scenario.kind == "round-trip":
             made: Published = self._clients.call("run", count)
             return Flow(made.count, made.refused, made.ended - made.began, made.cpu_seconds)
@@ -156,11 +136,7 @@ class Load:
         return Flow(expected, 0, took, cpu + sum(each.cpu_seconds for each in consumed))
 
     def check_empty(self) -> None:
-        """Make sure that no message is left in the queues of consumers, acknowledged ones included.
-
-        Raises:
-            BenchError: there is.
-        """
+        """Make sure that no message is left in the queues of consumers, acknowledged ones included."""
         if self._scenario.kind == "round-trip":
             self._clients.call("check_empty")
         for consumer in self._consumers:

@@ -70,12 +70,7 @@ class Extent:
 
 
 def measure(scenario: Scenario, broker: Broker, extent: Extent) -> Run:
-    """Run a scenario once.
-
-    Raises:
-        BenchError: a message was lost, or is not the one that was sent; or the broker has no encrypted listener where
-            the scenario needs one.
-    """
+    """Run a scenario once."""
     count = extent.publishes(scenario)
     account = broker.account
     url = broker.tls_url if scenario.tls else broker.url
@@ -110,12 +105,7 @@ def measure(scenario: Scenario, broker: Broker, extent: Extent) -> Run:
 
 
 def combined(runs: Sequence[Run], choose: Callable[[list[float]], float] = statistics.median) -> Measures:
-    """Return one figure for each measure by itself, the median by default.
-
-    Args:
-        runs: one or more.
-        choose: makes one of the figures of all runs that have one.
-    """
+    """Return one figure for each measure by itself, the median by default."""
 
     def known(name: str) -> list[float]:
         return [value for run in runs if (value := getattr(run.measures, name)) is not None]

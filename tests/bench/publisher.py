@@ -66,15 +66,7 @@ class Publisher:
             self._channel.confirm_select()
 
     def publish(self, count: int, bounded: bool) -> Published:
-        """Publish as fast as the broker takes it.
-
-        Args:
-            count: messages.
-            bounded: keep within the window, because consumers receive the messages.
-
-        Raises:
-            BenchError: the broker stopped taking or delivering messages.
-        """
+        """Publish as fast as the broker takes it."""
         first, refused, cpu, began = self._begin()
         copies = self._scenario.copies
         most = min(self._batch.best, max(1, self._window // copies // 2)) if bounded else self._batch.best
@@ -90,12 +82,7 @@ class Publisher:
         return self._published(first, refused, cpu, began)
 
     def publish_at_rate(self, rate: float, count: int) -> Published:
-        """Publish at an even rate, the bodies stamped with CLOCK_MONOTONIC in nanoseconds.
-
-        Args:
-            rate: messages a second.
-            count: 0 or more.
-        """
+        """Publish at an even rate, the bodies stamped with CLOCK_MONOTONIC in nanoseconds."""
         first, refused, cpu, began = self._begin()
         for number in range(count):
             pause = began + number / rate - time.monotonic()
@@ -107,16 +94,7 @@ class Publisher:
         return self._published(first, refused, cpu, began)
 
     def fill(self, count: int, expected: dict[str, int], patience: float) -> Published:
-        """Publish into queues without consumers, until they hold what they are expected to.
-
-        Args:
-            count: messages.
-            expected: messages by queue.
-            patience: seconds to wait for that, after the last publish.
-
-        Raises:
-            BenchError: they hold something else.
-        """
+        """Publish into queues without consumers, until they hold what they are expected to."""
         published = self.publish(count, bounded=False)
         cpu = time.process_time()
         deadline = time.monotonic() + patience

@@ -128,13 +128,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def present(results: Sequence[Result], *, as_json: bool, directory: Path | None) -> None:
-    """Print results, and keep them if there is a directory for them; compare them with the last ones there.
-
-    Args:
-        results: of all scenarios.
-        as_json: whether to print them as JSON instead of a table.
-        directory: made if it is missing; None to keep nothing.
-    """
+    """Print results, and keep them if there is a directory for them; compare them with the last ones there."""
     found = document(results)
     before = None if directory is None else latest(directory, {result.scenario.name for result in results})
     print(json.dumps(found, indent=2) if as_json else table(results))

@@ -65,11 +65,7 @@ class Client:
         return {each for confirm in confirms for each in (confirm + delivery, delivery + confirm)}
 
     def check(self) -> None:
-        """Compare the last answer, every byte, with what it has to be.
-
-        Raises:
-            BenchError: it is something else.
-        """
+        """Compare the last answer, every byte, with what it has to be."""
         if self.answered and self.last not in self._answers():
             raise self.wrong_answer()
 
@@ -78,11 +74,7 @@ class Client:
         return BenchError(f"answer {self.answered} is not what it has to be: {self.last!r}")
 
     def check_empty(self) -> None:
-        """Stop consuming, and make sure that the queue has no message left, nor gets an unacknowledged one back.
-
-        Raises:
-            BenchError: it has one.
-        """
+        """Stop consuming, and make sure that the queue has no message left, nor gets an unacknowledged one back."""
         self._channel.cancel(self._route.consumer_tag)
         self._channel.recover(requeue=True)
         left = self._channel.queue_declare(self._route.queue, passive=True).message_count
@@ -109,14 +101,7 @@ class RoundTrips:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def run(self, count: int) -> Published:
-        """Let the clients publish together, until all messages have come back.
-
-        Args:
-            count: messages of all clients together. With fewer than there are clients, some have nothing to do.
-
-        Raises:
-            BenchError: messages were missing or wrong.
-        """
+        """Let the clients publish together, until all messages have come back."""
         for client in self._clients:
             client.begin()
         began, cpu = time.monotonic(), time.process_time()
@@ -130,12 +115,7 @@ class RoundTrips:
         return Published(count, 0, began, ended, spent)
 
     def _exchange(self, left: int, waiting: int) -> None:
-        """Publish the next message of each client whose last one has come back, until all have.
-
-        Args:
-            left: messages still to be published.
-            waiting: clients whose message is on its way.
-        """
+        """Publish the next message of each client whose last one has come back, until all have."""
         clients, poll, acknowledges = self._by_descriptor, self._poll.poll, self._acknowledges
         while waiting:
             ready = poll(STALL_SECONDS)
@@ -173,10 +153,6 @@ class RoundTrips:
                     client.send(following)
 
     def check_empty(self) -> None:
-        """Stop consuming, and make sure that no queue has a message left.
-
-        Raises:
-            BenchError: one has.
-        """
+        """Stop consuming, and make sure that no queue has a message left."""
         for client in self._clients:
             client.check_empty()

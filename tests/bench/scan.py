@@ -39,17 +39,7 @@ Processor time is that of all the reader's processes. Data are in the directory 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a run went wrong.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Run it."""
     options = _parser().parse_args(argv)
     try:
         results = measure(options.messages, options.only or list(READERS))
@@ -65,15 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(messages: int, readers: Sequence[str]) -> dict[str, dict[str, Query]]:
-    """Fill a broker, and run the queries with each reader.
-
-    Args:
-        messages: how many, 1 or more.
-        readers: names of READERS.
-
-    Raises:
-        BenchError: a reader failed, or its answers are wrong.
-    """
+    """Fill a broker, and run the queries with each reader."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="bench-scan-") as name, LeveretProcess(Path(name)) as broker:
         print("publishing", file=sys.stderr, flush=True)
@@ -100,15 +82,7 @@ def _wait_for_files(path: str, messages: int) -> None:
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds.
-
-    Args:
-        what: What is waited for, for the error.
-        condition: Asked again and again.
-
-    Raises:
-        BenchError: it did not come to hold in time.
-    """
+    """Wait until a condition holds."""
     deadline = time.monotonic() + _PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -126,12 +100,7 @@ def _run(reader: str, path: str) -> dict[str, Query]:
 
 
 def fill(url: str, messages: int) -> None:
-    """Publish to the queues in turn, and wait until all is confirmed.
-
-    Args:
-        url: AMQP URL.
-        messages: how many; each body has its own number, from 0.
-    """
+    """Publish to the queues in turn, and wait until all is confirmed."""
     header = frame(HEADER, CHANNEL, content.header(_BODY, content.properties(delivery_mode=2)))
     methods = [method_frame(CHANNEL, commands.Basic.Publish, exchange="", routing_key=queue) for queue in _QUEUES]
     with Connection(url, timeout=_PATIENCE) as connection:

@@ -20,13 +20,7 @@ def allow_many() -> None:
 
 
 def set_patience(sock: socket.socket, receiving: float, sending: float | None = None) -> None:
-    """Bound the time that calls wait in the kernel, once the socket is blocking.
-
-    Args:
-        sock: A connected socket; of an encrypted one only block() sets a bound.
-        receiving: Seconds, above 0.
-        sending: Seconds, above 0; None for those of `receiving`.
-    """
+    """Bound the time that calls wait in the kernel, once the socket is blocking."""
     waits = {socket.SO_RCVTIMEO: receiving, socket.SO_SNDTIMEO: receiving if sending is None else sending}
     for option, seconds in waits.items():
         whole = int(seconds)
@@ -37,9 +31,5 @@ def block(sock: socket.socket, seconds: float) -> None:
     """Let a socket's calls wait in the kernel, which saves a poll() before each.
 
     An encrypted socket would try again after each timeout of the kernel, without end, so it polls.
-
-    Args:
-        sock: A connected socket for which set_patience() has been called.
-        seconds: For how long each call of an encrypted socket may wait, above 0.
     """
     sock.settimeout(seconds if isinstance(sock, ssl.SSLSocket) else None)

@@ -27,17 +27,7 @@ for temporary files (TMPDIR)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it.
-
-    Args:
-        argv: arguments; None for those of the command line.
-
-    Returns:
-        Exit status: 0, or 1 when a run went wrong.
-
-    Raises:
-        SystemExit: 2 for bad usage.
-    """
+    """Run it."""
     options = _parser().parse_args(argv)
     allow_many()
     wanted = frozenset(options.only or PHASES)

@@ -83,16 +83,7 @@ class _Clock:
 
 
 def run(broker: Broker, messages: int, body: int, wanted: frozenset[str]) -> Iterator[Phase]:
-    """Measure some phases, one after another.
-
-    Args:
-        broker: where there are no queues of the benchmark.
-        messages: of the stream.
-        body: bytes of each body.
-        wanted: names of phases.
-    Raises:
-        BenchError: a message was lost, or is not the one that was sent.
-    """
+    """Measure some phases, one after another."""
     scenario = Scenario(
         "stream", "", body, messages, "publish", durable=True, persistent=True, confirm_window=_CONFIRM_WINDOW
     )

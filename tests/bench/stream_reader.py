@@ -41,12 +41,7 @@ class StreamReader:
         set_patience(self._socket, STALL_SECONDS)
 
     def first(self, kind: str, value: object) -> float:
-        """Consume from a place, and stop again; return the seconds until the first delivery.
-
-        Args:
-            kind: type letter of the place.
-            value: of `x-stream-offset`.
-        """
+        """Consume from a place, and stop again; return the seconds until the first delivery."""
         began = time.monotonic()
         self._channel.consume(self._stream, "r", arguments=[("x-stream-offset", kind, value)])
         self._channel.next_delivery()
@@ -60,14 +55,7 @@ class StreamReader:
         self._channel.consume(self._stream, "r", arguments=[("x-stream-offset", kind, value)])
 
     def read(self, count: int, begin: str | None = None) -> Consumed:
-        """Read messages.
-
-        Args:
-            count: how many.
-            begin: value of `x-stream-offset`; None if it has attached before.
-        Raises:
-            BenchError: nothing came for 30 s, or the last delivery is not what it has to be.
-        """
+        """Read messages."""
         cpu = time.process_time()
         if begin is not None:
             arguments = [("x-stream-offset", "S", begin)]

@@ -14,7 +14,7 @@ from leveret import compilation
 from tests.bench import archive, flame_graph, forms, history, lazy, scan, stream
 from tests.bench.__main__ import main
 from tests.bench.brokers import PEER_VARIABLE, fresh_leveret
-from tests.bench.lavinmq import LAVINMQ_VARIABLE
+from tests.bench.peers import LAVINMQ_VARIABLE
 from tests.bench.scan_readers import QUERIES
 from tests.bench.scenarios import SCENARIOS
 from tests.bench.stream_phases import PHASES

@@ -34,14 +34,7 @@ class Worker:
         self._pipe.send((method, arguments))
 
     def result(self) -> Any:
-        """Wait until the object is made, at first, and then until the method that was begun is done.
-
-        Returns:
-            What it returned.
-
-        Raises:
-            BenchError: it failed, or the process ended.
-        """
+        """Wait until the object is made, at first, and then until the method that was begun is done."""
         try:
             done, value = self._pipe.recv()
         except EOFError:
@@ -51,11 +44,7 @@ class Worker:
         return value
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method and return its result.
-
-        Raises:
-            BenchError: it failed, or the process ended.
-        """
+        """Call a method and return its result."""
         self.begin(method, *arguments)
         return self.result()
 

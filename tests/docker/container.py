@@ -108,15 +108,7 @@ def started(
     options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Container]:
-    """Start a container, on the host's network and a volume of its own, and remove both in the end.
-
-    Args:
-        docker: Where.
-        image: What.
-        arguments: The command; by default the image's.
-        options: Further options of `docker run`.
-        environment: Variables.
-    """
+    """Start a container, on the host's network and a volume of its own, and remove both in the end."""
     ports = free_ports()
     variables = {f"LEVERET_{name}": str(port) for name, port in ports.items()} | dict(environment or {})
     words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]

@@ -68,11 +68,7 @@ class Docker:
 
 @contextmanager
 def docker() -> Iterator[Docker]:
-    """Give a daemon: that of DOCKER_HOST, else one that is started, and in the end stopped and cleared away.
-
-    Raises:
-        CannotStartError: There is none.
-    """
+    """Give a daemon: that of DOCKER_HOST, else one that is started, and in the end stopped and cleared away."""
     named = os.environ.get("DOCKER_HOST")
     if named:
         _find("docker")

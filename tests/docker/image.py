@@ -20,10 +20,6 @@ def build(docker: Docker, target: str = "broker") -> str:
     """Build an image; return its name.
 
     The base is the image that BASE in the environment names, else the stand-in.
-
-    Args:
-        docker: Where.
-        target: The stage of the Dockerfile.
     """
     image = f"leveret-{target}-under-test"
     base = os.environ.get("BASE") or make_stand_in(docker)

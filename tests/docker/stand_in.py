@@ -36,11 +36,7 @@ _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
 
 
 def make(docker: Docker) -> str:
-    """Make the image, out of the cache if it is there; return its name.
-
-    Raises:
-        CannotStartError: It cannot be made on this machine; the text says why.
-    """
+    """Make the image, out of the cache if it is there; return its name."""
     system = _system()
     with tempfile.TemporaryDirectory(prefix="leveret-base-") as name:
         context = Path(name)

@@ -132,15 +132,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
 
 
 def mutate(steps: list[Step], spared: int, random: Random) -> list[str]:
-    """Spoil a session in one to four places.
-
-    Args:
-        steps: The session; changed in place.
-        spared: Steps at its start that are left as they are.
-        random: Decides.
-    Returns:
-        What was done.
-    """
+    """Spoil a session in one to four places."""
     done = []
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4))):
         which = random.randrange(spared, len(steps))

@@ -36,11 +36,7 @@ class Environment:
         return self._directory / "bin" / "python"
 
     def make(self) -> None:
-        """Make it, unless it is there as it shall be.
-
-        Raises:
-            subprocess.CalledProcessError: A package cannot be installed.
-        """
+        """Make it, unless it is there as it shall be."""
         stamp, wanted = self._directory / "made-from", self._fingerprint()
         if stamp.exists() and stamp.read_text() == wanted:
             return
@@ -48,11 +44,7 @@ class Environment:
         stamp.write_text(wanted)
 
     def take_newest(self) -> None:
-        """Make it again with the newest versions of all packages, and write those to its constraints.
-
-        Raises:
-            subprocess.CalledProcessError: A package cannot be installed.
-        """
+        """Make it again with the newest versions of all packages, and write those to its constraints."""
         self._install()
         frozen = subprocess.run([self.python, "-m", "pip", "freeze"], capture_output=True, text=True, check=True)
         self._constraints.write_text(frozen.stdout)

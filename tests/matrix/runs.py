@@ -72,14 +72,7 @@ class Run:
 
 
 def run(programs: Sequence[Program], target: Target, jobs: int, done: Callable[[Run], None]) -> list[Run]:
-    """Run the tests of some programs.
-
-    Args:
-        programs: Their environments must have been made.
-        target: The broker.
-        jobs: How many programs are tried at a time.
-        done: Called after each, in their order.
-    """
+    """Run the tests of some programs."""
     runs = []
     with ThreadPoolExecutor(jobs) as pool:
         for found in pool.map(lambda program: _run(program, target), programs):

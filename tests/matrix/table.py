@@ -8,11 +8,7 @@ from tests.matrix.runs import Outcome, Run
 
 
 def table(runs: Mapping[str, Iterable[Run]]) -> str:
-    """Return it in Markdown, in the order of the programs and their tests.
-
-    Args:
-        runs: By the name of the broker, a column for each.
-    """
+    """Return it in Markdown, in the order of the programs and their tests."""
     rows: dict[tuple[str, str], dict[str, list[Outcome]]] = {}
     for broker, each in runs.items():
         for run in each:

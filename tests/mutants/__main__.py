@@ -75,13 +75,7 @@ def results(outcomes: Mapping[str, str], chosen: Collection[str]) -> list[str]:
 
 
 def sample(mutants: Mapping[str, Sequence[str]], count: int, seed: int) -> list[str]:
-    """Return names of mutants that are chosen at random, the same ones each time.
-
-    Args:
-        mutants: The names, by module.
-        count: How many; 0 for all.
-        seed: Says which ones.
-    """
+    """Return names of mutants that are chosen at random, the same ones each time."""
     names = [name for module in sorted(mutants) for name in mutants[module]]
     if not count or count >= len(names):
         return names

@@ -39,12 +39,7 @@ class Row:
 
 
 def table(title: str, outcomes: Mapping[str, Iterable[str]]) -> str:
-    """Return a table with a line for each module that has mutants, and the sum if there are several.
-
-    Args:
-        title: What the sum is called.
-        outcomes: Those of the mutants, by module.
-    """
+    """Return a table with a line for each module that has mutants, and the sum if there are several."""
     rows = [row for row in (Row(name, Counter(found)) for name, found in outcomes.items()) if row.outcomes]
     if len(rows) > 1:
         rows.append(Row(title, sum((row.outcomes for row in rows), Counter())))

@@ -48,15 +48,7 @@ class Scope:
 
 
 def scope_of(place: str, root: Path = ROOT) -> Scope:
-    """Return what belongs to a module or folder.
-
-    Args:
-        place: Its path from the project's root.
-        root: The project's folder.
-
-    Raises:
-        UnknownPlaceError: There is none, or no tests mirror it.
-    """
+    """Return what belongs to a module or folder."""
     path = Path(place)
     modules: tuple[str, ...] = ()
     if path.parts and path.parts[0] in _PACKAGES:

@@ -70,28 +70,13 @@ class Workspace:
         (self.folder / "pyproject.toml").write_text(f"{project}\n[tool.mutmut]\n{''.join(lines)}")
 
     def mutants(self, workers: int) -> Mapping[str, Sequence[str]]:
-        """Make the mutants; return their names, by module.
-
-        Args:
-            workers: How many processes to use.
-
-        Raises:
-            MutmutFailedError: mutmut fails.
-        """
+        """Make the mutants; return their names, by module."""
         # `mutmut run` makes them too, but not without running tests. It keeps those that are newer than their module.
         self._call([sys.executable, "-c", f"from mutmut.__main__ import create_mutants; create_mutants({workers})"])
         return {module: list(self.outcomes(module)) for module in self._scope.modules}
 
     def run(self, mutants: Sequence[str], workers: int) -> None:
-        """Run the tests on mutants.
-
-        Args:
-            mutants: Their names.
-            workers: How many to try at a time.
-
-        Raises:
-            MutmutFailedError: The tests fail without a mutant, or mutmut does.
-        """
+        """Run the tests on mutants."""
         mutmut = str(Path(sys.executable).with_name("mutmut"))
         self._call([mutmut, "run", "--max-children", str(workers), *mutants])
 

@@ -86,13 +86,6 @@ def install(wheel: Path, environment: Path, names: Iterable[str]) -> Path:
     """Make an environment with the wheel in it.
 
     Other distributions are those of this environment, by a link each, so that nothing has to be fetched.
-
-    Args:
-        wheel: What is installed.
-        environment: An empty folder.
-        names: Distributions to be had beside it.
-    Returns:
-        The programs' folder.
     """
     venv.create(environment, with_pip=False, symlinks=True)
     (packages,) = environment.glob("lib/python*/site-packages")

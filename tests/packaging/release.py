@@ -33,13 +33,7 @@ class ReleaseError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a release of the checkout in the current directory.
-
-    Args:
-        arguments: Those of the command line by default.
-    Returns:
-        The exit status.
-    """
+    """Make a release of the checkout in the current directory."""
     parser = argparse.ArgumentParser(prog="make release", description="Make a release, up to its upload.")
     parser.add_argument("version", help="such as 1.2.3")
     parser.add_argument("--dry-run", action="store_true", help="do it in a temporary clone, which is removed")
@@ -62,15 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def release(root: Path, version: str, *, offline: bool) -> None:
-    """Set the version, date the changelog, build and try the distributions, commit and tag.
-
-    Args:
-        root: The checkout.
-        version: Three numbers with dots between them.
-        offline: Take the dependencies of the installed wheel from this environment instead of fetching them.
-    Raises:
-        ReleaseError: The checkout is not ready for it, or a step failed.
-    """
+    """Set the version, date the changelog, build and try the distributions, commit and tag."""
     require_clean(root)
     old = version_of(root)
     require_newer(root, old, version)
@@ -93,11 +79,7 @@ def release(root: Path, version: str, *, offline: bool) -> None:
 
 
 def require_clean(root: Path) -> None:
-    """Make sure that what is built is what is committed.
-
-    Raises:
-        ReleaseError: Something is not committed.
-    """
+    """Make sure that what is built is what is committed."""
     changed = _run(root, "git", "status", "--porcelain")
     if changed:
         raise ReleaseError(f"commit or stash what has changed first:\n{changed.rstrip()}")
@@ -112,11 +94,7 @@ def version_of(root: Path) -> str:
 
 
 def require_newer(root: Path, old: str, version: str) -> None:
-    """Make sure that it is a version, that follows the last one, and was not released.
-
-    Raises:
-        ReleaseError: It is not.
-    """
+    """Make sure that it is a version, that follows the last one, and was not released."""
     try:
         wanted = Version(version)
     except InvalidVersion:
@@ -146,11 +124,7 @@ def set_version(root: Path, old: str, version: str) -> None:
 
 
 def date_changelog(root: Path, version: str, day: datetime.date) -> None:
-    """Give what is unreleased the version and the date, below a new section for what comes.
-
-    Raises:
-        ReleaseError: Nothing is listed as unreleased.
-    """
+    """Give what is unreleased the version and the date, below a new section for what comes."""
     file = root / _CHANGELOG
     text = file.read_text("utf-8")
     before, found, after = text.partition(_UNRELEASED)
@@ -164,11 +138,7 @@ def date_changelog(root: Path, version: str, day: datetime.date) -> None:
 
 
 def build(root: Path, version: str) -> tuple[Path, Path]:
-    """Build the wheel, from the source distribution, and check both.
-
-    Returns:
-        The wheel and the source distribution, in dist/.
-    """
+    """Build the wheel, from the source distribution, and check both."""
     dist = root / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     _say("building")
@@ -180,11 +150,7 @@ def build(root: Path, version: str) -> tuple[Path, Path]:
 
 
 def try_wheel(root: Path, wheel: Path, version: str, *, offline: bool) -> None:
-    """Install the wheel into a new environment, and run its programs there.
-
-    Raises:
-        ReleaseError: One does not run, or has another version.
-    """
+    """Install the wheel into a new environment, and run its programs there."""
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         _say("trying the wheel in a new environment")
@@ -226,11 +192,7 @@ def _serve(place: Path) -> None:
 
 
 def _run(place: Path, *command: str) -> str:
-    """Run a command; return what it prints.
-
-    Raises:
-        ReleaseError: It failed.
-    """
+    """Run a command; return what it prints."""
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr).rstrip()}")

@@ -163,28 +163,13 @@ def content_headers(body_size: int = 0) -> st.SearchStrategy[bytes]:
 
 
 def publish_frame(channel: int, exchange: str, routing_key: str, flags: int = 0, ticket: int = 0) -> bytes:
-    """Return a frame of basic.publish.
-
-    Args:
-        channel: Channel number.
-        exchange: Name of the exchange.
-        routing_key: Routing key.
-        flags: Bit 0 is mandatory, bit 1 immediate.
-        ticket: Reserved field, ignored by brokers.
-    """
+    """Return a frame of basic.publish."""
     mandatory, immediate = bool(flags & 1), bool(flags & 2)
     return encode_method(channel, INDEX["basic.publish"], ticket, exchange, routing_key, mandatory, immediate)
 
 
 def message_frames(channel: int, route: bytes, header: bytes, chunks: list[bytes]) -> list[bytes]:
-    """Return the frames of one message.
-
-    Args:
-        channel: Channel number.
-        route: The publish frame.
-        header: Content-header payload; its body size is replaced by that of the chunks.
-        chunks: Payloads of the body frames.
-    """
+    """Return the frames of one message."""
     size = struct.pack(">Q", sum(map(len, chunks)))
     return [
         route,

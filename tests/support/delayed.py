@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
@@ -51,8 +49,3 @@ def bodies_in(queue: Queue) -> list[bytes]:
     while (entry := queue.get(None)) is not None:
         found.append(entry[1].body)
     return found
-
-
-def bodies_of(messages: Sequence[Message]) -> list[bytes]:
-    """Return the bodies of messages."""
-    return [message.body for message in messages]

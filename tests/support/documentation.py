@@ -22,12 +22,7 @@ _FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str, page: str | None = None) -> list[str]:
-    """Return the code blocks in a language.
-
-    Args:
-        language: the word after the opening fence; empty for none.
-        page: path of one page; all pages if omitted.
-    """
+    """Return the code blocks in a language."""
     pages = PAGES.values() if page is None else [PAGES[page]]
     return [content for text in pages for found, content in _FENCED.findall(text) if found == language]
 

@@ -56,14 +56,7 @@ class ForkedBroker:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once it has ended.
-
-        Args:
-            timeout: in seconds; None for none.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended within the timeout.
-        """
+        """Return the exit status once it has ended."""
         if self._returncode is None:
             # A timeout of 0 asks, and does not wait.
             self._report.settimeout(timeout)
@@ -96,13 +89,7 @@ class ForkServer:
         return _variables() == self._variables
 
     def fork(self, arguments: list[str], output: int, log: int) -> ForkedBroker:
-        """Start a broker.
-
-        Args:
-            arguments: its command line.
-            output: file for its standard output, which the caller closes.
-            log: file for its standard error, likewise.
-        """
+        """Start a broker."""
         if self._process is None:
             self._start()
         report, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)

@@ -42,12 +42,7 @@ class Leveretctl:
         self._environment = {} if url is None else {URL_VARIABLE: url}
 
     def __call__(self, *arguments: str, stdin: str = "") -> CommandResult:
-        """Run a command.
-
-        Args:
-            arguments: command-line arguments.
-            stdin: standard input.
-        """
+        """Run a command."""
         out, err = io.StringIO(), io.StringIO()
         before, sys.stdin = sys.stdin, io.StringIO(stdin)
         try:

@@ -54,11 +54,7 @@ class MemoryBroker:
         self.connections = OpenConnections()
 
     def connect(self, **extra: Any) -> MemoryClient:
-        """Return a connected client that has sent nothing.
-
-        Args:
-            extra: Transport information to override (peername, sockname).
-        """
+        """Return a connected client that has sent nothing."""
         return MemoryClient(self, extra)
 
     def open(self, **handshake: Any) -> MemoryClient:

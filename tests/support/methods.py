@@ -53,13 +53,7 @@ def _encode_one(kind: str, value: Any) -> bytes:
 
 
 def arguments(kind: MethodType, **given: Any) -> bytes:
-    """Encode the arguments of a method.
-
-    Args:
-        kind: pamqp's class, for the order and types of the arguments.
-        given: values by pamqp's names; missing ones are 0, false or empty. Strings may be bytes; a table may
-            be triples or encoded bytes with the length.
-    """
+    """Encode the arguments of a method."""
     unknown = set(given) - set(kind.__slots__)
     if unknown:
         raise TypeError(f"{kind.name} has no {sorted(unknown)}")
@@ -119,12 +113,7 @@ def _decode_arguments(kind: MethodType, data: bytes) -> Iterator[tuple[str, Any]
 
 
 def parse(data: bytes) -> Method:
-    """Decode a method payload.
-
-    Raises:
-        KeyError: the ids are not a method of AMQP 0-9-1.
-        ValueError: the arguments do not fill the payload exactly.
-    """
+    """Decode a method payload."""
     (index,) = struct.unpack_from(">I", data)
     kind: MethodType = commands.INDEX_MAPPING[index]
     return Method(kind, dict(_decode_arguments(kind, data[4:])))

@@ -18,17 +18,7 @@ def new_principal(
     tags: Collection[str] = (),
     accounts: Accounts | None = None,
 ) -> Principal:
-    """Return a new user with permissions in a virtual host.
-
-    Args:
-        vhost: The virtual host.
-        configure: Pattern of the names of queues and exchanges that it may configure.
-        write: The same for write.
-        read: The same for read.
-        name: Name of the user.
-        tags: Tags of the user.
-        accounts: Where the user is added; None for accounts of its own.
-    """
+    """Return a new user with permissions in a virtual host."""
     accounts = accounts or Accounts()
     user = accounts.add_user(name, "", tags)
     accounts.set_permissions(name, vhost.name, configure, write, read)

@@ -46,13 +46,7 @@ class ManualTimers(Timers):
 
 
 def new_vhost(loop: ManualLoop, name: str = "v", clock: Callable[[], int] = lambda: 0) -> VirtualHost:
-    """Return a virtual host with the predeclared exchanges and no queues.
-
-    Args:
-        loop: Event loop of its turns and timers.
-        name: Name of the virtual host.
-        clock: Clock of time slices; by default they never end.
-    """
+    """Return a virtual host with the predeclared exchanges and no queues."""
     return VirtualHost(name, Turn(loop.call_soon, clock=clock), ManualTimers(loop))
 
 
@@ -65,11 +59,7 @@ def declare(
     owner: object | None = None,
     arguments: FieldTable = (),
 ) -> Queue:
-    """Declare a queue; it is exclusive if an owner is set.
-
-    Raises:
-        AmqpFault: See VirtualHost.declare_queue.
-    """
+    """Declare a queue; it is exclusive if an owner is set."""
     declaration = QueueDeclaration(name, durable, auto_delete, owner, arguments)
     return vhost.declare_queue(declaration, lambda _: None)
 

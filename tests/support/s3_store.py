@@ -13,11 +13,7 @@ from moto.server import ThreadedMotoServer
 
 @contextmanager
 def running_s3() -> Iterator[str]:
-    """Run a store, and name it to all clients in this process and in those that it starts.
-
-    Yields:
-        URL of a bucket.
-    """
+    """Run a store, and name it to all clients in this process and in those that it starts."""
     # It would log each request.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

@@ -67,11 +67,7 @@ class SimulatedFiles:
         self._next_handle = 3
 
     def crash(self, rng: random.Random) -> None:
-        """Simulate a power failure: any part of unsynced data may be lost, and all handles are closed.
-
-        Args:
-            rng: Decides which unsynced data survives.
-        """
+        """Simulate a power failure: any part of unsynced data may be lost, and all handles are closed."""
         names: dict[str, _Inode] = {}
         for path in sorted(self._names.keys() | self._synced_names.keys()):
             synced, current = self._synced_names.get(path), self._names.get(path)
@@ -246,14 +242,7 @@ class SimulatedFiles:
 
 
 def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
-    """Damage one byte of a file.
-
-    Args:
-        files: The disk.
-        path: The file.
-        at: Offset of the byte.
-        bits: Mask of the bits to flip, 1..255.
-    """
+    """Damage one byte of a file."""
     inode = files._inode(path)
     inode.octets[at] ^= bits
     inode.synced = bytes(inode.octets)

@@ -13,13 +13,7 @@ import pytest
 
 @contextmanager
 def small_disk(directory: Path, kind: str, mib: int) -> Iterator[Path]:
-    """Mount a small file system; skip the test if mounting is not permitted.
-
-    Args:
-        directory: Directory for the mount point and the image.
-        kind: tmpfs or ext4.
-        mib: Approximate size in MiB.
-    """
+    """Mount a small file system; skip the test if mounting is not permitted."""
     mounted = directory / "disk"
     mounted.mkdir()
     try:
@@ -41,12 +35,7 @@ def small_disk(directory: Path, kind: str, mib: int) -> Iterator[Path]:
 
 
 def fill(path: Path, leave: int = 0) -> None:
-    """Write a file until the disk is full.
-
-    Args:
-        path: The file.
-        leave: Number of bytes to leave free.
-    """
+    """Write a file until the disk is full."""
     with path.open("wb") as file:
         if leave:
             found = os.statvfs(path)

@@ -85,11 +85,7 @@ def _encoded(answer: Any) -> tuple[int, bytes]:
 
 @contextmanager
 def stub_api(answers: Mapping[str, Any]) -> Iterator[StubApi]:
-    """Run a server.
-
-    Args:
-        answers: responses by path without the query: status and body, or a JSON document; `{}` for other paths.
-    """
+    """Run a server."""
     requests: list[Request] = []
     handler = type("Handler", (_Handler,), {"answers": answers, "requests": requests})
     with _Server(("127.0.0.1", 0), handler) as server:

@@ -36,14 +36,7 @@ def to_text(value: bytes) -> str:
 
 
 def shortstr(value: str | bytes) -> bytes:
-    """Encode a short string.
-
-    Args:
-        value: at most 255 bytes once encoded.
-
-    Raises:
-        ValueError: the value is longer.
-    """
+    """Encode a short string."""
     data = to_bytes(value)
     if len(data) > 255:
         raise ValueError(f"short string of {len(data)} bytes")
@@ -57,12 +50,7 @@ def longstr(value: str | bytes) -> bytes:
 
 
 def encode_value(letter: str, value: Any) -> bytes:
-    """Encode one field value with its type letter.
-
-    Args:
-        letter: type letter; for letters unknown to AMQP 0-9-1, `value` must be bytes and is written unchanged.
-        value: value of that type: `A` a list of (letter, value), `F` triples, `D` (scale, value).
-    """
+    """Encode one field value with its type letter."""
     tag = letter.encode("latin-1")
     if letter in _FIXED:
         return tag + struct.pack(_FIXED[letter], value)
@@ -86,11 +74,7 @@ def table_body(entries: Iterable[Triple]) -> bytes:
 
 
 def table(entries: Iterable[Triple]) -> bytes:
-    """Encode a field table with its length.
-
-    Args:
-        entries: (key, type letter, value), written in this order, duplicates included.
-    """
+    """Encode a field table with its length."""
     return longstr(table_body(entries))
 
 
@@ -128,11 +112,7 @@ def _decode_array(content: bytes) -> list[Pair]:
 
 
 def decode_body(data: bytes) -> list[Triple]:
-    """Decode a field table without its length.
-
-    Returns:
-        Triples in wire order. `S` becomes text (with surrogate escapes), `x` bytes, `t` the octet.
-    """
+    """Decode a field table without its length."""
     entries: list[Triple] = []
     at = 0
     while at < len(data):
@@ -144,11 +124,7 @@ def decode_body(data: bytes) -> list[Triple]:
 
 
 def decode(data: bytes) -> list[Triple]:
-    """Decode a field table with its length.
-
-    Raises:
-        ValueError: the length does not match the bytes given.
-    """
+    """Decode a field table with its length."""
     (size,) = struct.unpack_from(">I", data)
     if size != len(data) - 4:
         raise ValueError(f"table of {size} bytes in {len(data) - 4}")

@@ -59,15 +59,7 @@ def parse_url(url: str) -> Address:
 
 
 def frame(frame_type: int, channel: int, payload: bytes, *, end: int = 0xCE, size: int | None = None) -> bytes:
-    """Encode a frame.
-
-    Args:
-        frame_type: any octet.
-        channel: 0..65535.
-        payload: bytes between header and end octet.
-        end: the end octet.
-        size: announced payload size, if it differs from the real one.
-    """
+    """Encode a frame."""
     claimed = len(payload) if size is None else size
     return struct.pack(">BHI", frame_type, channel, claimed) + payload + bytes([end])
 
@@ -148,12 +140,7 @@ class Wire:
         self._buffer += data
 
     def read_bytes(self, size: int, timeout: float | None = None) -> bytes:
-        """Read exactly `size` bytes.
-
-        Raises:
-            TimeoutError: fewer bytes arrived within `timeout` seconds (default: the wire's timeout).
-            ConnectionDropped: the peer closed first.
-        """
+        """Read exactly `size` bytes."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while len(self._buffer) < size:
             self._receive(deadline)
@@ -162,12 +149,7 @@ class Wire:
         return data
 
     def read_frame(self, timeout: float | None = None) -> Frame:
-        """Read one frame, heartbeats included; a frame that is incomplete at the deadline stays buffered.
-
-        Raises:
-            TimeoutError: no complete frame within `timeout` seconds.
-            ConnectionDropped: the peer closed TCP.
-        """
+        """Read one frame, heartbeats included; a frame that is incomplete at the deadline stays buffered."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while len(self._buffer) < 7:
             self._receive(deadline)
@@ -203,14 +185,7 @@ class Wire:
         self.send_method(0, commands.Connection.CloseOk)
 
     def expect_eof(self, within: float | None = None) -> float:
-        """Wait until the peer closes TCP; a frame before that fails the test.
-
-        Args:
-            within: seconds, default the wire's timeout.
-
-        Returns:
-            Seconds from the last send to the end.
-        """
+        """Wait until the peer closes TCP; a frame before that fails the test."""
         deadline = time.monotonic() + (self.timeout if within is None else within)
         try:
             while True:
@@ -244,18 +219,7 @@ def raw_connect(url: str, *, header: bytes | None = PROTOCOL_HEADER, timeout: fl
 
 
 def silent_close_times(wires: Mapping[str, Wire], within: float) -> dict[str, float]:
-    """Wait until the peer has closed many wires without a frame.
-
-    Args:
-        wires: wires by a name for error texts; all bytes received so far have been read.
-        within: seconds to wait for all.
-
-    Returns:
-        For each wire the seconds from its last send to the end of TCP.
-
-    Raises:
-        AssertionError: a frame arrived, or a wire is still open at the deadline.
-    """
+    """Wait until the peer has closed many wires without a frame."""
     ended: dict[str, float] = {}
     deadline = time.monotonic() + within
     with selectors.DefaultSelector() as selector:

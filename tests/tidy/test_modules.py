@@ -27,11 +27,7 @@ JUNK_DRAWERS: Final = frozenset(
 
 
 def function_lines(text: str) -> dict[str, int]:
-    """Count the lines of each function and method from `def` on, its docstring left out.
-
-    Returns:
-        Lines by qualified name; of those with the same name, such as a property and its setter, the longest.
-    """
+    """Count the lines of each function and method from `def` on, its docstring left out."""
     lines: dict[str, int] = {}
     for name, node in _definitions(ast.parse(text), ""):
         if isinstance(node, Function):
@@ -48,11 +44,7 @@ def only_reexports(text: str) -> bool:
 
 
 def is_junk_drawer(stem: str) -> bool:
-    """Tell whether a module or folder is named for nothing in particular.
-
-    Args:
-        stem: Its name without suffix.
-    """
+    """Tell whether a module or folder is named for nothing in particular."""
     return not JUNK_DRAWERS.isdisjoint(stem.lower().removeprefix("test_").split("_"))
 
 

@@ -91,13 +91,7 @@ def declare(api: Management, vhost: str) -> Callable[..., None]:
     """Declare a durable queue in ``vhost`` and publish persistent messages of ten bytes to it."""
 
     def make(name: str, messages: int = 0, **arguments: object) -> None:
-        """Declare a queue.
-
-        Args:
-            name: Of the queue.
-            messages: How many are published.
-            arguments: Without ``x-``, with underscores.
-        """
+        """Declare a queue."""
         given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
         api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
         message = {
@@ -197,15 +191,7 @@ def new_ui(new_context: Callable[..., BrowserContext], broker: LeveretProcess) -
         url: str | None = None,
         **options: object,
     ) -> Ui:
-        """Open an address.
-
-        Args:
-            user: Who logs in; None stays at the form.
-            password: Of the user.
-            address: Part of the address from the # on.
-            url: Of another broker.
-            options: Of the browser context, for example ``color_scheme="dark"``.
-        """
+        """Open an address."""
         ui = Ui(new_context(**options).new_page(), url or broker.http_url)
         ui.open(address)
         if user is not None:

@@ -56,10 +56,6 @@ class Notes:
         return [note.text for note in self.of(start)]
 
     def wait_for(self, start: str, count: int = 1, *, timeout: float = PATIENCE) -> list[Note]:
-        """Wait until this many notes begin with a text, and return them.
-
-        Raises:
-            AssertionError: There were fewer in time.
-        """
+        """Wait until this many notes begin with a text, and return them."""
         wait_until(lambda: len(self.of(start)) >= count, f"{count} notes {start!r}", timeout=timeout)
         return self.of(start)

@@ -52,11 +52,7 @@ class Vhost:
         return found
 
     def take(self, queue: str) -> dict[str, Any]:
-        """Take one message out of a queue, waiting for it.
-
-        Raises:
-            AssertionError: There was none in time.
-        """
+        """Take one message out of a queue, waiting for it."""
         body = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
         taken: list[dict[str, Any]] = []
 

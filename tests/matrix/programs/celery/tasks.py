@@ -48,12 +48,7 @@ def fail() -> None:
 
 @app.task(name="hold")
 def hold(text: str, gate: str) -> str:
-    """Note a text, then work until a file exists.
-
-    Args:
-        text: To be noted.
-        gate: Path of the file.
-    """
+    """Note a text, then work until a file exists."""
     notes.write(text)
     while not os.path.exists(gate):
         time.sleep(0.05)
@@ -82,13 +77,7 @@ def note_late_and_reject(text: str) -> None:
 
 @app.task(name="try_again", bind=True, autoretry_for=(ConnectionError,), retry_backoff=1, retry_jitter=False)
 def try_again(self: Task, text: str, times: int) -> str:
-    """Note the number of this attempt after a text, and fail.
-
-    Args:
-        self: The task.
-        text: To be noted.
-        times: How often it fails before it succeeds.
-    """
+    """Note the number of this attempt after a text, and fail."""
     notes.write(f"{text} {self.request.retries}")
     if self.request.retries < times:
         raise ConnectionError("again, later")

@@ -57,13 +57,7 @@ class Bench:
         return self.directory / f"gate-{name}-{next(_numbers)}"
 
     def worker(self, *options: str, name: str = "", module: str = "tasks") -> Program:
-        """A worker, which logs to a file; one process, unless an option says otherwise.
-
-        Args:
-            options: Further ones of `celery worker`.
-            name: Its name; numbered, if the tests of a file do not ask for it.
-            module: Where its application is.
-        """
+        """A worker, which logs to a file; one process, unless an option says otherwise."""
         command = ["celery", "--app", f"tests.matrix.programs.celery.{module}", "worker", "--loglevel=INFO"]
         if not any(each.startswith(("--concurrency", "--autoscale")) for each in options):
             command.append("--concurrency=1")

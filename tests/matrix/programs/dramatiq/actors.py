@@ -33,12 +33,7 @@ def note(text: str) -> str:
 
 @dramatiq.actor(queue_name=QUEUE, max_retries=2, min_backoff=1000)
 def try_again(text: str, times: int) -> None:
-    """Note a text, and fail so often; retried twice, after one second or more.
-
-    Args:
-        text: To be noted.
-        times: How often it fails before it succeeds.
-    """
+    """Note a text, and fail so often; retried twice, after one second or more."""
     notes.write(text)
     if len(notes.of(text)) <= times:
         raise ConnectionError("again, later")
@@ -46,12 +41,7 @@ def try_again(text: str, times: int) -> None:
 
 @dramatiq.actor(queue_name=QUEUE, max_retries=0)
 def hold(text: str, gate: str) -> None:
-    """Note a text, then work until a file exists; notes it if that is aborted.
-
-    Args:
-        text: To be noted.
-        gate: Path of the file.
-    """
+    """Note a text, then work until a file exists; notes it if that is aborted."""
     notes.write(text)
     try:
         while not os.path.exists(gate):

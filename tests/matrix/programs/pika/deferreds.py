@@ -14,11 +14,7 @@ from tests.matrix.programs.pika.callbacks import MESSAGES, PREFETCH
 
 
 async def work(seen: dict[str, Any]) -> None:
-    """Do what `callbacks.Work` does.
-
-    Args:
-        seen: To be filled.
-    """
+    """Do what `callbacks.Work` does."""
     parameters = pika.URLParameters(sys.argv[1])
     end = endpoints.TCP4ClientEndpoint(reactor, parameters.host, parameters.port)
     connection = await endpoints.connectProtocol(end, TwistedProtocolConnection(parameters))

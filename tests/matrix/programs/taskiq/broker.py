@@ -6,13 +6,7 @@ from taskiq_aio_pika import AioPikaBroker, Exchange, Queue, QueueType
 
 
 def made(url: str, kind: str) -> AioPikaBroker:
-    """A broker with queues and an exchange of its own.
-
-    Args:
-        url: The virtual host.
-        kind: What its queues are: `quorum`, as by default, or `classic`; with priorities if that is it; with delays in
-            an exchange instead of a queue if it is `exchange`; all else is a name only.
-    """
+    """A broker with queues and an exchange of its own."""
     queue_type = QueueType.CLASSIC if kind in {"classic", "priorities"} else QueueType.QUORUM
     return AioPikaBroker(
         url,

@@ -1,23 +1,102 @@
-"""Runs a RabbitMQ node for the benchmark if `rabbitmq-server` is installed."""
+"""Starts and stops brokers to compare with: LavinMQ if `LAVINMQ` names its program, RabbitMQ if it is installed."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tests.bench.in_flight import BenchError
-from tests.bench.peer_process import free_ports, start, stop, wait_until_ready
 from tests.integration.certificates import Authority
+from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
 
+_START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
+_PORTS: Final = range(20_000, 30_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that stay free over a restart: none that the system would give to another program."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise BenchError("no free ports")
+
+
+def start(command: list[str], log: IO[bytes], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own, so that the whole group can be ended."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def wait_until_ready(name: str, url: str, node: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once a broker accepts AMQP connections."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            Connection(url).close()
+        except (OSError, ConnectionDropped, ConnectionClosed) as error:
+            if node.poll() is not None or time.monotonic() > deadline:
+                text = log.read_text(errors="replace")[-2000:]
+                raise BenchError(f"{name} did not start: {error}\n{text}") from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a program and all of its process group; its data is not needed again."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(_STOP_SECONDS)
+
+
+#: Path of LavinMQ's program. Releases before 2.9 confirm before they sync, which durable scenarios show.
+LAVINMQ_VARIABLE: Final = "LAVINMQ"
+
+
+@contextmanager
+def running_lavinmq(program: str) -> Iterator[tuple[str, str]]:
+    """Run LavinMQ on free loopback ports with an empty data directory; stop it at the end."""
+    with tempfile.TemporaryDirectory(prefix="bench-lavinmq-", ignore_cleanup_errors=True) as name:
+        port, tls_port, http_port = free_ports(3)
+        issued = Authority(Path(name)).issue("127.0.0.1")
+        command = [program, "-D", f"{name}/data", "-b", "127.0.0.1", "-p", str(port), "--http-port", str(http_port)]
+        command += ["--amqps-port", str(tls_port), "--cert", str(issued.certificate), "--key", str(issued.key)]
+        path = Path(name, "lavinmq.log")
+        try:
+            with path.open("wb") as log:
+                process = start(command, log, dict(os.environ))
+        except OSError as error:
+            raise BenchError(f"{program} cannot be started: {error.strerror}") from None
+        try:
+            url = f"amqp://guest:guest@127.0.0.1:{port}"
+            wait_until_ready("LavinMQ", url, process, path)
+            yield url, f"amqps://guest:guest@127.0.0.1:{tls_port}"
+        finally:
+            stop(process)
+
+
 _CONFIG: Final = "rabbitmq.conf"
 _PLUGINS: Final = "enabled_plugins"
 
@@ -73,11 +152,7 @@ class Node:
         self.tls_url = f"amqps://guest:guest@127.0.0.1:{tls_port}"
 
     def start(self) -> None:
-        """Start it, with the data that are there.
-
-        Raises:
-            BenchError: it did not start within 90 s.
-        """
+        """Start it, with the data that are there."""
         mapper = [str(self._installation.epmd), "-port", str(self._mapper), "-address", "127.0.0.1"]
         path = self._directory / "node.log"
         with path.open("ab") as log:
@@ -98,11 +173,7 @@ class Node:
         self._running.clear()
 
     def queue_figures(self, queue: str) -> dict[str, int]:
-        """What `rabbitmqctl list_queues` says of a queue: messages, messages_ram, memory.
-
-        Raises:
-            BenchError: it says nothing of it.
-        """
+        """What `rabbitmqctl list_queues` says of a queue: messages, messages_ram, memory."""
         columns = ("name", "messages", "messages_ram", "memory")
         printed = _run(self._control("list_queues", "--quiet", "--formatter", "json", *columns), self._environment)
         for row in json.loads(printed):
@@ -117,14 +188,7 @@ class Node:
 
 @contextmanager
 def running_node(installation: Installation) -> Iterator[tuple[str, str]]:
-    """Start a node with data of its own; stop it at the end.
-
-    Yields:
-        Its AMQP URL, and the one of its encrypted listener.
-
-    Raises:
-        BenchError: it did not start within 90 s.
-    """
+    """Start a node with data of its own; stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="bench-rabbitmq-", ignore_cleanup_errors=True) as name:
         node = Node(installation, Path(name))
         try:
