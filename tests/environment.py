@@ -18,7 +18,8 @@ _FORGOTTEN: Final = (
 )
 #: Those among them that say how this run is made.
 _KEPT: Final = frozenset(("LEVERET_COMPILE", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONPYCACHEPREFIX", "PYTHONMALLOC"))
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+#: IPv6 as urllib spells it, too.
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 def clean(variables: MutableMapping[str, str]) -> None:

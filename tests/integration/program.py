@@ -17,16 +17,6 @@ def _command(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "leveret", *arguments]
 
 
-def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:
-    inherited = {
-        key: value
-        for key, value in os.environ.items()
-        # The form of the modules is the one that the tests run with.
-        if not key.startswith("LEVERET_") or key == "LEVERET_COMPILE"
-    }
-    return inherited | dict(variables or {})
-
-
 def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the program until it ends of itself.
 
@@ -36,7 +26,7 @@ def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subpro
     """
     return subprocess.run(
         _command(arguments),
-        env=_environment(environment),
+        env=os.environ | dict(environment or {}),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -107,7 +97,7 @@ def running(directory: Path, *arguments: str, environment: Mapping[str, str] | N
         log.open("w") as stderr,
         subprocess.Popen(
             _command(options),
-            env=_environment(environment),
+            env=os.environ | dict(environment or {}),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -63,10 +63,9 @@ class LeveretctlProgram(Leveretctl):
     """Runs commands for one broker as separate processes; otherwise like `Leveretctl`."""
 
     def __call__(self, *arguments: str, stdin: str = "") -> CommandResult:
-        inherited = {key: value for key, value in os.environ.items() if key != URL_VARIABLE}
         ended = subprocess.run(
             [sys.executable, "-m", "leveret.broker.management.cli", *arguments],
-            env=inherited | self._environment,
+            env=os.environ | self._environment,
             cwd=_ROOT,
             input=stdin,
             capture_output=True,

@@ -55,7 +55,7 @@ def test_what_the_caller_has_set_is_forgotten() -> None:
 def test_a_proxy_is_not_asked_for_loopback() -> None:
     environment, _ = _seen(http_proxy="http://nowhere.invalid", no_proxy="example.org,localhost")
     assert environment["http_proxy"] == "http://nowhere.invalid"
-    assert environment["no_proxy"] == environment["NO_PROXY"] == "example.org,localhost,127.0.0.1,::1"
+    assert environment["no_proxy"] == environment["NO_PROXY"] == "example.org,localhost,127.0.0.1,::1,[::1]"
 
 
 def test_what_the_run_is_to_do_is_kept() -> None:

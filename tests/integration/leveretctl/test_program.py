@@ -202,10 +202,10 @@ def test_the_reader_of_a_pipe_goes_away(leveret: LeveretProcess) -> None:
     ],
 )
 def test_standard_streams(leveret: LeveretProcess, command: str, status: int, out: str, err: str) -> None:
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LC_"))}
+    ascii_terminal = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     ran = subprocess.run(
         ["bash", "-c", f"{shlex.join(COMMAND)} {command}"],
-        env=inherited | {"LEVERET_URL": leveret.http_url, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        env=os.environ | ascii_terminal | {"LEVERET_URL": leveret.http_url},
         cwd=ROOT,
         capture_output=True,
         timeout=120,
