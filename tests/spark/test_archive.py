@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,9 +19,7 @@ from leveret.storage.analytics.archive.archive_files import ArchiveFiles
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs.registry import JOBS
 from leveret.storage.analytics.jobs.report import page
-from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EventKind
-from leveret.storage.event_log import event_files, file_name
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 
@@ -131,28 +128,6 @@ def test_jobs_take_an_archive_together_with_data_directories(
     second.close()
 
 
-def test_bodies_are_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """The type is inferred from what was archived and what was not; one that is given is kept."""
-    builder, url = DirectoryBuilder(tmp_path / "data"), str(tmp_path / "archive")
-    store = builder.store(builder.queue("a"))
-    builder.publish(store, [gzip.compress(b'{"id": %d}' % number) for number in range(50)], content_encoding="gzip")
-    builder.tick()
-    archive(builder, ArchiveFiles(url))
-    builder.publish(store, [b'{"id": 0.5}', b"{"])
-    builder.tick()
-    frame = spark.read.format("leveret").option("bodies", "json").load([url, builder.path])
-    assert (frame.columns[0], frame.schema["value"].dataType.simpleString()) == ("broker", "struct<id:double>")
-    assert frame.selectExpr("sum(value.id)", "count(value_error)").first() == (1225.5, 1)
-    few = read(spark, url, columns=["value", "broker"], bodies="json", body_schema="id int", limit=2)
-    assert [(row.value.id, row.broker) for row in few.collect()] == [(0, "one"), (1, "one")]
-    query = "select count(value.id) n, (select count(*) from delayed) d from messages where value_error is null"
-    values = {"bodies": "json", "query": query}
-    assert JOBS["sql"](spark, JobOptions((url, builder.path), values=values))["sql"].collect() == [Row(n=51, d=0)]
-    builder.close()
-    register(spark).release()
-    assert os.listdir(f"{builder.path}/snap") == []
-
-
 def test_the_report_names_the_brokers(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
     url, second = str(tmp_path / "archive"), DirectoryBuilder(tmp_path / "second")
     death = {"queue": "work", "reason": "rejected", "count": 2, "time": datetime(2023, 11, 14, tzinfo=UTC)}
@@ -208,39 +183,6 @@ def test_views_show_an_archive_and_data_directories(
     session.create_views(builder.path, archive="off")
     assert rows("select sum(messages) from events") == [(50,)]
     second.close()
-
-
-def test_older_events_come_from_the_archive(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
-    """By what a query or a job asks for, and by the option of jobs."""
-    archive(builder, ArchiveFiles(str(tmp_path / "archive")))
-    builder.wait(7 * 86_400)
-    builder.reopen()
-    store = builder.store(builder.engine.queues[1])
-    builder.settle(store, 20, EventKind.MAXLEN)
-    builder.tick()
-    removed, oldest = event_files(DiskFiles(), f"{builder.path}/events")
-    os.unlink(f"{builder.path}/events/{file_name(removed)}")
-    options = JobOptions(builder.path)
-    early = (oldest - 3_600_000_000) / 1e6
-
-    def events(**options: str) -> list[int]:
-        rows = spark.read.format("leveret").options(table="events", **options).load(builder.path).collect()
-        return [row.messages for row in rows]
-
-    assert (events(), events(since=str(START / 1e6)), events(archive="all")) == ([20], [50, 20], [50, 20])
-    assert read(spark, builder.path, "events", archive=early, columns=["seq"]).count() == 1
-    assert [row.seq for row in read(spark, builder.path, "events", until=early, columns=["seq"]).collect()] == [1]
-
-    def messages(job: str, given: JobOptions) -> list[int]:
-        return [row.messages for row in JOBS[job](spark, given)[job].collect()]
-
-    assert (messages("latency", options), messages("latency", replace(options, archive="all"))) == ([], [50])
-    # There is no snapshot of that time, but of the events.
-    assert messages("latency", replace(options, as_of=str(early))) == [50]
-    hours = {"hours": str((datetime.now(UTC).timestamp() - START / 1e6) / 3600 + 1), "max_length": "1000"}
-    for choice, came in ((None, 200), ("off", 150)):
-        rows = JOBS["capacity"](spark, replace(options, queue="a", values=hours, archive=choice))["capacity"].collect()
-        assert [row.messages_in for row in rows] == [came]
 
 
 def _counts(frame: DataFrame) -> list[Row]:

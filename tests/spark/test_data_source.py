@@ -143,23 +143,10 @@ def test_what_is_not_done_is_said(spark: SparkSession, directory: str) -> None:
         spark.range(1).write.format("leveret").option("exchange", "x").mode("append").save(directory)
 
 
-def test_options_decide_what_is_read(spark: SparkSession, directory: str) -> None:
-    since = "2023-11-14T22:16:25Z"
-    some = load(spark, directory, "seq bigint", queue="a", firstSeq="150", since=since, until="2023-11-14T22:16:30Z")
-    assert some.rdd.getNumPartitions() == 1
-    assert sorted(row.seq for row in some.collect()) == [186, 187, 188, 189, 190]
-
-
 def test_a_frame_is_one_moment_whatever_is_asked_of_it(spark: SparkSession, directory: str) -> None:
     frame = load(spark, directory, "queue string, seq bigint")
     assert frame.where("queue = 'a'").count() == 150
     assert frame.count() == 550
-
-
-def test_globs_and_vhosts(spark: SparkSession, directory: str) -> None:
-    assert load(spark, directory, queue="[bc]").count() == 400
-    assert load(spark, directory, vhost="other").select("queue").distinct().collect() == [("c",)]
-    assert load(spark, directory, queue="x*").count() == 0
 
 
 def test_events(spark: SparkSession, directory: str) -> None:
@@ -174,42 +161,16 @@ def test_events(spark: SparkSession, directory: str) -> None:
     assert load(spark, directory, table="events", queue="b").count() == 0
 
 
-def test_segments_and_queues(spark: SparkSession, directory: str) -> None:
-    segments = load(spark, directory, table="segments", queue="a")
-    assert segments.agg(f.sum("messages")).collect() == [(150,)]
-    (row,) = load(spark, directory, table="queues", queue="a").collect()
-    assert (row.messages, row.body_bytes, row.segments, row.durable) == (150, 450, segments.count(), True)
-    assert row.file_bytes == segments.agg(f.sum("file_bytes")).collect()[0][0]
-    assert abs(row.oldest_at.astimezone(UTC) - datetime(2023, 11, 14, 22, 14, 10, tzinfo=UTC)).total_seconds() < 1
-
-
 @pytest.mark.parametrize(
     ("path", "options", "text"),
     [
         ("{}/nowhere", {}, "is not a data directory of Leveret"),
-        ("{}", {"queue": "orders"}, "has no queue 'orders'; queues there: a, b, c"),
-        ("{}", {"queue": "a", "vhost": "other"}, "has no queue 'a' in virtual host 'other'"),
-        ("{}", {"table": "rows"}, "unknown table 'rows'"),
-        ("{}", {"ques": "a"}, "unknown option 'ques'"),
-        ("{}", {"asOf": "yesterday"}, "'yesterday' is not a time"),
-        ("{}", {"asOf": "2001-01-01"}, "has no records of 2001-01-01 00:00:00 UTC or earlier"),
-        ("{}", {"mode": "lenient"}, "option 'mode' must be one of permissive, failfast"),
     ],
 )
 def test_error_texts(spark: SparkSession, directory: str, path: str, options: dict[str, str], text: str) -> None:
     with pytest.raises(PySparkException) as raised:
         load(spark, path.format(directory), **options).count()
     assert text in str(raised.value)
-
-
-def test_a_newer_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from zlib import crc32
-
-    text = f"9 9 {'ab' * 16} 1"
-    fields = f'{{"format": 9, "min_reader": 9, "store_id": "{"ab" * 16}", "created": 1, "crc": {crc32(text.encode())}}}'
-    (tmp_path / "FORMAT").write_text(fields)
-    with pytest.raises(PySparkException, match=r"written in format 9.*upgrade"):
-        load(spark, str(tmp_path)).count()
 
 
 def test_queries_can_share_a_moment(spark: SparkSession, tmp_path: Path) -> None:
@@ -239,29 +200,6 @@ def test_queries_can_share_a_moment(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(PySparkException, match="there is no snapshot"):
         load(spark, path, snapshot=moment).count()
     builder.close()
-
-
-def test_events_have_the_names_of_deleted_queues(spark: SparkSession, tmp_path: Path) -> None:
-    builder = DirectoryBuilder(tmp_path)
-    queue = builder.queue("gone", "v")
-    builder.publish(builder.store(queue), [b"x"] * 10)
-    builder.settle(builder.store(queue), 4)
-    builder.engine.delete_queue(queue)
-    builder.tick()
-    builder.close()
-    rows = load(spark, str(tmp_path), table="events", queue="gone").collect()
-    assert [(row.vhost, row.queue, row.kind, row.messages) for row in rows] == [
-        ("v", "gone", "ack", 4),
-        ("v", "gone", "queue_deleted", 6),
-    ]
-    with pytest.raises(PySparkException, match="has no queue 'gone'"):
-        load(spark, str(tmp_path), queue="gone").count()
-
-
-def test_a_copy_on_another_file_system(spark: SparkSession, directory: str) -> None:
-    # It is not one of PyArrow's: fsspec reads it, in whatever process.
-    assert load(spark, f"local://{directory}", "seq bigint").count() == 550
-    assert load(spark, f"file://{directory}", "seq bigint", queue="a").count() == 150
 
 
 def test_wrong_columns_are_refused(spark: SparkSession, directory: str) -> None:

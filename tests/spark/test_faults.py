@@ -16,8 +16,6 @@ from tests.spark.directories import DirectoryBuilder
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -91,11 +89,3 @@ def test_errors_are_reported_in_one_line(
     *_, last = said.err.splitlines()
     assert last.startswith("leveret-analytics: ")
     assert text.format(directory) in last
-
-
-@pytest.mark.usefixtures("shared_spark")
-def test_damage_is_counted(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["backlog", "--data-dir", f"{directory}/damaged", "--format", "json"]) == 0
-    said = capfd.readouterr()
-    assert json.loads(said.out)["messages"] == 49
-    assert said.err.endswith("leveret-analytics: 1 damaged records were skipped\n")

@@ -307,3 +307,24 @@ def test_a_process_that_ends_early_leaves_nothing(builder: DirectoryBuilder) -> 
     program = "import sys, leveret; r = leveret.scan(sys.argv[1]); r.read_next_batch()"
     subprocess.run([sys.executable, "-c", program, builder.path], timeout=120, check=True)
     assert snapshots(builder) == []
+
+
+def test_events_have_the_names_of_deleted_queues(builder: DirectoryBuilder) -> None:
+    queue = builder.queue("gone", "v")
+    builder.publish(builder.store(queue), [b"x"] * 10)
+    builder.settle(builder.store(queue), 4)
+    builder.engine.delete_queue(queue)
+    builder.tick()
+    columns = ["vhost", "queue", "kind", "messages"]
+    rows = leveret.scan(builder.path, "events", columns=columns, queue="gone").read_all().to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("v", "gone", "ack", 4), ("v", "gone", "queue_deleted", 6)]
+    with pytest.raises(NoSuchQueueError, match="has no queue 'gone'"):
+        leveret.scan(builder.path, queue="gone")
+
+
+def test_segments_and_queues_agree(builder: DirectoryBuilder) -> None:
+    segments = leveret.scan(builder.path, "segments", queue="a").read_all()
+    (row,) = leveret.scan(builder.path, "queues", queue="a").read_all().to_pylist()
+    assert (row["messages"], row["segments"], row["durable"]) == (50, segments.num_rows, True)
+    assert sum(segments["messages"].to_pylist()) == 50
+    assert row["file_bytes"] == sum(segments["file_bytes"].to_pylist())
