@@ -5,6 +5,7 @@ Nothing here is measured by the clock on the wall, which other programs on the m
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import time
@@ -40,7 +41,7 @@ class Broker(ThreadedBroker):
 
     def later(self, seconds: float, function: Callable[[], None]) -> None:
         """Call a function from the loop, after a while; to be called in the loop."""
-        self._loop.call_later(seconds, function)
+        asyncio.get_running_loop().call_later(seconds, function)
 
 
 class Stretches:
