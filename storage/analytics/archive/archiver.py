@@ -122,7 +122,8 @@ class Archiver:
         self.broker = _broker_name(options, files, store_id)
         self._log = ManifestLog(files, store_id, self.broker, options.clock)
         self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock)
-        self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream())
+        # Of two archivers the manifests refuse the older one: it may have been believed dead.
+        self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream(), False)
         self._events = EventStream(parse_options(options.source_options("events")).for_stream())
         before = self._log.state.last
         self._position = before.position if before is not None else self._begin()

@@ -96,12 +96,13 @@ class MessageStream:
 
     Args:
         options: Options of the data source.
+        locks_reader: Whether other queries with the same reader are refused.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         AnalyticsError: The data directory is not local.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, locks_reader: bool = True) -> None:
         if "://" in options.path:
             raise AnalyticsError("streams need a data directory on a local or mounted file system")
         self._options = options
@@ -112,7 +113,7 @@ class MessageStream:
         #: Next sequence number at the end of the last batch, by chain; None for an endless stream.
         self._target: dict[str, int] | None = None
         self._missed = MissedMessages(options, self._path, self._store_id)
-        self._reader = NamedReader(options, self._path)
+        self._reader = NamedReader(options, self._path, locks_reader)
         #: An offset after which nothing had come when the directory was in this state.
         self._idle: tuple[dict[str, Any], DirectoryState | None] | None = None
         self._memory = SnapshotMemory()

@@ -36,10 +36,12 @@ class NamedReader:
     Args:
         options: Options of the query; without a name nothing is done.
         path: The data directory.
+        locks: Whether other queries of its name are refused.
     """
 
-    def __init__(self, options: Options, path: str) -> None:
+    def __init__(self, options: Options, path: str, locks: bool) -> None:
         self._options = options
+        self._locks = locks
         self._path = path
         self._name = options.reader
         #: What the file said when it was last written or read, in which state it was then, and when it was written in
@@ -89,7 +91,7 @@ class NamedReader:
 
     def _claim(self) -> None:
         """Lock the reader for this query: two would set each other back, and neither would get all messages."""
-        if self._lock is not None:
+        if self._lock is not None or not self._locks:
             return
         where = lock_path(self._path, self._name)
         deadline = time.monotonic() + _PATIENCE
