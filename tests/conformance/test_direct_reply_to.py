@@ -210,18 +210,22 @@ def test_16_22_declaring_the_bare_name(channel: Channel, passive: bool) -> None:
     assert (declared.queue, declared.message_count, declared.consumer_count) == (NAME, 0, 1)
 
 
-def test_16_22_get_of_the_bare_name(channel: Channel, vhost: str) -> None:
-    with channel.expect_channel_close(404, no_queue(NAME, vhost), commands.Basic.Get):
-        channel.get(NAME)
+@pytest.mark.parametrize("method", [commands.Basic.Get, commands.Queue.Purge])
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_16_22_get_and_purge(
+    requester: Channel, channel: Channel, unique: Unique, vhost: str, method: MethodType, is_bare: bool
+) -> None:
+    name = NAME if is_bare else opaque(requester, unique)
+    with channel.expect_channel_close(404, no_queue(name, vhost), method):
+        channel.send(method, queue=name)
 
 
-def test_16_22_purge_of_the_bare_name(channel: Channel, vhost: str) -> None:
-    with channel.expect_channel_close(404, no_queue(NAME, vhost), commands.Queue.Purge):
-        channel.queue_purge(NAME)
-
-
-def test_16_22_delete_of_the_bare_name(channel: Channel) -> None:
-    assert channel.queue_delete(NAME).message_count == 0
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_16_22_delete_changes_nothing(requester: Channel, channel: Channel, unique: Unique, is_bare: bool) -> None:
+    name = opaque(requester, unique)
+    assert channel.queue_delete(NAME if is_bare else name).message_count == 0
+    channel.publish("", name, b"answer")
+    assert requester.next_delivery().body == b"answer"
 
 
 @pytest.mark.departs("4.2")

@@ -158,15 +158,15 @@ class TestMissing:
         api.check("DELETE", f"{q(own_vhost)}/contents", None, 404, NOT_FOUND)
 
 
-class TestDeleting:
-    def publish(self, api: HttpApi, vhost: str) -> None:
-        message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
-        reply = api.ask("POST", path("exchanges", vhost, "amq.default", "publish"), message)
-        assert reply.document == {"routed": True}
+def publish(api: HttpApi, vhost: str) -> None:
+    message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+    api.check("POST", path("exchanges", vhost, "amq.default", "publish"), message, 200, {"routed": True})
 
+
+class TestDeleting:
     def test_45_4_only_if_it_is_empty(self, api: HttpApi, own_vhost: str) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
-        self.publish(api, own_vhost)
+        publish(api, own_vhost)
         reason = f"queue 'q' in vhost '{own_vhost}' not empty"
         api.check("DELETE", f"{q(own_vhost)}?if-empty=true", None, 400, bad_request(reason))
         api.check("DELETE", f"{q(own_vhost)}/contents", None, 204)
@@ -212,7 +212,13 @@ class TestActions:
     @pytest.mark.parametrize("action", ["sync", "cancel_sync"])
     def test_45_6_mirrors_are_always_in_step(self, api: HttpApi, own_vhost: str, action: str) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
+        publish(api, own_vhost)
         api.check("POST", f"{q(own_vhost)}/actions", {"action": action}, 204)
+        assert api.ask("DELETE", f"{q(own_vhost)}?if-empty=true").document["reason"].endswith("not empty")
+
+    @pytest.mark.departs("none")
+    def test_45_6_a_missing_queue(self, api: HttpApi, own_vhost: str) -> None:
+        api.check("POST", f"{q(own_vhost)}/actions", {"action": "sync"}, 404, NOT_FOUND)
 
     @pytest.mark.parametrize(
         ("body", "reason"), [({"action": "nope"}, ["unknown", "nope"]), ({}, "[{key_missing,action}]")]

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.accounts import Accounts
 from tests.conformance.bounded import refill
 from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.http_api import path
 from tests.conformance.operator_policies import PolicySet, kept, only
 from tests.conformance.topology import bound_queue, drain, new_exchange, new_queue, numbered
 from tests.support.management import Management
@@ -181,14 +182,17 @@ def test_3_2_6_exchanges(channel: Channel, unique: Unique, policies: PolicySet, 
 
 
 @pytest.mark.departs("3.12")
-@pytest.mark.parametrize(("apply_to", "length"), [("classic_queues", 2), ("quorum_queues", 5), ("streams", 5)])
+@pytest.mark.parametrize(
+    ("apply_to", "covered"), [("classic_queues", "classic"), ("quorum_queues", "quorum"), ("streams", "stream")]
+)
 def test_3_1_9_queues_of_one_type(
-    channel: Channel, unique: Unique, policies: PolicySet, apply_to: str, length: int
+    channel: Channel, unique: Unique, policies: PolicySet, apply_to: str, covered: str
 ) -> None:
-    queue = new_queue(channel, unique)
-    policies.set(only(queue), {"max-length": 2}, apply_to=apply_to, priority=5)
-    policies.set(only(queue), {"max-length": 5})
-    assert kept(channel, queue) == length
+    for kind in ("classic", "quorum", "stream"):
+        queue = new_queue(channel, unique, durable=True, arguments=[("x-queue-type", "S", kind)])
+        name = policies.set(only(queue), {"max-length-bytes": 2}, apply_to=apply_to)
+        shown = policies.api.get(path("queues", policies.vhost, queue))
+        assert (shown.get("policy") == name) == (kind == covered), kind
 
 
 @pytest.mark.parametrize(("key", "value"), UNSUPPORTED, ids=[key for key, _ in UNSUPPORTED])

@@ -194,12 +194,15 @@ def test_16_25_rewritten_tables_keep_their_types(channel: Channel, unique: Uniqu
     assert got(channel, queue).raw_properties == expected
 
 
-def test_16_26_l_is_never_originated(channel: Channel, unique: Unique) -> None:
+def test_16_26_l_becomes_signed(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
-    nested: list[Triple] = [("in", "L", 5), ("list", "A", [("L", 6)])]
-    channel.publish("", queue, properties={"headers": [("BCC", "A", []), ("out", "F", nested)]})
-    expected: list[Triple] = [("in", "l", 5), ("list", "A", [("l", 6)])]
-    assert got(channel, queue).headers == [("out", "F", expected)]
+
+    def headers(letter: str) -> list[Triple]:
+        nested: list[Triple] = [("in", letter, 5), ("list", "A", [(letter, 6)])]
+        return [("array", "A", [(letter, 7)]), ("out", "F", nested), ("top", letter, 8)]
+
+    channel.publish("", queue, properties={"headers": [("BCC", "A", []), *headers("L")]})
+    assert got(channel, queue).headers == headers("l")
 
 
 def test_16_23_types_in_arguments(channel: Channel, unique: Unique) -> None:

@@ -9,7 +9,7 @@ from pamqp import commands
 
 from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.http_api import HttpApi, bad_request, path
-from tests.conformance.reply_texts import invalid_argument, unknown_tag
+from tests.conformance.reply_texts import invalid_argument, no_queue, unknown_tag
 from tests.conformance.streams import FIRST, consume, consumer, fill, new_stream, numbered, offsets, where
 from tests.conformance.topology import bodies, counts, new_queue
 from tests.support.methods import MethodType
@@ -333,11 +333,14 @@ def test_24_1_purge(channel: Channel, stream: str, vhost: str) -> None:
         channel.rpc(commands.Queue.Purge, queue=stream)
 
 
-def test_24_2_delete(channel: Channel, connect: Connect, stream: str) -> None:
+def test_24_2_delete(channel: Channel, connect: Connect, stream: str, vhost: str) -> None:
     fill(connect, stream, *numbered(3))
     consume(channel, stream)
-    deleted = connect().channel().rpc(commands.Queue.Delete, queue=stream, if_unused=True, if_empty=True)
+    other = connect().channel()
+    deleted = other.rpc(commands.Queue.Delete, queue=stream, if_unused=True, if_empty=True)
     assert deleted.message_count == 0
+    with other.expect_channel_close(404, no_queue(stream, vhost), commands.Queue.Declare):
+        other.queue_declare(stream, passive=True)
 
 
 def test_24_3_declare_ok(channel: Channel, connect: Connect, stream: str, poll: object) -> None:
