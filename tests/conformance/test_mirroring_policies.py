@@ -49,9 +49,11 @@ def test_45_22_what_is_accepted(api: HttpApi, own_vhost: str, poll: Poll, defini
         ({"ha_mode": "all", "ha_params": 1}, 'ha-mode="all" does not take parameters'),
         ({"ha_mode": "exactly"}, 'ha-mode="exactly" takes an integer, none given'),
         ({"ha_mode": "exactly", "ha_params": 0}, 'ha-mode="exactly" takes an integer, 0 given'),
+        ({"ha_mode": "exactly", "ha_params": True}, 'ha-mode="exactly" takes an integer, true given'),
+        ({"ha_mode": "exactly", "ha_params": "2"}, 'ha-mode="exactly" takes an integer, &lt;&lt;"2"&gt;&gt; given'),
         ({"ha_mode": "nodes"}, 'ha-mode="nodes" takes a list, none given'),
         ({"ha_mode": "nodes", "ha_params": []}, 'ha-mode="nodes" list must be non-empty'),
-        ({"ha_mode": "nodes", "ha_params": [1]}, 'ha-mode="nodes" takes a list of strings, [1] was not a string'),
+        ({"ha_mode": "nodes", "ha_params": ["a", 1]}, 'ha-mode="nodes" takes a list of strings, [1] was not a string'),
         (
             {"ha_mode": "all", "ha_sync_mode": "x"},
             'ha-sync-mode must be "manual" or "automatic", got &lt;&lt;"x"&gt;&gt;',

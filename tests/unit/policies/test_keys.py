@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.policies.keys import KEYS, Merge, fits, merge_operator, operator_replaces, refuse_definition
+from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.erlang_terms import format_json
+
+QueueType = Literal["classic", "quorum"]
 
 #: Values that no key takes, whatever it is for.
 NEVER: Final[tuple[Any, ...]] = (None, True, False, [], {}, ["a"], {"a": 1}, 1.5)
@@ -106,122 +109,51 @@ def test_there_is_a_row_for_every_key() -> None:
     assert BY_NAME.keys() == KEYS.keys()
 
 
-@pytest.mark.parametrize(("name", "value"), [(row[0], value) for row in ROWS for value in row[1]])
-def test_a_value_is_taken(name: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "good", "bad", "said"), ROWS, ids=BY_NAME)
+def test_values(name: str, good: tuple[Any, ...], bad: tuple[Any, ...], said: str) -> None:
     beside = {"delayed-retry-min": 1} if name == "delayed-retry-type" else {}
-    assert refuse_definition({name: value, **beside}, operator=False) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        (row[0], value)
-        for row in ROWS
-        for value in (*row[2], *NEVER)
-        if not (isinstance(value, bool) and isinstance(row[1][0], bool))
-    ],
-)
-def test_a_value_is_refused_with_the_text_of_its_key(name: str, value: Any) -> None:
-    text = f"{format_json(value)} is not a valid {BY_NAME[name][3]}"
-    if BY_NAME[name][3].startswith("must"):
-        text = f'"{name}" {BY_NAME[name][3]}, got {format_json(value)}'
-    assert refuse_definition({name: value}, operator=False) == text
+    for value in good:
+        assert refuse_definition({name: value, **beside}, operator=False) is None
+    for value in (*bad, *NEVER):
+        if not (isinstance(value, bool) and isinstance(good[0], bool)):
+            text = f"{format_json(value)} is not a valid {said}"
+            if said.startswith("must"):
+                text = f'"{name}" {said}, got {format_json(value)}'
+            assert refuse_definition({name: value}, operator=False) == text
 
 
 @pytest.mark.parametrize(
     ("definition", "text"),
     [
         ({"delayed-retry-type": "all"}, "delayed-retry-min is required when delayed-retry-type is all"),
-        (
-            {"delayed-retry-type": "all", "delayed-retry-max": 5},
-            "delayed-retry-min is required when delayed-retry-type is all",
-        ),
+        ({"delayed-retry-type": "all", "delayed-retry-steps": "1s,10s"}, None),
         (
             {"delayed-retry-min": 10, "delayed-retry-max": 5},
             "delayed-retry-max (5) must not be smaller than delayed-retry-min (10)",
         ),
-        ({"max-length": -1}, "-1 is not a valid maximum length"),
-        ({"max-length-bytes": -1}, "-1 is not a valid maximum length in bytes"),
-        ({"max-length": "10"}, '<<"10">> is not a valid maximum length'),
-        ({"max-length": 1.5}, "1.5 is not a valid maximum length"),
-        ({"max-length": True}, "true is not a valid maximum length"),
-        ({"overflow": "bogus"}, '<<"bogus">> is not a valid overflow value'),
-        ({"queue-mode": "bogus"}, '<<"bogus">> is not a valid queue-mode value'),
-        ({"queue-version": 3}, "3 is not a valid queue-version value"),
-        ({"message-ttl": -1}, "-1 is not a valid message TTL"),
-        ({"expires": 0}, "0 is not a valid queue expiry"),
-        ({"dead-letter-exchange": 1}, "1 is not a valid dead letter exchange name"),
-        ({"dead-letter-routing-key": 1}, "1 is not a valid dead letter routing key"),
-        ({"alternate-exchange": 1}, "1 is not a valid alternate exchange name"),
-        ({"dead-letter-strategy": "x"}, '<<"x">> is not a valid dead letter strategy'),
-        ({}, "no policy provided"),
-        ({"nope": 1}, '[{<<"nope">>,1}] are not recognised policy settings'),
-        (
-            {"nope": 1, "max-length": 1, "x-max-length": "a"},
-            '[{<<"nope">>,1},{<<"x-max-length">>,<<"a">>}] are not recognised policy settings',
-        ),
     ],
 )
-def test_the_texts_are_those_of_rabbitmq(definition: dict[str, Any], text: str) -> None:
-    """Rules 3.1.5 to 3.1.7."""
+def test_keys_that_depend_on_each_other(definition: dict[str, Any], text: str | None) -> None:
     assert refuse_definition(definition, operator=False) == text
 
 
-def test_delayed_retries_with_steps_need_no_least_delay() -> None:
-    assert refuse_definition({"delayed-retry-type": "all", "delayed-retry-steps": "1s,10s"}, operator=False) is None
-
-
-def test_unknown_keys_are_reported_only_where_the_known_ones_are_valid() -> None:
-    assert refuse_definition({"nope": 1, "max-length": -1}, operator=False) == "-1 is not a valid maximum length"
-
-
-@pytest.mark.parametrize(
-    "name", ["x-max-length", "max-priority", "queue-type", "single-active-consumer", "Max-Length", ""]
-)
-def test_what_is_no_policy_key(name: str) -> None:
-    shown = f'<<"{name}">>' if name else "<<>>"
-    assert refuse_definition({name: 1}, operator=False) == f"[{{{shown},1}}] are not recognised policy settings"
-
-
-@pytest.mark.parametrize("name", [row[0] for row in ROWS])
-def test_operator_policies_hold_fewer_keys(name: str) -> None:
-    value = BY_NAME[name][1][0]
-    text = None if name in OPERATOR else f'[{{<<"{name}">>,{format_json(value)}}}] are not recognised policy settings'
-    assert refuse_definition({name: value}, operator=True) == text
+def test_operator_policies_hold_fewer_keys() -> None:
+    for name, good, _, _ in ROWS:
+        refused = f'[{{<<"{name}">>,{format_json(good[0])}}}] are not recognised policy settings'
+        found = refuse_definition({name: good[0]}, operator=True)
+        assert found == (None if name in OPERATOR else refused)
 
 
 @pytest.mark.parametrize("queue_type", UNFIT)
-@pytest.mark.parametrize("name", [row[0] for row in ROWS])
-def test_one_unfit_key_passes_a_policy_over(name: str, queue_type: str) -> None:
-    unfit = name in UNFIT[queue_type]
-    assert fits({name: BY_NAME[name][1][0]}, queue_type) is not unfit
-    assert fits({name: BY_NAME[name][1][0], "max-length-bytes": 1}, queue_type) is not unfit
+def test_one_unfit_key_passes_a_policy_over(queue_type: str) -> None:
+    for beside in ({}, {"max-length-bytes": 1}):
+        unfit = {row[0] for row in ROWS if not fits({row[0]: row[1][0], **beside}, queue_type)}
+        assert unfit == UNFIT[queue_type]
 
 
-def test_unknown_keys_fit_everywhere() -> None:
-    assert fits({"nope": 1}, "classic")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (1, "1"),
-        (-1.5, "-1.5"),
-        (True, "true"),
-        (False, "false"),
-        (None, "null"),
-        ("a", '<<"a">>'),
-        ("", "<<>>"),
-        ('a"\\\n', '<<"a\\"\\\\\\n">>'),
-        ("ü", '<<"ü">>'),
-        ("À", "<<195,128>>"),
-        ("a\0", "<<97,0>>"),
-        ([1, "a", [True]], '[1,<<"a">>,[true]]'),
-        ({"a": 1, "b": "c"}, '#{<<"a">> => 1,<<"b">> => <<"c">>}'),
-    ],
-)
-def test_values_are_shown_as_erlang_shows_them(value: Any, text: str) -> None:
-    assert format_json(value) == text
+@pytest.mark.parametrize(("queue_type", "fitting"), [("classic", True), ("quorum", False), ("stream", False)])
+def test_only_classic_queues_are_mirrored(queue_type: str, fitting: bool) -> None:
+    assert fits({"ha-mode": "all", "max-length-bytes": 5}, queue_type) is fitting
 
 
 class TestMergingWithAnOperatorPolicy:
@@ -246,18 +178,6 @@ class TestMergingWithAnOperatorPolicy:
         assert merge_operator(user, operator) == expected
         assert merge_operator(operator, user) == expected | {"delayed-retry-type": "all"}
 
-    @given(
-        st.dictionaries(st.sampled_from(["max-length", "max-length-bytes", "message-ttl"]), st.integers(0, 99)),
-        st.dictionaries(st.sampled_from(["max-length", "max-length-bytes", "expires"]), st.integers(1, 99)),
-    )
-    def test_the_keys_of_both_are_in_force(self, user: dict[str, int], operator: dict[str, int]) -> None:
-        before = (dict(user), dict(operator))
-        merged = merge_operator(user, operator)
-        assert merged.keys() == user.keys() | operator.keys()
-        for name, value in merged.items():
-            assert value == min(each[name] for each in (user, operator) if name in each)
-        assert (user, operator) == before, "neither is changed"
-
 
 def test_how_a_policy_meets_an_argument() -> None:
     """Rules 3.3.1 and 3.3.3."""
@@ -277,5 +197,42 @@ def test_how_a_policy_meets_an_argument() -> None:
     }
 
 
-def test_the_argument_of_the_same_meaning() -> None:
-    assert KEYS["max-length"].argument == "x-max-length"
+def settings(queue_type: QueueType, policy: dict[str, Any] | None = None, **arguments: Any) -> QueueSettings:
+    """Effective settings; arguments without their x- and with _ for -."""
+    named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+    return effective_settings(queue_type, named, policy or {})
+
+
+def test_nothing_set() -> None:
+    assert settings("classic") == settings("quorum") == QueueSettings()
+    assert (QueueSettings().overflow, QueueSettings().max_length) == ("drop-head", None)
+
+
+def test_what_means_nothing_is_passed_over() -> None:
+    assert settings("classic", {"delivery-limit": 3, "dead-letter-strategy": "at-least-once"}) == QueueSettings()
+    assert settings("quorum", {"queue-mode": "lazy"}) == QueueSettings()
+    assert settings("classic", {}, foo=1, max_priority=3, single_active_consumer=True) == QueueSettings()
+    assert settings("classic", {"x-max-length": 3}) == QueueSettings()
+
+
+def test_no_delivery_limit_is_more_than_one() -> None:
+    """As in RabbitMQ 4.0; an operator's limit holds."""
+    assert settings("quorum", {"delivery-limit": 3}, delivery_limit=-1).delivery_limit == 3
+    assert settings("quorum", {}, delivery_limit=-1).delivery_limit == -1
+
+
+NUMBERS: Final = ("max-length", "max-length-bytes", "message-ttl", "expires")
+definitions = st.dictionaries(st.sampled_from(NUMBERS), st.integers(1, 50))
+
+
+@given(definitions, definitions, definitions)
+def test_a_classic_queue_is_bound_by_the_least_of_all_three(
+    arguments: dict[str, int], user: dict[str, int], operator: dict[str, int]
+) -> None:
+    before = (dict(user), dict(operator))
+    named = {f"x-{name}": value for name, value in arguments.items()}
+    found = effective_settings("classic", named, merge_operator(user, operator))
+    for name in NUMBERS:
+        given_values = [each[name] for each in (arguments, user, operator) if name in each]
+        assert getattr(found, name.replace("-", "_")) == min(given_values, default=None)
+    assert (user, operator) == before, "neither is changed"

@@ -154,3 +154,22 @@ def test_a_long_pattern_is_read_in_a_time_in_proportion_to_it(source: str) -> No
     with contextlib.suppress(InvalidPattern):
         Pattern(source)
     assert time.process_time() - started < 10
+
+
+INVALID = InvalidPattern("(é\udcff", "missing )", 4)
+
+
+def test_a_refusal_as_text_and_as_a_term() -> None:
+    assert str(INVALID) == "'(é\\udcff' is not a regular expression: missing )"
+    assert str(INVALID.within("configure")).startswith("configure: '(é")
+    assert INVALID.as_term() == '{"missing )",4}'
+
+
+def test_a_refusal_as_json_has_lists_of_bytes() -> None:
+    reason = [109, 105, 115, 115, 105, 110, 103, 32, 41]
+    assert INVALID.as_json() == ["invalid_regexp", [40, 195, 169, 255], [reason, 4]]
+    assert INVALID.as_json("(é") == ["invalid_regexp", "(é", [reason, 4]]
+
+
+def test_a_search_that_takes_too_long_names_the_pattern_and_the_text() -> None:
+    assert str(SearchLimitExceeded("^(a+)+$", "aaab")) == "the pattern '^(a+)+$' takes too long on 'aaab'"
