@@ -239,6 +239,21 @@ def test_16_15_unroutable_alternate_exchanges(channel: Channel, unique: Unique, 
     assert channel.next_return().body == b"lost"
 
 
+def test_16_15_the_default_exchange_is_no_alternate(channel: Channel, unique: Unique) -> None:
+    queue = new_queue(channel, unique)
+    channel.publish(alternate(channel, unique, ""), queue, b"lost", mandatory=True)
+    assert channel.next_return().body == b"lost"
+    assert drain(channel, queue) == []
+
+
+def test_16_15_one_key_that_matches_is_enough(channel: Channel, unique: Unique) -> None:
+    last = new_exchange(channel, unique, "fanout")
+    exchange = alternate(channel, unique, last)
+    matched, unmatched = bound_queue(channel, unique, exchange, "copy"), bound_queue(channel, unique, last, "")
+    channel.publish(exchange, "other", b"one", {"headers": [("CC", "A", [("S", "copy")])]})
+    assert (drain(channel, matched), drain(channel, unmatched)) == ([b"one"], [])
+
+
 def test_16_15_an_alternate_exchange_behind_a_binding(channel: Channel, unique: Unique) -> None:
     last = new_exchange(channel, unique, "fanout")
     inner = alternate(channel, unique, last)

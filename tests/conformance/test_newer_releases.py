@@ -37,10 +37,11 @@ def test_13_2_federation_is_refused_as_ever(channel: Channel, unique: Unique) ->
 
 
 @pytest.mark.departs("4.0")
-def test_13_2_invalid_exchange_type(channel: Channel, unique: Unique) -> None:
-    text = "PRECONDITION_FAILED - invalid exchange type ''"
+@pytest.mark.parametrize("kind", ["", "classic"])
+def test_13_2_invalid_exchange_type(channel: Channel, unique: Unique, kind: str) -> None:
+    text = f"PRECONDITION_FAILED - invalid exchange type '{kind}'"
     with channel.expect_channel_close(406, text, commands.Exchange.Declare):
-        channel.exchange_declare(unique("x"), "")
+        channel.exchange_declare(unique("x"), kind)
 
 
 @pytest.mark.departs("4.0")

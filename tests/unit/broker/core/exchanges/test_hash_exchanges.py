@@ -1,4 +1,4 @@
-"""The exchange x-consistent-hash: shares by weight, and what a change of bindings moves."""
+"""Hash exchanges: shares by weight, and what a change of bindings moves."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from leveret.broker.core.exchanges.base import Binding, Destination
 from leveret.broker.core.exchanges.consistent_hash import ConsistentHashExchange
+from leveret.broker.core.exchanges.modulus_hash import ModulusHashExchange
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue
-from leveret.protocol.properties import encode_content_header, encode_text
 from tests.support.bound import bind_named, named_queue, names, table
 
 KEYS = [f"key {number}" for number in range(300)]
@@ -133,18 +133,6 @@ def test_headers_of_any_type_are_spread() -> None:
     assert len({chosen(exchange, "k", (("h", value),)).name for value in values}) == len(QUEUES)
 
 
-@pytest.mark.parametrize(("name", "flag"), [("message_id", 0x80), ("correlation_id", 0x400)])
-def test_properties_are_hashed(name: str, flag: int) -> None:
-    exchange = hashing("hash-property", name)
-    found = [
-        chosen(exchange, "k", (), encode_content_header(0, {flag: encode_text(str(number))})) for number in range(60)
-    ]
-
-    assert exchange.uses_headers
-    assert names(found) == list(QUEUES)
-    assert len({chosen(exchange, key, (), encode_content_header(7)) for key in KEYS}) == 1
-
-
 def test_a_refused_binding_leaves_no_trace() -> None:
     exchange = ConsistentHashExchange("/", "x")
     binding = Binding(exchange, named_queue("q"), "none")
@@ -154,3 +142,18 @@ def test_a_refused_binding_leaves_no_trace() -> None:
 
     assert not exchange.bindings
     assert list(exchange.find(("k",), (), b"")) == []
+
+
+def test_the_order_of_binding_does_not_matter_to_a_modulus() -> None:
+    exchanges = ModulusHashExchange("/", "x"), ModulusHashExchange("/", "x")
+    queue, other = named_queue("q"), named_queue("other")
+    bound = [
+        (queue, "a", table(("n", "I", 1))),
+        (queue, "a", table(("n", "S", b"1"))),
+        (other, "a", ()),
+        (queue, "b", ()),
+    ]
+    for exchange, bindings in zip(exchanges, (bound, [bound[place] for place in (3, 1, 0, 2)]), strict=True):
+        assert all(exchange.bind(Binding(exchange, *each)) for each in bindings)
+    places = [[names(exchange.destinations(key, ())) for key in KEYS] for exchange in exchanges]
+    assert places[0] == places[1]
