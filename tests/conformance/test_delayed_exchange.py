@@ -111,10 +111,7 @@ def test_31_3_the_type_is_compared(channel: Channel, unique: Unique, vhost: str)
 # -- delays -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [("b", 120), ("B", 200), ("s", SHORT), ("u", SHORT), ("I", SHORT), ("i", SHORT), ("l", SHORT),
-                        ("d", 300.7), ("f", 300.5), ("S", "300"), ("S", "+300")],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "value"), [("b", 120), ("l", SHORT), ("d", 300.7), ("S", "+300")])
 def test_31_4_values_that_delay(channel: Channel, unique: Unique, kind: str, value: object) -> None:
     exchange = delayed(channel, unique)
     queue = bound_queue(channel, unique, exchange, "k")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 from pamqp import commands
 
@@ -53,8 +55,9 @@ def test_1_1_1_any_combination_by_policy(
     assert drain(channel, queue) == left
 
 
-@pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
-@pytest.mark.parametrize("key", [LENGTH, BYTES])
+@pytest.mark.parametrize(
+    ("key", "letter"), [(key, letter) for letter, key in zip("bBsuIilL", cycle([LENGTH, BYTES]), strict=False)]
+)
 def test_1_1_2_every_integer_type(channel: Channel, unique: Unique, key: str, letter: str) -> None:
     queue = new_queue(channel, unique, arguments=[(key, letter, 2)])
     refill(channel, queue, *numbered(4))
@@ -62,10 +65,18 @@ def test_1_1_2_every_integer_type(channel: Channel, unique: Unique, key: str, le
 
 
 @pytest.mark.parametrize(
-    ("letter", "value"),
-    [("b", 127), ("B", 255), ("s", 2**15 - 1), ("u", 2**16 - 1), ("I", 2**31 - 1), ("i", 2**32 - 1), ("l", 2**63 - 1)],
+    ("key", "letter", "value"),
+    [
+        (LENGTH, "b", 127),
+        (BYTES, "B", 255),
+        (LENGTH, "s", 2**15 - 1),
+        (BYTES, "u", 2**16 - 1),
+        (LENGTH, "I", 2**31 - 1),
+        (BYTES, "i", 2**32 - 1),
+        (LENGTH, "l", 2**63 - 1),
+        (BYTES, "l", 2**63 - 1),
+    ],
 )
-@pytest.mark.parametrize("key", [LENGTH, BYTES])
 def test_1_1_2_any_value_from_zero(channel: Channel, unique: Unique, key: str, letter: str, value: int) -> None:
     queue = new_queue(channel, unique, arguments=[(key, letter, value)])
     refill(channel, queue, *numbered(4))
@@ -73,16 +84,15 @@ def test_1_1_2_any_value_from_zero(channel: Channel, unique: Unique, key: str, l
 
 
 @pytest.mark.parametrize(
-    ("letter", "value", "printed"),
+    ("key", "letter", "value", "printed"),
     [
-        ("b", -128, "-128"),
-        ("s", -2, "-2"),
-        ("I", -(2**31), "-2147483648"),
-        ("l", -(2**63), "-9223372036854775808"),
-        ("L", 2**64 - 1, "-1"),
+        (LENGTH, "b", -128, "-128"),
+        (BYTES, "s", -2, "-2"),
+        (LENGTH, "I", -(2**31), "-2147483648"),
+        (BYTES, "l", -(2**63), "-9223372036854775808"),
+        (LENGTH, "L", 2**64 - 1, "-1"),
     ],
 )
-@pytest.mark.parametrize("key", [LENGTH, BYTES])
 def test_1_1_5_negative_values_are_named_as_sent(
     channel: Channel, unique: Unique, vhost: str, key: str, letter: str, value: int, printed: str
 ) -> None:

@@ -34,11 +34,10 @@ def test_1_2_1_the_order_of_arguments_is_ignored(channel: Channel, unique: Uniqu
 
 
 @keys
-@pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
-def test_1_2_1_the_width_of_numbers_is_ignored(channel: Channel, unique: Unique, key: str, letter: str) -> None:
-    queue = new_queue(channel, unique, arguments=[(key, letter, 10)])
-    for other in ("b", "l"):
-        channel.queue_declare(queue, arguments=[(key, other, 10)])
+def test_1_2_1_the_width_of_numbers_is_ignored(channel: Channel, unique: Unique, key: str) -> None:
+    queue = new_queue(channel, unique, arguments=[(key, "I", 10)])
+    for letter in "bBsuilL":
+        channel.queue_declare(queue, arguments=[(key, letter, 10)])
 
 
 @keys

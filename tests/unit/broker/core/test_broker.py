@@ -6,6 +6,8 @@ from typing import Any, cast
 import pytest
 
 from leveret.broker.core.broker import Broker, ClientConnection
+from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
+from leveret.broker.core.node import Node
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
 from leveret.broker.core.vhost import VirtualHost
@@ -158,3 +160,39 @@ def test_delayed_messages_of_a_deleted_vhost_are_logged(broker: Broker, caplog: 
     broker.delete_vhost("w")
     broker.delete_vhost("v")
     assert caplog.messages == ["vhost 'v' was deleted, and with its exchanges 2 delayed messages"]
+
+
+def test_what_is_set_is_kept_and_what_is_cleared_is_not() -> None:
+    parameters, journal = GlobalParameters(), Rows()
+    parameters.journal = journal
+    assert parameters.set("a", {"x": [1, None]})
+    assert not parameters.set("a", None)
+    assert parameters.set("b", 1)
+    assert parameters.clear("b")
+    assert not parameters.clear("b")
+    assert dict(parameters.values) == {"a": None}
+    assert journal.kept == {("global_parameter", ("a",)): {"value": None}}
+
+
+def test_a_broker_has_one_identity_for_good() -> None:
+    parameters, other = GlobalParameters(), GlobalParameters()
+    parameters.ensure_cluster_id()
+    first = parameters.values[CLUSTER_ID]
+    parameters.ensure_cluster_id()
+    other.ensure_cluster_id()
+    assert parameters.values[CLUSTER_ID] == first != other.values[CLUSTER_ID]
+
+
+def test_a_parameter_names_the_cluster(broker: Broker) -> None:
+    assert broker.cluster_name == broker.default_cluster_name
+    broker.global_parameters.set(CLUSTER_NAME, "shop")
+    assert broker.cluster_name == "shop"
+
+
+def test_uptime_does_not_follow_the_system_clock() -> None:
+    loop = ManualLoop()
+    timers = ManualTimers(loop)
+    node = Node(timers)
+    loop.advance(60)
+    timers.set_by = -500
+    assert (node.started_at, node.uptime()) == (1_000_000, 60_000)

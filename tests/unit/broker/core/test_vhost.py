@@ -1,27 +1,93 @@
+"""A virtual host: its metadata, and queues that are declared and deleted in it."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from leveret.broker.core.vhost import VirtualHost
-from leveret.protocol.faults import AmqpFault, ChannelFault
-from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.broker.core.vhost_metadata import (
+    InvalidMetadata,
+    VirtualHostMetadata,
+    metadata_from_json,
+    metadata_to_json,
+    read_metadata,
+)
+from leveret.protocol.faults import ChannelFault
+from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer
-from tests.support.manual_loop import ManualLoop
-from tests.support.messages import message
 from tests.support.queues import declare
 
-ME, OTHER = object(), object()
+KNOWN = VirtualHostMetadata("old", ("a",), True, "quorum")
 
 
-def test_arguments_are_checked_for_new_queues_only(vhost: VirtualHost) -> None:
-    """An existing queue is compared, whatever the declaration's values are (1.2.7)."""
-    negative: FieldTable = (("x-max-length", FieldValue("I", -1)),)
-    with pytest.raises(ChannelFault, match="value_negative"):
-        declare(vhost, "q", arguments=negative)
-    assert vhost.queues == {}
-    declare(vhost, "q", arguments=(("x-max-length", FieldValue("I", 10)),))
-    with pytest.raises(ChannelFault, match="received '-1' but current is '10'"):
-        declare(vhost, "q", arguments=negative)
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({}, VirtualHostMetadata("", (), True, "quorum")),
+        ({"description": "new", "tags": "a, b,,c"}, VirtualHostMetadata("new", ("a", "b", "c"), True, "quorum")),
+        ({"tags": ["x", " y "]}, VirtualHostMetadata("", ("x", "y"), True, "quorum")),
+        ({"tracing": False}, VirtualHostMetadata("", (), False, "quorum")),
+        ({"tracing": "false"}, VirtualHostMetadata("", (), False, "quorum")),
+        ({"default_queue_type": "classic"}, VirtualHostMetadata("", (), True, "classic")),
+        ({"defaultqueuetype": "classic"}, VirtualHostMetadata("", (), True, "classic")),
+        ({"default_queue_type": "undefined"}, VirtualHostMetadata("", (), True, None)),
+        ({"metadata": {"description": "in", "tags": ["t"]}}, VirtualHostMetadata("in", ("t",), True, "quorum")),
+        ({"description": "out", "metadata": {"description": "in"}}, VirtualHostMetadata("out", (), True, "quorum")),
+    ],
+)
+def test_reading(document: dict[str, Any], expected: VirtualHostMetadata) -> None:
+    assert read_metadata(document, KNOWN) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"tracing": "maybe"}, ["not_boolean", "maybe"]),
+        ({"tracing": 1}, ["not_boolean", 1]),
+        ({"default_queue_type": "nope"}, "Unsupported queue type 'nope'"),
+        ({"default_queue_type": []}, "Unsupported queue type '[]'"),
+        ({"tags": 5}, "tags must be a list of strings, or one string with commas"),
+        ({"tags": [5]}, "tags must be a list of strings, or one string with commas"),
+    ],
+)
+def test_what_is_refused(document: dict[str, Any], reason: object) -> None:
+    with pytest.raises(InvalidMetadata) as caught:
+        read_metadata(document, KNOWN)
+    assert caught.value.reason == reason
+
+
+def test_what_is_kept_comes_back() -> None:
+    assert metadata_from_json(metadata_to_json(KNOWN)) == KNOWN
+    assert metadata_from_json({}) == VirtualHostMetadata(), "kept by an earlier release"
+
+
+class TestDefaultQueueType:
+    @pytest.fixture(autouse=True)
+    def quorum(self, vhost: VirtualHost) -> None:
+        vhost.metadata = VirtualHostMetadata(default_queue_type="quorum")
+
+    def test_durable_queues_that_name_no_type_get_it(self, vhost: VirtualHost) -> None:
+        queue = declare(vhost)
+        assert (queue.queue_type, queue.arguments) == ("quorum", (("x-queue-type", longstr("quorum")),))
+        assert declare(vhost) is queue, "declaring it again the same way finds it"
+
+    @pytest.mark.parametrize("given", [{"durable": False}, {"auto_delete": True}, {"owner": object()}])
+    def test_what_a_quorum_queue_cannot_be_stays_classic(self, vhost: VirtualHost, given: dict[str, Any]) -> None:
+        queue = declare(vhost, **given)
+        assert (queue.queue_type, queue.arguments) == ("classic", ())
+
+    def test_the_argument_comes_first(self, vhost: VirtualHost) -> None:
+        declare(vhost, "c", arguments=(("x-queue-type", longstr("classic")),))
+        assert vhost.queues["c"].queue_type == "classic"
+
+    def test_a_queue_from_before_is_another_type(self, vhost: VirtualHost) -> None:
+        vhost.metadata = VirtualHostMetadata()
+        declare(vhost)
+        vhost.metadata = VirtualHostMetadata(default_queue_type="quorum")
+        with pytest.raises(ChannelFault, match="received the value 'quorum' of type 'longstr' but current is none"):
+            declare(vhost)
 
 
 def test_deleting_an_old_queue_again_spares_the_new_one_of_its_name(vhost: VirtualHost) -> None:
@@ -33,24 +99,10 @@ def test_deleting_an_old_queue_again_spares_the_new_one_of_its_name(vhost: Virtu
 
 
 def test_an_exclusive_auto_delete_queue_may_go_either_way(vhost: VirtualHost) -> None:
-    queue = declare(vhost, "q", owner=ME, auto_delete=True)
+    owner = object()
+    queue = declare(vhost, "q", owner=owner, auto_delete=True)
     consumer = FakeConsumer(queue)
     queue.add_consumer(consumer)
     queue.remove_consumer(consumer)
     assert vhost.queues == {}
-    vhost.delete_queues_of(ME)
-
-
-def test_the_queue_limit_is_checked_before_the_arguments(vhost: VirtualHost) -> None:
-    vhost.max_queues = 0
-    with pytest.raises(AmqpFault, match="queue limit"):
-        declare(vhost, "q", arguments=(("x-max-length", FieldValue("S", b"many")),))
-
-
-def test_a_queue_delivers_in_the_turn_of_its_vhost(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = declare(vhost, "q")
-    consumer = FakeConsumer(queue)
-    queue.add_consumer(consumer)
-    queue.publish([message("a")], 1)
-    loop.run()
-    assert consumer.received == ["a"]
+    vhost.delete_queues_of(owner)

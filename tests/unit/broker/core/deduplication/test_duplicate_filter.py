@@ -134,14 +134,6 @@ def test_what_is_reached_otherwise_is_not_behind_the_filter(vhost: VirtualHost) 
     assert (contents(direct), contents(behind)) == (["1", "1"], ["1"])
 
 
-def test_without_a_queue_values_are_only_remembered(vhost: VirtualHost) -> None:
-    duplicates = declare_filter(vhost)
-    found = routed(vhost)
-    assert (found.queues, found.cacheable, len(found.histories)) == ((), False, 1)
-    found.histories[0].remember([message(1)])
-    assert not duplicates.select([message(1)])
-
-
 def test_a_cycle_of_dead_letters_ends(vhost: VirtualHost, loop: ManualLoop) -> None:
     """A message without the header is not a duplicate, so only the rule against cycles stops it."""
     declare_filter(vhost)

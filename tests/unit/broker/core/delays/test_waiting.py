@@ -9,10 +9,8 @@ import pytest
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import read_policy
-from leveret.protocol.field_table import FieldValue
-from tests.support.delayed import bind, bodies_in, declare_delayed, delayed_envelope, publish_delayed
+from tests.support.delayed import bind, bodies_in, declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop
-from tests.support.messages import message
 from tests.support.queues import ManualTimers, declare, new_vhost
 from tests.support.stepping_clock import SteppingClock
 
@@ -23,10 +21,6 @@ def queue(vhost: VirtualHost) -> Queue:
     queue = declare(vhost)
     bind(vhost, queue)
     return queue
-
-
-def waiting_of(vhost: VirtualHost) -> object:
-    return vhost.topology.exchanges["d"]
 
 
 def test_leave_in_the_order_of_time_then_of_publishing(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
@@ -190,35 +184,6 @@ def test_deliver_one_now(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> 
     assert bodies_in(queue) == [b"1"]
 
 
-def test_a_message_that_is_routed_again_is_not_delayed_again(
-    loop: ManualLoop, vhost: VirtualHost, queue: Queue
-) -> None:
-    waiting = declare_delayed(vhost)
-    vhost.declare_exchange(
-        "d2", "x-delayed-message", True, False, False, (("x-delayed-type", FieldValue("S", b"fanout")),)
-    )
-    other = declare(vhost, "q2")
-    bind(vhost, other, "d2")
-    vhost.topology.bind(vhost.topology.exchanges["d"], vhost.topology.exchanges["d2"], "k", ())
-    publish_delayed(waiting, 100, b"1")
-    loop.advance(0.1)
-    assert (bodies_in(queue), bodies_in(other)) == ([b"1"], [b"1"])
-
-
-def test_routes_follow_the_bindings(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
-    waiting = declare_delayed(vhost)
-    for delay in (100, 200, 300):
-        publish_delayed(waiting, delay, b"%d" % delay)
-    loop.advance(0.1)
-    other = declare(vhost, "q2")
-    bind(vhost, other)
-    loop.advance(0.1)
-    vhost.delete_queue(other)
-    loop.advance(0.1)
-    assert bodies_in(queue) == [b"100", b"200", b"300"]
-    assert vhost.due_work.is_idle
-
-
 def test_the_inner_type_that_varies_routes_each_message_by_itself(loop: ManualLoop, vhost: VirtualHost) -> None:
     waiting = declare_delayed(vhost, inner="x-random")
     queues = [declare(vhost, f"q{number}") for number in range(2)]
@@ -229,18 +194,6 @@ def test_the_inner_type_that_varies_routes_each_message_by_itself(loop: ManualLo
     counts = [queue.store.ready_count for queue in queues]
     assert sum(counts) == 200
     assert all(counts)
-
-
-def test_messages_of_different_headers_and_sizes(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
-    waiting = declare_delayed(vhost)
-    messages = []
-    for number in range(30):
-        each = message(b"x" * number)
-        each = type(each)(delayed_envelope(100, headers=(("n", FieldValue("I", number)),)), each.body)
-        messages.append(each)
-    waiting.publish_varied(messages, sum(range(30)), 29)
-    loop.advance(0.1)
-    assert [len(body) for body in bodies_in(queue)] == list(range(30))
 
 
 @pytest.mark.parametrize("first_is_last", [False, True])

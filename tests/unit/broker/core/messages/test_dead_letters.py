@@ -11,7 +11,6 @@ from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
-from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts
@@ -54,17 +53,6 @@ class TestWhereTheyGo:
         reject(queue)
         assert contents(second) == ["b", "c"]
 
-    def test_a_change_of_policy_counts_at_once(self, vhost: VirtualHost) -> None:
-        queue, first, second = made(vhost), made(vhost, "1"), made(vhost, "2")
-        publish(queue, *"abc")
-        for target in "12":
-            definition = {"dead-letter-exchange": "", "dead-letter-routing-key": target}
-            vhost.policies.set(Policy("p", "^q$", definition), operator=False)
-            reject(queue)
-        vhost.policies.clear("p", operator=False)
-        reject(queue)
-        assert (contents(first), contents(second)) == (["a"], ["b"])
-
 
 class TestWhatTheySay:
     def test_a_second_of_time_later_the_entry_says_so(self, vhost: VirtualHost, loop: ManualLoop) -> None:
@@ -94,16 +82,6 @@ class TestWhatTheySay:
             ),
         ),
     )
-
-    @pytest.mark.parametrize(("trust", "counts"), [(False, [1, 2]), (True, [8, 9])])
-    def test_an_x_death_of_the_publisher(self, loop: ManualLoop, trust: bool, counts: list[int]) -> None:
-        """Rules 2.3.14 and 2.3.15."""
-        vhost = VirtualHost("v", Turn(loop.call_soon), ManualTimers(loop), trust_publishers=trust)
-        queue, letters = made(vhost, dlx=""), made(vhost, "d")
-        publish(queue, *"ab", headers=self.FORGED)
-        reject(queue)
-        assert deaths(queue.store.take(2, 100)[0][1][1]) == [("q", "rejected", counts[0])]
-        assert letters.ready_count() == 0
 
     @pytest.mark.parametrize(("trust", "kept"), [(False, ["a"]), (True, [])])
     def test_a_forged_cycle(self, loop: ManualLoop, trust: bool, kept: list[str]) -> None:

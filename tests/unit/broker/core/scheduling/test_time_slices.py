@@ -74,7 +74,10 @@ def test_a_slice_ends_after_its_time() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), _LETTERS], ids=["dropped", "dead-lettered"])
-@pytest.mark.parametrize("definition", [{"max-length": 10}, {"max-length-bytes": 10}])
+@pytest.mark.parametrize(
+    "definition",
+    [{"max-length": 10}, {"max-length-bytes": 10}, {"max-length": 10, "overflow": "reject-publish"}],
+)
 def test_shrinking(steps: Steps, arguments: FieldTable, definition: dict[str, Any]) -> None:
     queue = declare(steps.vhost, arguments=arguments)
     letters = declare(steps.vhost, "letters")

@@ -14,14 +14,8 @@ from leveret.broker.core.vhost_policies.coverage import (
     matching_queues,
 )
 from leveret.policies.policy import Policy
-from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments
-from tests.support.queues import declare, new_vhost
-
-
-@pytest.fixture
-def vhost() -> VirtualHost:
-    return new_vhost(ManualLoop())
+from tests.support.queues import declare
 
 
 def set_policy(vhost: VirtualHost, name: str, operator: bool = False, **given: Any) -> Policy:

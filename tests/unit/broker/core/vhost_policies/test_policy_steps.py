@@ -10,13 +10,10 @@ import pytest
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
+from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import declare, new_vhost
-
-
-@pytest.fixture
-def vhost() -> VirtualHost:
-    return new_vhost(ManualLoop())
+from tests.support.queue_content import publish
+from tests.support.queues import declare
 
 
 @pytest.fixture
@@ -106,3 +103,14 @@ def test_exchanges_too(vhost: VirtualHost) -> None:
     assert exchange.alternate is None
     take(steps)
     assert exchange.alternate == "amq.fanout"
+
+
+def test_what_a_consumer_is_about_to_get_is_not_dropped(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = declare(vhost)
+    consumer = FakeConsumer(queue, room=1)
+    queue.add_consumer(consumer)
+    publish(queue, *"ab")
+    vhost.policies.set(bounded(0), operator=False)
+    loop.run()
+    assert consumer.received == ["a"]
+    assert queue.counters.dropped["maxlen"] == 1

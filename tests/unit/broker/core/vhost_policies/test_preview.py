@@ -8,14 +8,8 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.cascade import Cascade, Reached, follow_letters
 from leveret.broker.core.vhost_policies.preview import Drop, Preview, preview_policy
 from leveret.policies.policy import Policy
-from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, publish
-from tests.support.queues import declare, new_vhost
-
-
-@pytest.fixture
-def vhost() -> VirtualHost:
-    return new_vhost(ManualLoop())
+from tests.support.queues import declare
 
 
 def preview(
