@@ -19,7 +19,7 @@ NEEDED := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["pro
 step = echo "make: $(1)/3 $(2)" >&2; began=$$(date +%s); $(3); echo "make: $(1)/3 done in $$(($$(date +%s) - began)) s" >&2
 
 # By these, modules have the names in a checkout that they have where the package is installed.
-LINKS := leveret/broker leveret/policies leveret/protocol leveret/storage
+LINKS := leveret/analytics leveret/broker leveret/policies leveret/protocol leveret/storage
 
 .DEFAULT_GOAL := help
 # Two installations at once would spoil the environment, and the targets here are whole runs: nothing to gain from -j.
@@ -51,7 +51,7 @@ coverage: $(VENV)/installed-test ## test in pure Python what may be compiled, re
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
 		tests/conformance tests/fuzz tests/integration/embedding tests/integration/leveretctl \
 		tests/integration/test_delete_messages.py tests/integration/test_readers.py \
-		--ignore=tests/unit/storage/analytics -m "not spark and not docker" $(ARGS)
+		--ignore=tests/unit/analytics -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 

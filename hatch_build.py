@@ -28,7 +28,7 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _VARIABLE: Final = "LEVERET_COMPILE"
-_ROOMS: Final = ("broker", "policies", "protocol", "storage")
+_ROOMS: Final = ("analytics", "broker", "policies", "protocol", "storage")
 #: From the project's root.
 _TARGET: Final = Path("leveret/compiled")
 _MANIFEST: Final = "manifest.json"

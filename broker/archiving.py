@@ -15,7 +15,7 @@ from leveret.broker.config.options import OPTIONS
 
 log = logging.getLogger("leveret.archiver")
 
-_PROGRAM: Final = "leveret.storage.analytics_program"
+_PROGRAM: Final = "leveret.analytics.program"
 #: What the program writes before each line.
 _PREFIX: Final = "leveret-analytics archive: "
 #: Seconds before the first new start, and the longest pause; each failure doubles it.

@@ -1,6 +1,6 @@
 """Reads messages and events of a data directory without the broker, one by one.
 
-It needs only the standard library. For millions of messages, use `leveret.storage.analytics`.
+It needs only the standard library. For millions of messages, use `leveret.analytics`.
 
     with open_reader("/var/lib/leveret") as reader:
         for queue in reader.queues:

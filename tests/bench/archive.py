@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import leveret
-from leveret.storage.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.archive_files import ArchiveFiles
 from tests.bench.__main__ import end, positive_int
 from tests.bench.accounting import ProcessAccount
 from tests.bench.in_flight import BenchError

@@ -108,8 +108,8 @@ class SparkReader(_Reader):
     """`leveret.analytics.read()` on `local[2]`, with the session of the jobs."""
 
     def first_row(self) -> int:
-        from leveret.storage.analytics.java.class_archive import open_cache
-        from leveret.storage.analytics.java.spark_start import start_spark
+        from leveret.analytics.java.class_archive import open_cache
+        from leveret.analytics.java.spark_start import start_spark
 
         self._spark = start_spark("local[2]", cache=open_cache())
         return len(self._read(["queue", "body"], limit=1).collect())

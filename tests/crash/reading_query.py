@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.streaming.message_stream import MessageStream
-from leveret.storage.analytics.table_reading import read_partition
+from leveret.analytics.options import parse_options
+from leveret.analytics.streaming.message_stream import MessageStream
+from leveret.analytics.table_reading import read_partition
 
 
 def main(directory: str, output: str, reader: str) -> None:

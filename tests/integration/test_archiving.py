@@ -132,7 +132,7 @@ def acknowledged(data_dir: Path, **options: Any) -> list[int]:
 
 def test_events_that_a_broker_does_not_keep_any_more_are_read_from_its_archive(tmp_path: Path) -> None:
     data_dir, url = tmp_path / "data", tmp_path / "archive"
-    command = [sys.executable, "-m", "leveret.storage.analytics_program", "archive", "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "leveret.analytics.program", "archive", "--data-dir", str(data_dir)]
     with ThreadedBroker(data_dir) as broker:
         consume(broker.url, 0, 20)
         wait_until(lambda: acknowledged(data_dir) == [*range(1, 21)], "the events have been written")

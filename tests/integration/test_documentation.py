@@ -180,11 +180,11 @@ def test_flags_exist() -> None:
             "return_messages",
         )
     ]
-    others = ["leveret.storage.analytics_program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
+    others = ["leveret.analytics.program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
     others += ["tests.bench.archive"]
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
-    helps.append(["leveret.storage.analytics_program", "archive", "--help"])
+    helps.append(["leveret.analytics.program", "archive", "--help"])
     for words in helps:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)

@@ -9,7 +9,7 @@ from typing import Final
 #: The project's folder.
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Where modules are.
-_PACKAGES: Final = ("broker", "policies", "protocol", "storage")
+_PACKAGES: Final = ("analytics", "broker", "policies", "protocol", "storage")
 #: Tests beside those of tests/unit, by the folder that they are about.
 _BESIDE: Final = {
     "broker/core/exchanges": ["tests/contract/test_choosing_exchanges.py", "tests/contract/test_exchange_types.py"],

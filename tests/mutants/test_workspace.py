@@ -78,5 +78,5 @@ def test_places_have_their_modules_and_tests() -> None:
     assert [test for test in scope.tests if not (ROOT / test).exists()] == []
     assert scope_of("protocol/methods.py").tests == ("tests/unit/protocol",)
     for place in ("storage/nothing.py", "/tmp", "tests/mutants"):
-        with pytest.raises(UnknownPlaceError, match="name one of broker, policies, protocol, storage"):
+        with pytest.raises(UnknownPlaceError, match="name one of analytics, broker, policies, protocol, storage"):
             scope_of(place)

@@ -21,7 +21,7 @@ from leveret.broker.version import VERSION
 ROOT = Path(__file__).parents[2]
 #: What a wheel says of itself that was built without a compiler.
 PURE = "pure Python: it was installed without compiling"
-ROOMS = ("broker", "policies", "protocol", "storage")
+ROOMS = ("analytics", "broker", "policies", "protocol", "storage")
 
 _SECONDS = 600
 

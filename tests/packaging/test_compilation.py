@@ -17,7 +17,7 @@ import pytest
 
 from leveret import compilation
 from leveret.broker.version import VERSION
-from tests.packaging.distributions import ROOT, build, committed
+from tests.packaging.distributions import ROOMS, ROOT, build, committed
 
 _FOLDER = ROOT / "leveret/compiled"
 _PATTERNS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["hooks"]["custom"][
@@ -49,7 +49,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the package, as `leveret` with everything in it."""
     package = tmp_path / "leveret"
     for name in committed():
-        if name.startswith(("leveret/", "policies/", "protocol/", "storage/", "broker/")) and name.endswith(".py"):
+        if name.startswith(("leveret/", *(f"{room}/" for room in ROOMS))) and name.endswith(".py"):
             target = package / name.removeprefix("leveret/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)

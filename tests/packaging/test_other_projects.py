@@ -11,10 +11,11 @@ from leveret.broker.version import VERSION
 from tests.packaging.distributions import PURE, ROOMS, clean, dependencies, install, run
 
 _OWN_TESTS = """
-import broker, pika, policies, protocol, storage
+import analytics, broker, pika, policies, protocol, storage
 
 def test_own_packages():
-    assert [broker.OWN, policies.OWN, protocol.OWN, storage.OWN] == ["broker", "policies", "protocol", "storage"]
+    assert [analytics.OWN, broker.OWN, policies.OWN] == ["analytics", "broker", "policies"]
+    assert [protocol.OWN, storage.OWN] == ["protocol", "storage"]
 
 def test_a_broker_beside_them(leveret_url):
     with pika.BlockingConnection(pika.URLParameters(leveret_url)) as connection:

@@ -37,9 +37,7 @@ def test_public_names() -> None:
 
 
 def test_analytics_by_its_public_name() -> None:
-    done = python(
-        "import leveret, leveret.storage.analytics.session as own; print(leveret.analytics.register is own.register)"
-    )
+    done = python("import leveret, leveret.analytics.session as own; print(leveret.analytics.register is own.register)")
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
@@ -60,14 +58,15 @@ def test_the_package_alone_imports_nothing_of_ours() -> None:
     assert done.stdout == "leveret leveret.compilation\n"
 
 
-def test_storage_needs_none_of_the_brokers_libraries() -> None:
+def test_storage_and_analytics_need_none_of_the_brokers_libraries() -> None:
     """A worker of Spark has Spark, Arrow and the wheel."""
     modules = [
         "leveret." + str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
-        for path in (ROOT / "storage").rglob("*.py")
+        for room in ("analytics", "storage")
+        for path in (ROOT / room).rglob("*.py")
     ]
     libraries = ("aiohttp", "pamqp", "prometheus_client", "regex", "uvloop", "yaml", "leveret.broker")
-    program = f"import sys, {', '.join(sorted(modules))}, leveret.analytics\n"
+    program = f"import sys, {', '.join(sorted(modules))}\n"
     done = python(program + f"print(*(name for name in {libraries} if name in sys.modules))")
     assert (done.stdout, done.stderr) == ("\n", "")
 
@@ -96,7 +95,7 @@ def test_the_folder_has_links_re_exports_and_what_loads_compiled_modules() -> No
     links = {path.name: os.readlink(path) for path in folder.iterdir() if path.is_symlink()}
     assert links == {room: f"../{room}" for room in ROOMS}
     files = {path.name for path in folder.iterdir() if path.is_file()}
-    assert files == {"__init__.py", "__main__.py", "analytics.py", "compilation.py", "py.typed", "testing.py"}
+    assert files == {"__init__.py", "__main__.py", "compilation.py", "py.typed", "testing.py"}
 
 
 def test_documented_interface() -> None:

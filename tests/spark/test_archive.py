@@ -15,10 +15,10 @@ from pyspark.sql import functions as f
 
 import leveret
 from leveret.analytics import read, register
-from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.job_options import JobOptions
-from leveret.storage.analytics.jobs.registry import JOBS
-from leveret.storage.analytics.jobs.report import page
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.registry import JOBS
+from leveret.analytics.jobs.report import page
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 LOOK = """
 from pathlib import Path
 from pyspark import SparkContext
-from leveret.storage.analytics.java.class_archive import open_cache
-from leveret.storage.analytics.java.spark_start import start_spark
+from leveret.analytics.java.class_archive import open_cache
+from leveret.analytics.java.spark_start import start_spark
 spark = start_spark("local[1]", cache=open_cache())
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text().splitlines()
 print(sorted({line.rpartition("/")[2] for line in maps if line.endswith(".jsa")}))
@@ -25,7 +25,7 @@ print(sorted({line.rpartition("/")[2] for line in maps if line.endswith(".jsa")}
 #: The process that a job starts, but not at the lowest priority: it would wait for all tests beside this one.
 MAKE = """
 import os
-from leveret.storage.analytics.java import archive_maker
+from leveret.analytics.java import archive_maker
 os.nice = lambda increment: 0
 archive_maker.main()
 """
@@ -49,14 +49,14 @@ def test_jobs_use_the_archive_and_say_nothing_of_it(tmp_path: Path) -> None:
         return done
 
     options = ("--data-dir", builder.path, "--format", "json", "--as-of", "2024-01-01T00:00:00Z")
-    job = ("-m", "leveret.storage.analytics.command", "backlog", *options)
+    job = ("-m", "leveret.analytics.command", "backlog", *options)
     first = run(*job)
     places = [*(tmp_path / "cache" / "leveret").iterdir()]
     assert [each.name for place in places for each in place.iterdir()] == ["home"], "one job may be the only one"
     run("-c", MAKE)
     (archive,) = places[0].glob("*.jsa")
     made = archive.stat()
-    run("-m", "leveret.storage.analytics.java.archive_maker")
+    run("-m", "leveret.analytics.java.archive_maker")
     assert [each.stat() for each in places[0].glob("*.jsa")] == [made], "there is one already"
     assert archive.name in run("-c", LOOK).stdout
     archived = run(*job)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.command import error_summary, main
+from leveret.analytics.jobs.registry import JOBS
 from leveret.broker.version import VERSION
-from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.command import error_summary, main
-from leveret.storage.analytics.jobs.registry import JOBS
 from leveret.storage.event_format import EventKind
 from tests.spark.archive_jobs import PAGE, results
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.analytics import read, register
-from leveret.storage.analytics.errors import OptionError
+from leveret.analytics.errors import OptionError
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 

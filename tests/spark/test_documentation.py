@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.analytics import Session
-from leveret.storage.analytics import command
+from leveret.analytics import Session, command
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request

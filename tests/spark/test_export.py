@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics.errors import AnalyticsError, OptionError
-from leveret.storage.analytics.job_options import JobOptions
-from leveret.storage.analytics.jobs import export
-from leveret.storage.analytics.results.result_output import rows_of
+from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs import export
+from leveret.analytics.results.result_output import rows_of
 from tests.spark.directories import DirectoryBuilder
 
 #: Names that paths do not have as they are, or that readers take for something else in a path.

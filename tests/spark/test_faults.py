@@ -9,8 +9,7 @@ from zlib import crc32
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.analytics import Session
-from leveret.storage.analytics import command
+from leveret.analytics import Session, command
 from leveret.storage.format import FORMAT_VERSION
 from tests.spark.directories import DirectoryBuilder
 

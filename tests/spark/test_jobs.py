@@ -15,14 +15,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics.errors import OptionError
-from leveret.storage.analytics.job_options import JobOptions
-from leveret.storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
-from leveret.storage.analytics.jobs.capacity import replay
-from leveret.storage.analytics.jobs.capacity import run as run_capacity
-from leveret.storage.analytics.jobs.report import page
-from leveret.storage.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
-from leveret.storage.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
+from leveret.analytics.errors import OptionError
+from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
+from leveret.analytics.jobs.capacity import replay
+from leveret.analytics.jobs.capacity import run as run_capacity
+from leveret.analytics.jobs.report import page
+from leveret.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
+from leveret.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.snapshots.reader import open_reader
@@ -326,7 +326,7 @@ def test_sql(spark: SparkSession, directory: str) -> None:
 
 
 def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "leveret.storage.analytics.command", *arguments]
+    command = [sys.executable, "-m", "leveret.analytics.command", *arguments]
     return subprocess.run(
         command,
         cwd=ROOT,

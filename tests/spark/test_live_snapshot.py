@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from leveret.storage.analytics.batch_reader import LeveretReader
-from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.partitions import MessagesPartition
+from leveret.analytics.batch_reader import LeveretReader
+from leveret.analytics.options import parse_options
+from leveret.analytics.partitions import MessagesPartition
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.reader import Reader, open_reader
 from tests.spark.live_writer import QUEUES, body_of

@@ -62,7 +62,7 @@ def test_a_python_that_cannot_read_the_data_is_refused_at_once(tmp_path: Path, b
     done = run(program, tmp_path, bare, PYSPARK_PYTHON=str(bare))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"leveret.storage.analytics.errors.AnalyticsError: Spark's workers run {bare}, as PYSPARK_PYTHON says, and "
+        f"leveret.analytics.errors.AnalyticsError: Spark's workers run {bare}, as PYSPARK_PYTHON says, and "
         f"that fails ({bare}: No module named pyarrow); set PYSPARK_PYTHON to {sys.executable} before Spark starts, or "
         "leave it out"
     )

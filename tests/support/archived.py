@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from leveret.storage.analytics.archive.archive_files import ArchiveFiles
-from leveret.storage.analytics.archive.archiver import Archiver, ArchiverOptions
-from leveret.storage.analytics.archive.manifest import DataFile
-from leveret.storage.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.archiver import Archiver, ArchiverOptions
+from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifest_log import read_manifests, store_ids
 from tests.spark.directories import DirectoryBuilder
 
 

@@ -25,7 +25,7 @@ class ArchiverProcess:
 
     def __init__(self, data_dir: Path, archive: Path, interval: float = 1) -> None:
         options = ["--data-dir", str(data_dir), "--to", str(archive), "--interval", str(interval), "--broker", "one"]
-        self._command = [sys.executable, "-m", "leveret.storage.analytics_program", "archive", *options]
+        self._command = [sys.executable, "-m", "leveret.analytics.program", "archive", *options]
         self._path = archive.parent / "archiver.log"
         self._log = self._path.open("wb")
         self.kills = 0

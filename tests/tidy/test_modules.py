@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import grimp
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("broker", "leveret", "policies", "protocol", "storage", "tests", "docker")
+ROOMS: Final = ("analytics", "broker", "leveret", "policies", "protocol", "storage", "tests", "docker")
 
 FUNCTION_LINES_MAX: Final = 70
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef

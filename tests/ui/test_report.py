@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from leveret.storage.analytics.job_options import JobOptions
-from leveret.storage.analytics.jobs.report import compose
-from leveret.storage.analytics.results.report_sections import Grain, grain_for
+from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.report import compose
+from leveret.analytics.results.report_sections import Grain, grain_for
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 QUEUES = [f"department-{number % 17}.service-{number}.work-items" for number in range(200)]

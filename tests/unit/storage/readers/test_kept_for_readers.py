@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from leveret.storage.analytics.errors import AnalyticsError, OptionError
-from leveret.storage.analytics.options import parse_options
-from leveret.storage.analytics.streaming import named_reader
-from leveret.storage.analytics.streaming.message_stream import MessageStream
-from leveret.storage.analytics.table_reading import read_partition
+from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.options import parse_options
+from leveret.analytics.streaming import named_reader
+from leveret.analytics.streaming.message_stream import MessageStream
+from leveret.analytics.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
 from leveret.storage.readers.reader_file import READERS

@@ -10,7 +10,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from leveret.storage.analytics.data_files import open_files
+from leveret.analytics.data_files import open_files
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind

@@ -1,0 +1,194 @@
+"""Writes rows of tables to the Parquet files of one manifest, by date, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
+from leveret.analytics.archive.layout import DAY, TIME_COLUMNS, data_path, date_of
+from leveret.analytics.archive.manifest import DataFile
+
+#: Virtual hosts and names of queues; of events they may be null.
+_Queues: TypeAlias = set[tuple[str | None, str | None]]
+#: Bytes of rows in memory that make a row group.
+_GROUP_BYTES: Final = 16 << 20
+#: Maximum bytes of rows that wait in memory for their row groups, of all files together.
+_BUFFERED_MAX: Final = 64 << 20
+#: Maximum number of files that are written at a time: each is of a date.
+_OPEN_MAX: Final = 8
+#: Size in bytes at which a file is full.
+_FILE_BYTES: Final = 256 << 20
+#: A file that is of more queues does not name them.
+_QUEUES_MAX: Final = 100
+#: Columns whose values are long or all different: neither a dictionary nor their extremes are of use.
+_LONG: Final = frozenset({"body", "headers", "headers_json"})
+
+
+class DataWriter:
+    """Writes data files; no manifest names them yet.
+
+    As a context manager it drops the files that are not finished, if the block fails.
+
+    Args:
+        files: The archive.
+        broker: Name of the broker.
+        number: Number of the manifest that will name the files.
+    """
+
+    def __init__(self, files: ArchiveFiles, broker: str, number: int) -> None:
+        self._files = files
+        self._broker = broker
+        self._number = number
+        #: The file that is being written, by table and date; the one that was written to last is the last.
+        self._open: dict[tuple[str, str], _OpenFile] = {}
+        self._done: list[DataFile] = []
+
+    def add(self, table: str, batch: pa.RecordBatch) -> None:
+        """Add rows, with all columns of the archived table.
+
+        Raises:
+            ArchiveError: They could not be written.
+        """
+        for date, part in _by_date(batch, TIME_COLUMNS[table]):
+            key = table, date
+            file = self._open.pop(key, None) or self._make(table, date, batch.schema)
+            self._open[key] = file
+            file.add(part)
+            if file.buffered >= _GROUP_BYTES:
+                file.write_group()
+                if file.written >= _FILE_BYTES:
+                    self._finish(key)
+        if sum(file.buffered for file in self._open.values()) > _BUFFERED_MAX:
+            for file in self._open.values():
+                file.write_group()
+
+    def finish(self) -> list[DataFile]:
+        """Write what is left; return all files, which are on disk.
+
+        Raises:
+            ArchiveError: They could not be written.
+        """
+        for key in list(self._open):
+            self._finish(key)
+        return self._done
+
+    def __enter__(self) -> DataWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        for file in self._open.values():
+            file.discard()
+        self._open.clear()
+
+    def _make(self, table: str, date: str, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) >= _OPEN_MAX:
+            self._finish(next(iter(self._open)))
+        return _OpenFile(table, self._files.new_file(data_path(table, date, self._broker, self._number)), schema)
+
+    def _finish(self, key: tuple[str, str]) -> None:
+        self._done.append(self._open[key].finish())
+        del self._open[key]
+
+
+class _OpenFile:
+    """A Parquet file that is being written.
+
+    Args:
+        table: Name of the table.
+        file: The file.
+        schema: Schema of its rows.
+    """
+
+    def __init__(self, table: str, file: NewFile, schema: pa.Schema) -> None:
+        self._table = table
+        self._file = file
+        short = [name for name in schema.names if name not in _LONG]
+        with file.errors():
+            self._writer = pq.ParquetWriter(
+                file.sink, schema, compression="zstd", use_dictionary=short, write_statistics=short
+            )
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._first: int | None = None
+        self._last = 0
+        self._queues: _Queues | None = set()
+        #: Bytes of the rows in memory.
+        self.buffered = 0
+
+    @property
+    def written(self) -> int:
+        """Bytes that have been written."""
+        return self._file.sink.tell()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows of its date."""
+        self._batches.append(batch)
+        self.buffered += batch.nbytes
+        self._rows += batch.num_rows
+        found = _microseconds(batch, TIME_COLUMNS[self._table])
+        first, last = int(found.min()), int(found.max())
+        self._last = last if self._first is None else max(self._last, last)
+        self._first = first if self._first is None else min(self._first, first)
+        if self._queues is not None:
+            self._queues |= _queues_of(batch)
+            if len(self._queues) > _QUEUES_MAX:
+                self._queues = None
+
+    def write_group(self) -> None:
+        """Write the rows that are in memory as a row group.
+
+        Raises:
+            ArchiveError: They could not be written.
+        """
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            self._batches, self.buffered = [], 0
+            with self._file.errors():
+                self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def finish(self) -> DataFile:
+        """Write the rest; return what a manifest says about the file.
+
+        Raises:
+            ArchiveError: It could not be written.
+        """
+        assert self._first is not None, "an empty file was begun"
+        self.write_group()
+        with self._file.errors():
+            self._writer.close()
+        size = self.written
+        self._file.finish()
+        queues = None if self._queues is None else tuple(sorted(self._queues, key=str))
+        return DataFile(self._table, self._file.path, self._rows, size, self._first, self._last, queues)
+
+    def discard(self) -> None:
+        """Drop the file."""
+        # Otherwise it writes when it is freed.
+        self._writer.is_open = False
+        self._file.discard()
+
+
+def _by_date(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each date."""
+    days = _microseconds(batch, column) // DAY
+    found = np.unique(days)
+    for day in found.tolist():
+        yield date_of(day * DAY), batch if len(found) == 1 else batch.filter(pa.array(days == day))
+
+
+def _microseconds(batch: pa.RecordBatch, column: str) -> npt.NDArray[np.int64]:
+    """Return a column of times in microseconds since 1970."""
+    times: npt.NDArray[np.int64] = batch.column(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return times
+
+
+def _queues_of(batch: pa.RecordBatch) -> _Queues:
+    """Return virtual host and name of the queues of rows."""
+    names = pa.Table.from_batches([batch.select(["vhost", "queue"])]).group_by(["vhost", "queue"]).aggregate([])
+    return set(zip(names["vhost"].to_pylist(), names["queue"].to_pylist(), strict=True))

@@ -1,0 +1,164 @@
+"""Reads the files of an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.archive_part import ArchivePart
+from leveret.analytics.archive.archived_columns import archived_schema
+from leveret.analytics.archive.errors import ArchiveError
+from leveret.analytics.archive.layout import TIME_COLUMNS, superseded_path
+from leveret.analytics.options import is_plain
+from leveret.analytics.rows.record_rows import RowLimits
+from leveret.storage.readers.reader_file import matches, names_in
+
+
+def read_file(
+    files: ArchiveFiles,
+    path: str,
+    part: ArchivePart,
+    table: str,
+    columns: Sequence[str],
+    choose: Callable[[list[int]], list[int]] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows of a file of an archive.
+
+    Args:
+        files: The archive.
+        path: Path of the file in it.
+        part: Says which rows are selected.
+        table: Name of the table.
+        columns: Names of the columns, in order.
+        choose: Chooses some of the row groups that can have selected rows; None for all.
+    Raises:
+        ArchiveError: The file cannot be read.
+    """
+    return _FileReader(files, path, part, table).batches(columns, choose)
+
+
+def open_data(files: ArchiveFiles, path: str) -> Any:
+    """Open a data file, also if it does not belong to the archive any more since a query has begun.
+
+    Raises:
+        FileNotFoundError: It does not exist.
+        ArchiveError: It cannot be opened.
+    """
+    try:
+        return files.open(path)
+    except FileNotFoundError:
+        return files.open(superseded_path(path))
+
+
+class _FileReader:
+    """Reads a file of an archive, a row group at a time.
+
+    Args:
+        files: The archive.
+        path: Path of the file in it.
+        part: The part with it, which says what to read.
+        table: Name of the table.
+    """
+
+    def __init__(self, files: ArchiveFiles, path: str, part: ArchivePart, table: str) -> None:
+        self._files = files
+        self._path = path
+        self._part = part
+        self._table = table
+        self._conditions = _columns_of_conditions(part, table)
+
+    def batches(
+        self, columns: Sequence[str], choose: Callable[[list[int]], list[int]] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the selected rows; see read_file().
+
+        Raises:
+            ArchiveError: The file cannot be read.
+        """
+        schema = archived_schema(self._table, columns)
+        try:
+            with open_data(self._files, self._path) as source, self._files.errors(self._path):
+                file = pq.ParquetFile(source)
+                groups = [
+                    number for number in range(file.num_row_groups) if self._can_have(file.metadata.row_group(number))
+                ]
+                for group in groups if choose is None else choose(groups):
+                    yield from self._rows(file, group, schema).to_batches()
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                f"{self._files.full_path(self._path)} is gone: the archive was compacted or its retention has removed "
+                "it after the query was planned; run the query again"
+            ) from error
+
+    def _rows(self, file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
+        """Return the selected rows of a row group."""
+        chosen = None
+        if self._conditions:
+            chosen = self._chosen(file.read_row_group(group, columns=self._conditions))
+            if not chosen.any():
+                return schema.empty_table()
+        there = set(file.schema_arrow.names)
+        found = file.read_row_group(group, columns=[name for name in schema.names if name in there])
+        count = file.metadata.row_group(group).num_rows
+        # A column that is newer than the file is null.
+        arrays = [found.column(field.name) if field.name in there else pa.nulls(count, field.type) for field in schema]
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        return table if chosen is None or chosen.all() else table.filter(pa.array(chosen))
+
+    def _chosen(self, found: pa.Table) -> Any:
+        """Return for each row whether it is selected."""
+        part, selection = self._part, self._part.selection
+        chosen = np.ones(found.num_rows, np.bool_)
+        for name, pattern in (("vhost", part.vhost), ("queue", part.queue)):
+            if name not in found.column_names:
+                continue
+            allowed = selection.names.get(name)
+            names = [
+                value
+                for value in pc.unique(found[name]).to_pylist()
+                if value is not None and matches(value, pattern) and (allowed is None or value in allowed)
+            ]
+            chosen &= pc.is_in(found[name], value_set=pa.array(names, pa.string())).to_numpy()
+        limits = selection.limits
+        ranges = {"seq": (limits.first_seq, limits.last_seq)}
+        ranges[TIME_COLUMNS[self._table]] = (limits.first_time, limits.last_time)
+        for name, (first, last) in ranges.items():
+            if name in found.column_names:
+                values = found[name].cast(pa.int64()).to_numpy()
+                chosen &= (values >= first) & (values <= last)
+        return chosen
+
+    def _can_have(self, group: Any) -> bool:
+        """Return whether a row group can have rows of the queue, by its statistics."""
+        exact = {
+            name: names_in(wanted)
+            for name, wanted in (("vhost", self._part.vhost), ("queue", self._part.queue))
+            if wanted is not None and all(map(is_plain, names_in(wanted)))
+        }
+        columns = (group.column(at) for at in range(group.num_columns))
+        known = {each.path_in_schema: each.statistics for each in columns if each.path_in_schema in exact}
+        return all(
+            found is None or not found.has_min_max or any(found.min <= each <= found.max for each in exact[name])
+            for name, found in known.items()
+        )
+
+
+def _columns_of_conditions(part: ArchivePart, table: str) -> list[str]:
+    """Return the names of the columns by which rows are selected."""
+    limits, widest, names = part.selection.limits, RowLimits(), part.selection.names
+    found = []
+    if part.vhost is not None or "vhost" in names:
+        found.append("vhost")
+    if part.queue is not None or "queue" in names:
+        found.append("queue")
+    if table == "messages" and (limits.first_seq, limits.last_seq) != (widest.first_seq, widest.last_seq):
+        found.append("seq")
+    if (limits.first_time, limits.last_time) != (widest.first_time, widest.last_time):
+        found.append(TIME_COLUMNS[table])
+    return found

@@ -1,0 +1,145 @@
+"""The manifests of one data directory in an archive: reads them, and appends to them.
+
+Who appends has found the newest manifest, and makes the file of the next number, which fails if it exists. So of two
+archivers that write for one data directory, one is refused, and nothing is in the archive twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.errors import ArchiveError, ArchiveRefusedError
+from leveret.analytics.archive.layout import MANIFESTS, is_store_id, manifest_path, parse_manifest_name
+from leveret.analytics.archive.manifest import (
+    COMPLETE_STEP,
+    BrokerFiles,
+    DataFile,
+    Manifest,
+    pack_manifest,
+    unpack_manifest,
+)
+
+#: How often reading is tried when manifests disappear meanwhile, because newer ones have made them superfluous.
+_TRIES: Final = 5
+
+
+def microseconds_now() -> int:
+    """Return the time in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class ManifestLog:
+    """Appends the manifests of one data directory.
+
+    Args:
+        files: The archive.
+        store_id: ID of the data directory, in hexadecimal digits.
+        broker: Name of the broker in the archive.
+        clock: Returns the time in microseconds since 1970.
+
+    Attributes:
+        state: What the manifests say.
+    """
+
+    def __init__(
+        self, files: ArchiveFiles, store_id: str, broker: str, clock: Callable[[], int] = microseconds_now
+    ) -> None:
+        self._files = files
+        self._store_id = store_id
+        self._broker = broker
+        self._clock = clock
+        self._writer = uuid4().hex
+        self.state = read_manifests(files, store_id)
+
+    def append(
+        self, position: Mapping[str, Any], added: Sequence[DataFile] = (), removed: Sequence[str] = ()
+    ) -> Manifest:
+        """Append a manifest: what it says is valid when this returns.
+
+        Args:
+            position: Up to where each table has been read.
+            added: Files to add.
+            removed: Paths of files that do not belong to the archive any more.
+        Returns:
+            The manifest.
+        Raises:
+            ArchiveRefusedError: Somebody else has appended one.
+            ArchiveError: It could not be written, or that is not known: read the manifests again.
+        """
+        now = self._clock()
+        manifest = self.state.completed(
+            Manifest(
+                self.state.next_number,
+                self._store_id,
+                self._broker,
+                now,
+                self._writer,
+                position,
+                tuple(added),
+                dict.fromkeys(removed, now),
+            )
+        )
+        path, octets = manifest_path(self._store_id, manifest.number), pack_manifest(manifest)
+        try:
+            self._files.create(path, octets)
+        except FileExistsError:
+            # The answer to a request that is repeated on the way may be about the first one.
+            if self._files.read(path) != octets:
+                raise ArchiveRefusedError(
+                    f"{self._files.shown}/{path} exists: another archiver writes for the same data directory; run one"
+                ) from None
+        self.state = self.state.after(manifest)
+        if manifest.is_complete:
+            self._delete_superfluous(manifest.number)
+        return manifest
+
+    def _delete_superfluous(self, complete: int) -> None:
+        """Delete what readers do not need any more: all before the complete manifest before this one."""
+        for name in self._files.names(f"{MANIFESTS}/{self._store_id}"):
+            number = parse_manifest_name(name)
+            if number is not None and number < complete - COMPLETE_STEP:
+                self._files.delete(manifest_path(self._store_id, number))
+
+
+def read_manifests(files: ArchiveFiles, store_id: str) -> BrokerFiles:
+    """Return what the manifests of a data directory say.
+
+    Args:
+        files: The archive.
+        store_id: ID of the data directory, in hexadecimal digits.
+    Raises:
+        ArchiveError: A manifest is damaged or missing, or cannot be read.
+    """
+    for _ in range(_TRIES):
+        state = _read_from_complete(files, store_id)
+        if state is not None:
+            return state
+    raise ArchiveError(f"manifests of {files.shown}/{MANIFESTS}/{store_id} are missing; restore them from a copy")
+
+
+def _read_from_complete(files: ArchiveFiles, store_id: str) -> BrokerFiles | None:
+    """Return what the newest complete manifest and the later ones say; None if one of them is gone."""
+    names = files.names(f"{MANIFESTS}/{store_id}")
+    numbers = [number for name in names if (number := parse_manifest_name(name)) is not None]
+    first = max((number for number in numbers if number % COMPLETE_STEP == 0), default=1)
+    state = BrokerFiles()
+    for number in range(first, max(numbers, default=0) + 1):
+        path = manifest_path(store_id, number)
+        octets = files.read(path)
+        if octets is None:
+            return None
+        state = state.after(unpack_manifest(octets, f"{files.shown}/{path}"))
+    return state
+
+
+def store_ids(files: ArchiveFiles) -> list[str]:
+    """Return the IDs of the data directories that an archive has something of.
+
+    Raises:
+        ArchiveError: It cannot be listed.
+    """
+    return [name for name in files.names(MANIFESTS) if is_store_id(name)]

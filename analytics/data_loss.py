@@ -1,0 +1,27 @@
+"""What becomes of a streaming query when data is gone that it has not read: the option failOnDataLoss."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from leveret.analytics.errors import AnalyticsError
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def report_data_loss(gone: str, fails: bool, goes_on: str = "go on with what is there", advice: str = "") -> None:
+    """Report data that a query has not read and cannot read any more: as an error, or in the log.
+
+    Args:
+        gone: What is gone, and why.
+        fails: The option failOnDataLoss.
+        goes_on: What a query does without it.
+        advice: A sentence on how to prevent it, without a full stop; empty for none.
+    Raises:
+        AnalyticsError: `fails` is set.
+    """
+    if fails:
+        remedy = f"Set the option failOnDataLoss=false to {goes_on}, or start the query with a new checkpoint directory"
+        raise AnalyticsError(". ".join(filter(None, (gone, remedy, advice))))
+    _LOG.warning("%s; the query goes on, as failOnDataLoss is false", gone)

@@ -1,0 +1,370 @@
+"""Sections of the report, made from the results of the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from leveret.analytics.archive.archived_columns import BROKER
+from leveret.analytics.results.charts import (
+    SERIES_MAX,
+    bars_over_time,
+    curves,
+    horizontal_bars,
+    lines_over_time,
+)
+from leveret.analytics.results.findings import queue_text, reason_text
+from leveret.analytics.results.report_page import Section, bytes_text, duration_text
+from leveret.analytics.results.result_output import Rows
+
+#: More bars than this are added up.
+_BARS_MAX: Final = 20
+#: Most points that the charts over time are made of, before small queues are added up.
+_POINTS_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Time span by which a report groups its results.
+
+    Attributes:
+        name: Value of JobOptions.grain.
+        per: Text for rates, such as `a minute`.
+        length: Length of the time span.
+    """
+
+    name: str
+    per: str
+    length: timedelta
+
+
+_GRAINS: Final = (
+    (timedelta(days=1), Grain("minute", "a minute", timedelta(minutes=1))),
+    (timedelta(days=60), Grain("hour", "an hour", timedelta(hours=1))),
+    (timedelta.max, Grain("day", "a day", timedelta(days=1))),
+)
+
+
+def grain_for(span: timedelta, queues: int = 1) -> Grain:
+    """Return the grain that gives a chart a readable number of columns, and not too many points to read.
+
+    Args:
+        span: Time from the first to the last data shown.
+        queues: Number of queues.
+    """
+    return next(
+        grain
+        for longest, grain in _GRAINS
+        if span <= longest and (span / grain.length * queues <= _POINTS_MAX or longest == timedelta.max)
+    )
+
+
+def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain, archived: bool = False) -> list[Section]:
+    """Return all sections, in order; tables have a column with the broker if rows have one.
+
+    Args:
+        rows: Results by name; those about what waits may be missing.
+        moment: Time that the results describe.
+        grain: Time span by which the results are grouped.
+        archived: Whether dead letters and duplicates are among all messages that have come, not those that wait.
+    """
+    found = [
+        *(_current_state(rows, moment) if "queues" in rows else []),
+        _losses(rows, grain),
+        _throughput(rows, grain),
+        _latency(rows, grain),
+        _capacity(rows),
+        *(_of_all_messages(rows) if archived else _of_waiting_messages(rows)),
+    ]
+    return [_with_broker(each) for each in found]
+
+
+def _with_broker(section: Section) -> Section:
+    if "queue" not in section.labels or BROKER not in next(iter(section.rows), {}):
+        return section
+    return replace(section, labels={BROKER: "broker", **section.labels})
+
+
+def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
+    queues = [
+        {
+            **row,
+            "size": bytes_text(row["body_bytes"]),
+            "disk": bytes_text(row["file_bytes"]),
+            "age": duration_text((moment - row["oldest_at"]).total_seconds()) if row["oldest_at"] else "",
+        }
+        for row in sorted(rows["queues"], key=lambda row: -row["messages"])
+    ]
+    drawn, others = queues[:_BARS_MAX], queues[_BARS_MAX:]
+    keys = rows["backlog"][:_BARS_MAX]
+    sizes: dict[int, dict[str, Any]] = {}
+    for row in rows["sizes"]:
+        bucket = sizes.setdefault(row["from_bytes"], {**row, "messages": 0})
+        bucket["messages"] += row["messages"]
+    histogram = [sizes[start] for start in sorted(sizes)]
+    return [
+        Section(
+            "Queues now",
+            "The messages that wait in each queue, their size, and the age of the oldest one. If that age keeps "
+            "growing, the queue is not being consumed." + _drawn(queues, "longest, and all others together"),
+            queues,
+            {
+                "vhost": "virtual host",
+                "queue": "queue",
+                "messages": "messages",
+                "size": "bodies",
+                "disk": "on disk",
+                "age": "age of the oldest",
+            },
+            horizontal_bars(drawn, queue_text, "messages", "messages waiting", others) if queues else "",
+            "There is no queue.",
+            folded=len(queues) > _BARS_MAX,
+        ),
+        Section(
+            "Waiting messages by routing key",
+            "The same messages by the routing key that they were published with."
+            + _drawn(rows["backlog"], "most frequent"),
+            rows["backlog"],
+            {
+                "vhost": "virtual host",
+                "queue": "queue",
+                "routing_key": "routing key",
+                "messages": "messages",
+                "body_bytes": "body bytes",
+                "oldest_at": "oldest since",
+            },
+            horizontal_bars(
+                keys, lambda row: f"{queue_text(row)} · {row['routing_key']}", "messages", "messages waiting"
+            ),
+            "No message is waiting.",
+            folded=True,
+        ),
+        Section(
+            "Sizes of waiting messages",
+            "Waiting messages by the size of their bodies. A few very large messages can fill a disk.",
+            histogram,
+            {"from_bytes": "from bytes", "to_bytes": "to bytes", "messages": "messages"},
+            horizontal_bars(
+                histogram,
+                lambda row: f"{bytes_text(row['from_bytes'])} – {bytes_text(row['to_bytes'])}",
+                "messages",
+                "messages waiting",
+            ),
+            "No message is waiting.",
+            folded=True,
+        ),
+    ]
+
+
+def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
+    losses = [{**row, "queue": queue_text(row), "why": reason_text(row["reason"])} for row in rows["overflow"]]
+    return Section(
+        "What was dropped, and why",
+        "Messages that left a queue without being acknowledged, or were not accepted: the queue exceeded its length "
+        "limit, it was full and refused the publisher, the messages expired, or a consumer rejected them. "
+        "Dead-lettered messages are not lost, unless they could not be routed to a dead-letter queue; that is a "
+        "separate reason. Nor are messages that were refused or returned if their publisher was told.",
+        losses,
+        {
+            "minute": grain.name,
+            "vhost": "virtual host",
+            "queue": "queue",
+            "why": "why",
+            "messages": "messages",
+            "body_bytes": "body bytes",
+            "mean_wait_ms": "mean wait, ms",
+            "max_wait_ms": "longest wait, ms",
+        },
+        _chart(
+            losses,
+            lambda found: bars_over_time(
+                found,
+                "minute",
+                "messages",
+                lambda row: f"{row['queue']}: {row['why']}",
+                f"messages {grain.per}",
+                grain.length,
+            ),
+        ),
+        "No message was dropped, refused, expired or dead-lettered in the time that the broker keeps records of.",
+        folded=True,
+    )
+
+
+def _throughput(rows: Mapping[str, Rows], grain: Grain) -> Section:
+    moves = rows["throughput"]
+    return Section(
+        "Arrivals and departures",
+        f"Messages {grain.per} that arrived in each queue (solid) and that left it for any reason (dotted or hatched). "
+        "A queue grows while more messages arrive than leave.",
+        moves,
+        {
+            "minute": grain.name,
+            "vhost": "virtual host",
+            "queue": "queue",
+            "messages_in": "arrived",
+            "messages_out": "left",
+            "body_bytes_in": "body bytes in",
+            "body_bytes_out": "body bytes out",
+        },
+        _chart(
+            moves,
+            lambda found: lines_over_time(
+                found,
+                "minute",
+                {"messages_in": "arrived", "messages_out": "left"},
+                queue_text,
+                f"messages {grain.per}",
+                grain.length,
+                sums=True,
+            ),
+        ),
+        "No message arrived or left.",
+        folded=True,
+    )
+
+
+def _latency(rows: Mapping[str, Rows], grain: Grain) -> Section:
+    return Section(
+        "How long messages waited until they were acknowledged",
+        "The time from publishing to acknowledgement: the median (solid) and the 99th percentile (dotted or hatched). "
+        "If it rises, consumers fall behind." + _lines(rows["latency"]),
+        rows["latency"],
+        {
+            "minute": grain.name,
+            "vhost": "virtual host",
+            "queue": "queue",
+            "messages": "messages",
+            "p50_ms": "median, ms",
+            "p90_ms": "90 % within, ms",
+            "p99_ms": "99 % within, ms",
+            "max_ms": "maximum, ms",
+        },
+        _chart(
+            rows["latency"],
+            lambda found: lines_over_time(
+                found,
+                "minute",
+                {"p50_ms": "median", "p99_ms": "99 % within"},
+                queue_text,
+                "milliseconds",
+                grain.length,
+            ),
+        ),
+        "No message was acknowledged.",
+        folded=True,
+    )
+
+
+def _capacity(rows: Mapping[str, Rows]) -> Section:
+    return Section(
+        "What a length limit would have done",
+        "The last 24 hours replayed with different length limits: how many messages each limit would have "
+        "dropped. The smallest limit that drops none is the capacity that the queue needs. Messages that an "
+        "actual limit dropped or refused in that time count as arrived and waiting." + _lines(rows["capacity"]),
+        rows["capacity"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "max_length": "limit",
+            "messages_in": "messages that arrived",
+            "dropped": "would be dropped",
+            "dropped_percent": "dropped, %",
+        },
+        _chart(
+            rows["capacity"],
+            lambda found: curves(
+                found, "max_length", "dropped_percent", queue_text, ("limit, messages", "% of the messages dropped")
+            ),
+        ),
+        "No message arrived in that time.",
+        folded=True,
+    )
+
+
+def _of_waiting_messages(rows: Mapping[str, Rows]) -> list[Section]:
+    return [
+        _dead_letters(
+            rows,
+            "Messages that wait in a queue because another queue rejected, expired or dropped them.",
+            "No dead letter is waiting.",
+        ),
+        _duplicates(
+            rows,
+            "Messages that wait in the same queue with the same message id or the same body: a publisher may be "
+            "sending messages twice.",
+            "No duplicates are waiting.",
+        ),
+    ]
+
+
+def _of_all_messages(rows: Mapping[str, Rows]) -> list[Section]:
+    return [
+        _dead_letters(
+            rows,
+            "All messages that have come into a queue because another queue rejected, expired or dropped them, also "
+            "those that do not wait any more.",
+            "No dead letter has come.",
+        ),
+        _duplicates(
+            rows,
+            "Messages that have come into the same queue with the same message id or the same body, also those that do "
+            "not wait any more: a publisher may be sending messages twice.",
+            "No duplicates have come.",
+        ),
+    ]
+
+
+def _dead_letters(rows: Mapping[str, Rows], text: str, nothing: str) -> Section:
+    return Section(
+        "Dead letters",
+        text,
+        rows["deadletters"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "origin_queue": "from queue",
+            "reason": "reason",
+            "messages": "messages",
+            "deaths": "times dead-lettered, at most",
+            "oldest_at": "oldest since",
+        },
+        nothing=nothing,
+    )
+
+
+def _duplicates(rows: Mapping[str, Rows], text: str, nothing: str) -> Section:
+    return Section(
+        "Duplicates",
+        text,
+        rows["duplicates"],
+        {
+            "vhost": "virtual host",
+            "queue": "queue",
+            "same": "same",
+            "key": "id or checksum",
+            "messages": "messages",
+            "first_at": "first",
+            "last_at": "last",
+        },
+        nothing=nothing,
+        folded=True,
+    )
+
+
+def _drawn(rows: Rows, which: str) -> str:
+    return f" The chart shows the {_BARS_MAX} {which}." if len(rows) > _BARS_MAX else ""
+
+
+def _lines(rows: Rows) -> str:
+    return f" The chart shows the {SERIES_MAX} queues with the highest values." if _too_many(rows) else ""
+
+
+def _too_many(rows: Rows) -> bool:
+    return len({queue_text(row) for row in rows}) > SERIES_MAX
+
+
+def _chart(rows: Rows, draw: Any) -> str:
+    return str(draw(rows)) if rows else ""
