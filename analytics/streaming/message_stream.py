@@ -308,8 +308,9 @@ class MessageStream:
         self._reader.note_passed(end)
 
     def stop(self) -> None:
-        """Release the snapshot that no saved offset names."""
+        """Release the snapshot that no saved offset names, and the reader."""
         self._release(self._unsaved)
+        self._reader.release()
 
     def _take(self, choose: Callable[[Choice], set[int]] | None = None) -> Snapshot:
         options = self._options

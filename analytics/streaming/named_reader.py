@@ -47,7 +47,7 @@ class NamedReader:
         #: What the file said when it was last written or read, in which state it was then, and when it was written in
         #: microseconds since 1970.
         self._known: tuple[dict[str, Any], FileState | None, int] = {}, None, 0
-        #: Locked by the one query that the reader has, until its process ends or this object goes.
+        #: Locked by the one query that the reader has, until its query or its process ends, or this object goes.
         self._lock: int | None = None
 
     @property
@@ -102,18 +102,19 @@ class NamedReader:
             raise AnalyticsError(f"a named reader needs to write {where}: {error.strerror or error}") from error
         while not _lock(self._lock):
             if time.monotonic() >= deadline:
-                self._release()
+                self.release()
                 raise AnalyticsError(
                     f"another query has the reader '{self._name}' of {self._path}: stop it, or take another name"
                 )
             time.sleep(0.1)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Let another query have the reader."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    __del__ = _release
+    __del__ = release
 
     def _find(self) -> ReaderFile | None:
         try:
