@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from leveret.analytics.arguments import CONDITION_MET, check_arguments, make_parser, single_values
-from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.errors import AnalyticsError, DamagedRecordError, OptionError
 from leveret.analytics.java.class_archive import open_cache
 from leveret.analytics.java.java_stderr import JavaStderr
 from leveret.analytics.java.local_java import find_java, is_local
@@ -33,7 +33,6 @@ from leveret.analytics.results.result_output import FORMATS, rows_of, write_resu
 from leveret.analytics.session import register
 from leveret.analytics.termination import exit_on_sigterm
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17

@@ -11,10 +11,9 @@ from typing import Final
 from uuid import uuid4
 
 from leveret.analytics.data_files import absolute_location, open_files
-from leveret.analytics.errors import AnalyticsError
+from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.options import Options
 from leveret.storage.snapshots.lease import TIMEOUT
-from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
 from leveret.storage.url_secrets import mask_url
 

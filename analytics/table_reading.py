@@ -15,7 +15,7 @@ import numpy as np
 
 from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.data_files import LocalFiles, open_files
-from leveret.analytics.errors import AnalyticsError
+from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.options import Options
 from leveret.analytics.partitions import (
     EventsPartition,
@@ -39,7 +39,6 @@ from leveret.analytics.rows.record_rows import RecordRows, RowDamage, select_row
 from leveret.storage.event_details import RECORD_MAX, details_beside, read_details
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.snapshots.lease import SnapshotLease
-from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.segments import SegmentView, read_open
 from leveret.storage.snapshots.snapshot import EventFileView
 

@@ -36,7 +36,7 @@ MANIFEST of a store: edits of 64 bytes.
     44 u32 file_len | 48 u32 body_bytes | 52 u32 generation | 56 i64 max_expires
 
 `max_expires` is the latest time at which one of a segment's messages expires, 2**63 - 1 if one never does.
-A reader skips unknown elements: longer headers, further flags, kinds of events, tags.
+A reader skips flags and tags that it does not know; see snapshots/ on versions.
 """
 
 from __future__ import annotations

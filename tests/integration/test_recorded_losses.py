@@ -12,9 +12,9 @@ from pika.exceptions import NackError
 
 import leveret
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
-from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request
 from tests.integration.threaded_broker import ThreadedBroker
+from tests.support.plain_reader import open_reader
 
 #: Columns of an event that lead to the publisher.
 DETAILS = ("vhost", "queue", "exchange", "routing_key", "user_name", "message_id", "told")

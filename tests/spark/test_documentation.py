@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from leveret.analytics import Session, command
 from leveret.storage.event_format import EventKind
-from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request
 from tests.integration.program import running
 from tests.support.documentation import block
+from tests.support.plain_reader import open_reader
 
 pytestmark = pytest.mark.spark
 

@@ -25,9 +25,9 @@ from leveret.analytics.results.fail_if import ConditionError, failure_text, rows
 from leveret.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
-from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
+from tests.support.plain_reader import open_reader
 
 ROOT = Path(__file__).parents[2]
 

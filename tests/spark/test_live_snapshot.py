@@ -16,8 +16,8 @@ from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.options import parse_options
 from leveret.analytics.partitions import MessagesPartition
 from leveret.storage.snapshots.lease import SnapshotLease
-from leveret.storage.snapshots.reader import Reader, open_reader
 from tests.spark.live_writer import QUEUES, body_of
+from tests.support.plain_reader import Reader, open_reader
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = int(os.environ.get("SNAPSHOT_ROUNDS", "25"))

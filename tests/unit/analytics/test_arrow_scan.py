@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
@@ -23,6 +25,8 @@ from leveret.analytics.errors import OptionError
 from leveret.analytics.options import parse_options
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine_options import EngineOptions
+from leveret.storage.event_format import EVENT_BYTES, EventRun
+from leveret.storage.format import EXTENDED, RECORD_BYTES, SEGMENT_HEADER_BYTES, unpack_segment_header
 from leveret.storage.snapshots.lease import LEASE_FILE
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
 from tests.spark.directories import START, DirectoryBuilder
@@ -224,6 +228,33 @@ def test_damage_is_skipped_or_an_error(builder: DirectoryBuilder, caplog: pytest
     with pytest.raises(pa.ArrowInvalid, match=f"{victim}: 1 records are damaged, the first one at byte"):
         leveret.scan(builder.path, queue="a", mode="failfast").read_all()
     assert snapshots(builder) == []
+
+
+def test_what_newer_versions_add_is_passed_over(tmp_path: Path) -> None:
+    """Flags of records, tags of extensions, and kinds of events; a message and an event keep what is known of them."""
+    builder = DirectoryBuilder(tmp_path)
+    builder.publish(builder.store(builder.queue("q")), [b"body" + bytes(12)])
+    builder.tick()
+    (segment,) = tmp_path.glob("q/*/*.seg")
+    octets = bytearray(segment.read_bytes())
+    at, end = SEGMENT_HEADER_BYTES, octets.index(b"body" + bytes(12)) + 4
+    octets[end : end + 12] = struct.pack("<IBI3s", 8, 99, 3, b"new")
+    octets[at + 12] -= 12
+    octets[at + 44] |= 16 | 32 | 128 | EXTENDED
+    header = unpack_segment_header(bytes(octets))
+    assert header is not None
+    crc = crc32(octets[at + 8 : at + RECORD_BYTES], crc32(octets[at + RECORD_BYTES : end + 12])) ^ header.salt
+    octets[at + 4 : at + 8] = struct.pack("<I", crc)
+    segment.write_bytes(octets)
+    (log,) = tmp_path.glob("events/*.log")
+    records = log.read_bytes()
+    salt = crc32(records[16:32])
+    events = [EventRun(7, START, 1, 3, 4, kind, 0, 0x8E, 5, 4, 12).pack(salt) for kind in (29, 99)]
+    log.write_bytes(records[:-EVENT_BYTES] + b"".join(events) + records[-EVENT_BYTES:])
+    (row,) = leveret.scan(builder.path, columns=["seq", "body", "routing_key"]).read_all().to_pylist()
+    assert row == {"seq": 1, "body": b"body", "routing_key": "k"}
+    found = leveret.scan(builder.path, "events", columns=["kind", "seq", "messages", "dead_lettered"]).read_all()
+    assert found.to_pylist() == [{"kind": "kind_29", "seq": 7, "messages": 3, "dead_lettered": False}]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
+from leveret.analytics.errors import DamagedRecordError
 from leveret.analytics.options import parse_options
 from leveret.analytics.rows.record_rows import RowLimits, select_rows
 from leveret.analytics.table_reading import damage_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.format import RECORD_MAGIC
 from leveret.storage.snapshots.lease import SnapshotLease
-from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import DirectoryBuilder
 

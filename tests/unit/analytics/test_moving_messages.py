@@ -17,9 +17,9 @@ from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, EventKind
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.snapshots import dead
 from leveret.storage.snapshots.memory import SnapshotMemory
-from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import Request, take_snapshot
 from tests.spark.directories import DirectoryBuilder
+from tests.support.plain_reader import open_reader
 
 
 def rows(path: str, **options: Any) -> Counter[tuple[str, bytes]]:

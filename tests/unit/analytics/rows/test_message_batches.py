@@ -14,11 +14,11 @@ from pamqp import encode
 
 from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
+from leveret.analytics.errors import DamagedRecordError
 from leveret.analytics.options import parse_options
 from leveret.analytics.rows.found_records import find_records
 from leveret.analytics.rows.record_rows import RowLimits, in_ranges, select_rows
 from leveret.analytics.times import microseconds
-from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
 

@@ -8,9 +8,9 @@ from leveret.storage.directory.deleted_queues import NAME, forget_deleted, note_
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
-from leveret.storage.snapshots.reader import open_reader
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, take_snapshot
 from tests.spark.directories import DirectoryBuilder
+from tests.support.plain_reader import open_reader
 
 MINUTE = 60_000_000
 

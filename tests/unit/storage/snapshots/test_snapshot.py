@@ -6,18 +6,20 @@ import os
 import shutil
 import time
 from pathlib import Path
+from zlib import crc32
 
 import fsspec
 import pytest
 
 from leveret.analytics.data_files import open_files
+from leveret.analytics.errors import DamagedRecordError
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, SnapshotLease, remove_dead_snapshots, take_lease
-from leveret.storage.snapshots.reader import DamagedRecordError, Reader, open_reader
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, SnapshotError, take_snapshot
 from tests.spark.directories import DirectoryBuilder
+from tests.support.plain_reader import Reader, open_reader
 
 TINY = EngineOptions(segment_bytes=700, ballast_bytes=0)
 
@@ -216,6 +218,20 @@ def test_what_cannot_be_read_is_said(builder: DirectoryBuilder, tmp_path: Path) 
         take_snapshot(builder.path, Request(as_of=1))
     (Path(builder.path) / "FORMAT").write_text("{}")
     with pytest.raises(DataDirectoryError, match="is damaged"):
+        take_snapshot(builder.path)
+
+
+def test_a_newer_format_is_read_where_it_says_that_it_can_be(builder: DirectoryBuilder) -> None:
+    builder.publish(builder.store(builder.queue("q")), [b"x"])
+    builder.tick()
+    where = Path(builder.path) / "FORMAT"
+    for oldest in (1, 9):
+        fields = json.loads(where.read_text()) | {"format": 9, "min_reader": oldest}
+        fields["crc"] = crc32(f"9 {oldest} {fields['store_id']} {fields['created']}".encode())
+        where.write_text(json.dumps(fields))
+        if oldest == 1:
+            assert read(Path(builder.path)) == [1]
+    with pytest.raises(DataDirectoryError, match="in format 9, and this version reads up to format 1; upgrade Leveret"):
         take_snapshot(builder.path)
 
 

@@ -1,12 +1,4 @@
-"""Reads messages and events of a data directory without the broker, one by one.
-
-It needs only the standard library. For millions of messages, use `leveret.analytics`.
-
-    with open_reader("/var/lib/leveret") as reader:
-        for queue in reader.queues:
-            for message in reader.messages(queue):
-                print(queue.name, message.seq, message.routing_key, len(message.body))
-"""
+"""Reads messages and events of a snapshot one by one: what the tables of the analytics have to agree with."""
 
 from __future__ import annotations
 
@@ -15,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from leveret.analytics.errors import DamagedRecordError
 from leveret.storage.disk.files import DiskFiles, Files
 from leveret.storage.event_format import EVENT_BYTES, Event, EventKind, unpack_event
 from leveret.storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
@@ -23,25 +16,8 @@ from leveret.storage.snapshots.segments import SegmentView, read_open
 from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
 
 
-class DamagedRecordError(Exception):
-    """A record is damaged (only with fail_fast)."""
-
-
 class MessageRecord(NamedTuple):
-    """A message as stored in a file.
-
-    Attributes:
-        seq: Sequence number in its queue and priority.
-        arrived: Arrival in the queue in microseconds since 1970.
-        expires: Expiry in microseconds since 1970; 0 for never.
-        exchange: Name of the exchange, raw bytes.
-        routing_key: Routing key, raw bytes.
-        header: Content-header payload.
-        body: Message body.
-        flags: Flags of the record.
-        priority: Priority property.
-        redelivered: Whether it has been delivered before, as far as known from the files.
-    """
+    """A message as stored in a file; times in microseconds since 1970, 0 for never."""
 
     seq: int
     arrived: int
@@ -56,17 +32,7 @@ class MessageRecord(NamedTuple):
 
 
 class Reader:
-    """Reads a snapshot. A context manager that closes it on exit.
-
-    Args:
-        snapshot: The snapshot to read.
-        files: The file system interface.
-        fail_fast: Raise at the first damaged record instead of counting it.
-
-    Attributes:
-        snapshot: The snapshot.
-        damaged: Minimum number of damaged records skipped so far.
-    """
+    """Reads a snapshot, and closes it. With `fail_fast`, a damaged record is an error; otherwise it is counted."""
 
     def __init__(self, snapshot: Snapshot, files: Files | None = None, fail_fast: bool = False) -> None:
         self.snapshot = snapshot
@@ -76,27 +42,16 @@ class Reader:
 
     @property
     def queues(self) -> list[QueueView]:
-        """The selected queues."""
         return self.snapshot.queues
 
     def messages(self, queue: QueueView) -> Iterator[MessageRecord]:
-        """Iterate over the live messages of a queue, lowest priority first, in order of sequence number.
-
-        Raises:
-            DamagedRecordError: One is damaged and fail_fast is set.
-            OSError: A segment cannot be read.
-        """
+        """The live messages of a queue, lowest priority first, in order of sequence number."""
         for store in queue.stores:
             for segment in store.segments:
                 yield from self._segment(segment, store.delivered)
 
     def events(self) -> Iterator[Event]:
-        """Iterate over the events up to the cut, oldest first. The snapshot must include events.
-
-        Raises:
-            DamagedRecordError: One is damaged and fail_fast is set.
-            OSError: The event log cannot be read.
-        """
+        """The events up to the cut, oldest first. The snapshot must include events."""
         salt = crc32(self.snapshot.store_id)
         for view in self.snapshot.events:
             octets = self._read(view.path, "")
@@ -109,7 +64,6 @@ class Reader:
                     yield event
 
     def close(self) -> None:
-        """Close the snapshot."""
         self.snapshot.close()
 
     def __enter__(self) -> Reader:
@@ -153,18 +107,7 @@ class Reader:
 def open_reader(
     path: str, request: Request | None = None, files: Files | None = None, fail_fast: bool = False
 ) -> Reader:
-    """Take a snapshot of a data directory and read it.
-
-    Args:
-        path: The data directory.
-        request: Contents to read; the messages of all queues by default.
-        files: The file system interface, if it is not a local directory.
-        fail_fast: Raise at the first damaged record instead of counting it.
-    Raises:
-        DataDirectoryError: It is not a data directory, or was written by a newer version.
-        SnapshotError: No snapshot can be taken.
-        OSError: It cannot be read.
-    """
+    """Take a snapshot of a data directory; the messages of all queues by default."""
     return Reader(take_snapshot(path, request, files), files, fail_fast)
 
 
