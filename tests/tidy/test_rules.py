@@ -11,6 +11,8 @@ ROOT: Final = Path(__file__).parents[2]
 _RULE: Final = re.compile(r"^- \*\*([\d.]+)\*\* (.*?)(?=^- \*\*|^#|\Z)", re.MULTILINE | re.DOTALL)
 _NUMBER: Final = r"\d+(?:_\d+)+"
 _TEST: Final = re.compile(rf"^ *def test_({_NUMBER})(?:_(to|and)_({_NUMBER}))?_[a-z]", re.MULTILINE)
+#: Numbers of rules in parentheses.
+_CITED: Final = re.compile(r"\(([\d.,\s]+)\)")
 #: What a rule without a conformance test says instead of one.
 _ELSEWHERE: Final = re.compile(r"Tested\s+with\s+([\d.]*\d)|No\s+conformance\s+test.*?`(tests/[^`]+)`", re.DOTALL)
 
@@ -43,6 +45,13 @@ def test_numbers_are_unique() -> None:
 def test_each_tested_number_is_a_rule() -> None:
     rules = {number for number, _ in _rules()}
     assert sorted(set(_tested(rules)) - rules, key=_key) == []
+
+
+def test_rules_that_the_page_on_compatibility_names() -> None:
+    page = (ROOT / "docs/compatibility.md").read_text("utf-8")
+    named = {number for cited in _CITED.findall(page) for number in re.findall(r"\d+(?:\.\d+)+", cited)}
+    assert len(named) > 20
+    assert sorted(named - dict(_rules()).keys(), key=_key) == []
 
 
 def test_each_rule_has_its_proof() -> None:

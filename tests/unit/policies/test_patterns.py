@@ -15,7 +15,7 @@ from leveret.policies.patterns import TIMEOUT_SECONDS, Pattern, report_to
 
 OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
 
-# Patterns that are refused although RabbitMQ accepts them; docs/compatibility.md says why.
+# Patterns that are refused although RabbitMQ accepts them; rule 3.2.11 says why.
 NOT_SUPPORTED = {
     # Calls of groups, conditions and callouts.
     "(?P<n>a)(?P>n)", "(?1)(a)", "(a)(?1)", "(a(?1)?b)", "(?&n)(?<n>a)", "(?+1)(a)", "(a)(?-1)", r"\g<1>(a)",
