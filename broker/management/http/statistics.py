@@ -156,6 +156,8 @@ def message_stats(
         followed: Has their history.
     """
     shown: dict[str, Any] = {}
+    if not any(row):
+        return shown
     for group in groups:
         if any(row[place] for places in group.values() for place in places):
             rates.add_to(shown, group, row, followed, "msg_rates")

@@ -7,12 +7,16 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
-from leveret.broker.core.queues.explanation import explain_queue, fill_percent
-from leveret.broker.core.queues.queue import Queue, withheld_count
+from leveret.broker.core.queues.explanation import explain_queue
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
-from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
+from leveret.broker.management.http.documents.queues import (
+    SORT_KEYS,
+    queue_document,
+    queue_without_stats,
+    single_queue_document,
+)
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
 from leveret.broker.management.http.listing import View, list_response
@@ -123,31 +127,7 @@ class Queues(Controller):
         if stats_are_disabled(request):
             # Columns that are not shown cannot be sorted by.
             return await list_response(request, found, View(describe, order=_default_order, name=_name), paginated=True)
-        view = View(
-            describe,
-            order=_default_order,
-            keys={
-                "name": _name,
-                "vhost": lambda queue: queue.vhost_name,
-                "type": lambda queue: queue.queue_type,
-                "durable": lambda queue: queue.durable,
-                "node": lambda _: self._node_name,
-                "state": lambda _: "running",
-                "policy": lambda queue: None if queue.policy is None else queue.policy.name,
-                "consumers": lambda queue: len(queue.consumers),
-                "messages": _messages,
-                "messages_ready": lambda queue: queue.store.ready_count,
-                "messages_unacknowledged": lambda queue: queue.unacked_count,
-                "messages_delayed": lambda queue: queue.contents.delayed_count,
-                "message_bytes": _message_bytes,
-                "message_bytes_ready": lambda queue: queue.store.ready_bytes,
-                "oldest_ready_age": lambda queue: _or_missing(oldest_ready_age(queue)),
-                "oldest_unacked_age": lambda queue: _or_missing(oldest_unacked_age(queue)),
-                "fill": _fill,
-                "fill.percent": _fill,
-            },
-            name=_name,
-        )
+        view = View(describe, order=_default_order, keys=SORT_KEYS, name=_name)
         return await list_response(request, found, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:
@@ -162,22 +142,5 @@ def _name(queue: Queue) -> str:
     return queue.name
 
 
-def _messages(queue: Queue) -> int:
-    return queue.store.ready_count + queue.unacked_count + withheld_count(queue)
-
-
-def _message_bytes(queue: Queue) -> int:
-    return queue.store.ready_bytes + queue.delivery.unacked_bytes + queue.contents.delayed_bytes
-
-
 def _default_order(queue: Queue) -> tuple[str, str]:
     return queue.vhost_name, queue.name
-
-
-def _fill(queue: Queue) -> Any:
-    """Return the fill level in per cent; missing (...) without limits, so that descending order shows these last."""
-    return _or_missing(fill_percent(queue))
-
-
-def _or_missing(value: float | None) -> Any:
-    return ... if value is None else value

@@ -11,7 +11,7 @@ from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.management.http.documents.fields import PROCESS, iso_time
+from leveret.broker.management.http.documents.views import PROCESS, iso_time
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find
 

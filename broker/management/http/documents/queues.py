@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientConsumer, ClientIdentity
@@ -10,17 +12,17 @@ from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery_count import delivery_limit
-from leveret.broker.core.queues.explanation import describe_fill
+from leveret.broker.core.queues.explanation import describe_fill, fill_percent
 from leveret.broker.core.queues.limits import UNBOUNDED
 from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
 from leveret.broker.core.queues.queued_values import VALUE_BYTES
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhost_policies.policies import effective_definition
+from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
-from leveret.broker.management.http.documents.fields import PROCESS, iso_time
 from leveret.broker.management.http.documents.losses import loss_stats
+from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
-from leveret.policies.dead_letter import REASONS
 from leveret.policies.keys import KEYS
 from leveret.policies.retry import read_retry
 from leveret.policies.settings import resolve_setting
@@ -30,43 +32,220 @@ from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 
 _FIELDS: Final = QueueCounters.FIELDS
-_LENGTHS: Final = numbers(
-    _FIELDS,
-    "messages_ready",
-    "messages_unacknowledged",
-    messages=("messages_ready", "messages_unacknowledged"),
-)
+_LENGTHS: Final = numbers(_FIELDS, **{field.name: field.rate for field in QUEUE if field.rate})
 _MESSAGES: Final = (numbers(_FIELDS, "publish"), delivery_numbers(_FIELDS), numbers(_FIELDS, "drop", "refuse"))
 _PUBLISH: Final = (_FIELDS.index("publish"),)
 _DELIVER: Final = delivery_numbers(_FIELDS)["deliver_get"]
 _ACK: Final = (_FIELDS.index("ack"),)
 
-#: Reasons why messages leave a queue without being acknowledged.
-_DROPS: Final = (*REASONS, "purged")
+_NO_DROPS: Final = dict.fromkeys(DROP_REASONS, 0)
+_NO_LETTERS: Final = dict.fromkeys(REASONS, 0)
 #: The field delta of a queue with nothing on disk.
 _NO_DELTA: Final = ["delta", "undefined", 0, 0, "undefined"]
 
 
-def short_queue(queue: Queue, node: str) -> dict[str, Any]:
-    """Return a queue as it was declared."""
-    document = {
-        "name": queue.name,
-        "vhost": queue.vhost_name,
-        "type": queue.queue_type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": queue.owner is not None,
-        "arguments": table_to_json(queue.arguments),
-        "node": node,
-    }
-    if queue.queue_type != "classic":
-        document |= {"leader": node, "members": [node], "online": [node]}
-    return document
+class QueueView(ErlangProcess):
+    """The attributes of a queue that the fields of QUEUE are read from.
+
+    Args:
+        queue: The queue.
+        node: Name of the node.
+        rates: Rates of the request, for a document.
+        consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
+    """
+
+    __slots__ = ("_figures", "_timeout", "counters", "node", "queue", "rates")
+
+    state = "running"
+    nothing: tuple[()] = ()
+    recoverable_slaves = None
+
+    def __init__(
+        self, queue: Queue, node: str = "", rates: Rates | None = None, consumer_timeout: int | None = None
+    ) -> None:
+        self.queue = queue
+        self.node = node
+        self.counters = queue.counters
+        self.rates = cast("Rates", rates)
+        self._timeout = consumer_timeout
+        self._figures: StoreFigures | None = None
+
+    @property
+    def figures(self) -> StoreFigures:
+        """Message and byte counts by location."""
+        if self._figures is None:
+            self._figures = self.queue.figures()
+        return self._figures
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """Numbers of messages, by QueueCounters.FIELDS."""
+        return self.counters.row(self.queue.store.ready_count, self.queue.unacked_count)
+
+    exclusive = property(lambda self: self.queue.owner is not None)
+    arguments = property(lambda self: table_to_json(self.queue.arguments))
+    nodes = property(lambda self: [self.node])
+    policy = property(lambda self: None if self.queue.policy is None else self.queue.policy.name)
+    operator_policy = property(
+        lambda self: None if self.queue.operator_policy is None else self.queue.operator_policy.name
+    )
+    effective_policy_definition = property(
+        lambda self: effective_definition(self.queue.policy, self.queue.operator_policy)
+    )
+    effective_arguments = property(lambda self: effective_arguments(self.queue))
+    consumer_count = property(lambda self: len(self.queue.consumers))
+    consumer_capacity = property(lambda self: self.counters.capacity if len(self.queue.consumers) else 0)
+    readers = property(lambda self: {self.node: len(self.queue.consumers)})
+    messages = property(
+        lambda self: self.queue.store.ready_count + self.queue.unacked_count + withheld_count(self.queue)
+    )
+    held_bytes = property(lambda self: self.queue.store.ready_bytes + self.queue.delivery.unacked_bytes)
+    message_bytes = property(lambda self: self.held_bytes + withheld_bytes(self.queue))
+    dropped = property(lambda self: {**_NO_DROPS, **self.counters.dropped})
+    dead_lettered = property(lambda self: {**_NO_LETTERS, **self.counters.dead_lettered})
+    dead_letters_lost = property(lambda self: {**_NO_LETTERS, **self.counters.dead_letters_lost})
+    fill_percent = property(lambda self: fill_percent(self.queue))
+    exact_ready_age = property(lambda self: oldest_ready_age(self.queue))
+    exact_unacked_age = property(lambda self: oldest_unacked_age(self.queue))
+    oldest_ready_age = property(lambda self: _rounded(oldest_ready_age(self.queue)))
+    oldest_unacked_age = property(lambda self: _rounded(oldest_unacked_age(self.queue)))
+    open_files = property(lambda self: {self.node: self.figures.segments})
+    loss_stats = property(lambda self: loss_stats(self.counters, self.rates, self.queue.retained_count) or None)
+    message_stats = property(lambda self: message_stats(self.rates, _MESSAGES, self.row, self.counters) or None)
+
+    @property
+    def active_tag(self) -> str | None:
+        """Tag of the single active consumer."""
+        active = self.queue.consumers.active
+        return None if active is None else active.tag
+
+    @property
+    def exclusive_tag(self) -> str | None:
+        """Tag of the exclusive consumer."""
+        consumers = self.queue.consumers
+        return next(iter(consumers)).tag if consumers.exclusive else None
+
+    @property
+    def owner(self) -> dict[str, Any] | None:
+        """The connection of an exclusive queue."""
+        owner = self.queue.owner
+        return None if owner is None else connection_details(cast("ClientIdentity", owner))
+
+    @property
+    def delayed_retry(self) -> str:
+        """The delays of returned messages, as RabbitMQ 4.3 shows them."""
+        retry = read_retry(self.queue.settings)
+        return "disabled" if retry is None else str(retry)
+
+    @property
+    def delayed_count(self) -> int | None:
+        """Number of returned messages that wait; None of a queue that does not delay them."""
+        return None if self.queue.contents.waiting is None else self.queue.contents.delayed_count
+
+    @property
+    def delayed_bytes(self) -> int | None:
+        """Body bytes of these."""
+        return None if self.queue.contents.waiting is None else self.queue.contents.delayed_bytes
+
+    next_delayed_at = property(lambda self: self._due(0))
+    last_delayed_at = property(lambda self: self._due(1))
+
+    def _due(self, which: int) -> int | None:
+        waiting = self.queue.contents.waiting
+        due = None if waiting is None else waiting.due_times()
+        # A message is never early, so times are rounded up.
+        return None if due is None else -(-due[which] // 1000)
+
+    @property
+    def deduplicated(self) -> int | None:
+        """Duplicates that were dropped; None of a queue that drops none."""
+        dropped = self.counters.deduplicated
+        return dropped if dropped or self.queue.outbox.values.is_active else None
+
+    @property
+    def fill(self) -> dict[str, Any] | None:
+        """How full it is; None without limits."""
+        settings = self.queue.settings
+        is_limited = settings.max_length is not None or settings.max_length_bytes is not None
+        return describe_fill(self.queue) if is_limited else None
+
+    @property
+    def fill_ratio(self) -> float | None:
+        """Used share of the nearest limit."""
+        percent = fill_percent(self.queue)
+        return None if percent is None else percent / 100
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The ready messages that are only on disk, the segments, and the time of the oldest segment."""
+        queue, figures = self.queue, self.figures
+        ready_bytes_ram = figures.message_bytes_ram - queue.delivery.unacked_bytes
+        return {
+            "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
+            "message_bytes_disk": max(0, queue.store.ready_bytes - ready_bytes_ram),
+            "segments": figures.segments,
+            "segment_bytes": figures.disk_bytes,
+            "oldest_segment": figures.oldest // 1000 or None,
+        }
+
+    stream = property(lambda self: _stream(self.queue, self.figures))
+
+    @property
+    def delivery_limit(self) -> int | str:
+        """The delivery limit in force on a quorum queue, as RabbitMQ 4 shows it."""
+        limit = delivery_limit(self.queue.settings)
+        return "unlimited" if limit == UNBOUNDED else limit
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """Timestamp of the first ready message."""
+        head = self.queue.store.peek() if self.queue.store.ready_count else None
+        return None if head is None else Properties(head.envelope.header).timestamp()
+
+    @property
+    def head_timestamp_or_nan(self) -> float:
+        """The same for Prometheus."""
+        found = self.head_timestamp
+        return math.nan if found is None else found
+
+    backing_queue_status = property(lambda self: _backing_queue_status(self.queue, self.figures, self.rates, self.node))
+    idle_since = property(lambda self: iso_time(self.counters.idle_since) if self.counters.idle_since else None)
+
+    @property
+    def consumer_details(self) -> list[dict[str, Any]]:
+        """Its consumers."""
+        consumers = cast("list[ClientConsumer]", list(self.queue.consumers))
+        return [consumer_document(consumer, self.node, self._timeout) for consumer in consumers]
+
+
+Make = Callable[[object], dict[str, Any]]
+
+
+def _makers(queue_type: str) -> tuple[Make, Make, Make, Make]:
+    """Return what makes parts of a document: without statistics, before and after the lengths, of a single queue."""
+
+    def maker(wanted: Callable[[Field], bool]) -> Make:
+        return document_maker(field for field in QUEUE if queue_type in (field.of or (queue_type,)) and wanted(field))
+
+    lengths = [place for place, field in enumerate(QUEUE) if field.rate]
+    before = QUEUE[: lengths[0]]
+    return (
+        maker(lambda field: field.basic),
+        maker(lambda field: field in before),
+        maker(lambda field: field not in before and not field.rate and not field.single),
+        maker(lambda field: field.single),
+    )
+
+
+_MAKERS: Final = {queue_type: _makers(queue_type) for queue_type in ("classic", "quorum", "stream")}
+#: Values that lists are sorted by, by field. Sorting by others makes all documents.
+SORT_KEYS: Final = sort_keys(QUEUE, QueueView, lambda queue: queue.queue_type)
 
 
 def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str, Any]:
     """Return a queue without statistics, optionally with its message counts."""
-    document = {**short_queue(queue, node), "state": "running" if with_totals else "live"}
+    document = _MAKERS[queue.queue_type][0](QueueView(queue, node))
+    document["state"] = "running" if with_totals else "live"
     if queue.policy is not None:
         document["policy"] = queue.policy.name
     if with_totals:
@@ -79,74 +258,36 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
 
 def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
     """Return a queue with all fields except its consumers."""
-    if isinstance(queue, StreamQueue):
-        return stream_document(queue, node, rates)
-    counters, figures = queue.counters, queue.figures()
-    row = counters.row(queue.store.ready_count, queue.unacked_count)
-    document = {
-        **short_queue(queue, node),
-        "state": "running",
-        **_policies(queue),
-        **_consumers(queue),
-        **_sizes(queue, figures),
-        **_delays(queue),
-        **PROCESS,
-        "memory": figures.memory,
-        "dropped": {reason: counters.dropped[reason] for reason in _DROPS},
-        "dead_lettered": {reason: counters.dead_lettered[reason] for reason in REASONS},
-        "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in REASONS},
-        "refused": counters.refused,
-        "refused_told": counters.refused_told,
-        "deduplicated": counters.deduplicated,
-        "fill": _fill(queue),
-        "storage": _storage(queue, figures),
-        "oldest_ready_age": _rounded(oldest_ready_age(queue)),
-        "oldest_unacked_age": _rounded(oldest_unacked_age(queue)),
-    }
-    rates.add_to(document, _LENGTHS, row, counters, "lengths")
+    return _document(QueueView(queue, node, rates), rates)
+
+
+def single_queue_document(queue: Queue, node: str, rates: Rates, consumer_timeout: int | None) -> dict[str, Any]:
+    """Return a queue with all fields."""
+    view = QueueView(queue, node, rates, consumer_timeout)
+    return _document(view, rates) | _MAKERS[queue.queue_type][3](view)
+
+
+def _document(view: QueueView, rates: Rates) -> dict[str, Any]:
+    queue = view.queue
+    _, before, after, _ = _MAKERS[queue.queue_type]
+    document = rates.add_to(before(view), _LENGTHS, view.row, view.counters, "lengths")
     document["messages"] += withheld_count(queue)
-    stats = message_stats(rates, _MESSAGES, row, counters)
-    if stats:
-        document["message_stats"] = stats
-    lost = loss_stats(counters, rates, queue.retained_count)
-    if lost:
-        document["loss_stats"] = lost
-    if queue.owner is not None:
-        document["owner_pid_details"] = connection_details(cast("ClientIdentity", queue.owner))
-    if queue.queue_type == "quorum":
-        document |= {"open_files": {node: figures.segments}, "messages_dlx": queue.retained_count}
-        document |= {"message_bytes_dlx": queue.outbox.retained_bytes, "delivery_limit": _delivery_limit(queue)}
-    else:
-        document |= _classic(queue, figures, rates, node)
-        if counters.idle_since:
-            document["idle_since"] = iso_time(counters.idle_since)
-    return document
+    return document | after(view)
 
 
-def stream_document(queue: StreamQueue, node: str, rates: Rates) -> dict[str, Any]:
-    """Return a stream with all fields except its consumers.
-
-    The fields are those of RabbitMQ, and ``stream``, ``storage`` and ``effective_arguments``.
-    """
-    counters, figures = queue.counters, queue.figures()
-    row = counters.row(queue.store.ready_count, 0)
-    count = len(queue.consumers)
-    document = {
-        **short_queue(queue, node),
-        "state": "running",
-        **_policies(queue),
-        "consumers": count,
-        "readers": {node: count},
-        **PROCESS,
-        "memory": figures.memory,
-        "storage": _storage(queue, figures),
-        "stream": _stream(queue, figures),
-    }
-    rates.add_to(document, _LENGTHS, row, counters, "lengths")
-    stats = message_stats(rates, _MESSAGES, row, counters)
-    if stats:
-        document["message_stats"] = stats
-    return document
+def effective_arguments(queue: Queue) -> dict[str, Any]:
+    """Return the effective settings of a queue as arguments: its arguments, policy and operator policy combined."""
+    if queue.policy is None and queue.operator_policy is None and not queue.arguments:
+        return {}
+    definition = effective_definition(queue.policy, queue.operator_policy)
+    arguments = plain_values(queue.arguments)
+    in_force = {}
+    for name, key in KEYS.items():
+        if queue.queue_type in key.queue_types:
+            value = resolve_setting(name, queue.queue_type, arguments.get(key.argument), definition.get(name))
+            if value is not None:
+                in_force[key.argument] = value
+    return in_force
 
 
 def _stream(queue: StreamQueue, figures: StoreFigures) -> dict[str, Any]:
@@ -165,130 +306,8 @@ def _stream(queue: StreamQueue, figures: StoreFigures) -> dict[str, Any]:
     }
 
 
-def single_queue_document(queue: Queue, node: str, rates: Rates, consumer_timeout: int | None) -> dict[str, Any]:
-    """Return a queue with all fields."""
-    consumers = cast("list[ClientConsumer]", list(queue.consumers))
-    return {
-        **queue_document(queue, node, rates),
-        "consumer_details": [consumer_document(consumer, node, consumer_timeout) for consumer in consumers],
-        "deliveries": [],
-        "incoming": [],
-    }
-
-
-def effective_arguments(queue: Queue) -> dict[str, Any]:
-    """Return the effective settings of a queue as arguments: its arguments, policy and operator policy combined."""
-    definition = effective_definition(queue.policy, queue.operator_policy)
-    if not definition and not queue.arguments:
-        return {}
-    arguments = plain_values(queue.arguments)
-    in_force = {}
-    for name, key in KEYS.items():
-        if queue.queue_type in key.queue_types:
-            value = resolve_setting(name, queue.queue_type, arguments.get(key.argument), definition.get(name))
-            if value is not None:
-                in_force[key.argument] = value
-    return in_force
-
-
-def _policies(queue: Queue) -> dict[str, Any]:
-    policy, operator_policy = queue.policy, queue.operator_policy
-    return {
-        "policy": None if policy is None else policy.name,
-        "operator_policy": None if operator_policy is None else operator_policy.name,
-        "effective_policy_definition": effective_definition(policy, operator_policy),
-        "effective_arguments": effective_arguments(queue),
-    }
-
-
-def _consumers(queue: Queue) -> dict[str, Any]:
-    consumers = queue.consumers
-    count = len(consumers)
-    capacity = queue.counters.capacity if count else 0
-    active = consumers.active
-    if queue.queue_type == "quorum":
-        tags = {"single_active_consumer_ctag": None if active is None else active.tag}
-    else:
-        exclusive = next(iter(consumers)).tag if consumers.exclusive else None
-        tags = {
-            "single_active_consumer_tag": None if active is None else active.tag,
-            "exclusive_consumer_tag": exclusive,
-        }
-    return {"consumers": count, "consumer_capacity": capacity, "consumer_utilisation": capacity, **tags}
-
-
-def _sizes(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
-    ready = queue.store.ready_bytes
-    return {
-        "message_bytes": ready + queue.delivery.unacked_bytes + withheld_bytes(queue),
-        "message_bytes_ready": ready,
-        "message_bytes_unacknowledged": queue.delivery.unacked_bytes,
-        "message_bytes_ram": figures.message_bytes_ram,
-        "message_bytes_persistent": figures.message_bytes_persistent,
-        "messages_ram": figures.messages_ram,
-        "messages_persistent": figures.messages_persistent,
-    }
-
-
-def _delays(queue: Queue) -> dict[str, Any]:
-    """Return the delays of returned messages, as RabbitMQ 4.3 shows them, and what waits."""
-    retry = read_retry(queue.settings)
-    waiting = queue.contents.waiting
-    due = None if waiting is None else waiting.due_times()
-    return {
-        "delayed_retry": "disabled" if retry is None else str(retry),
-        "messages_delayed": queue.contents.delayed_count,
-        "message_bytes_delayed": queue.contents.delayed_bytes,
-        # A message is never early, so times are rounded up.
-        "next_delayed_at": None if due is None else -(-due[0] // 1000),
-        "last_delayed_at": None if due is None else -(-due[1] // 1000),
-    }
-
-
-def _delivery_limit(queue: Queue) -> int | str:
-    """Return the delivery limit in force on a quorum queue, as RabbitMQ 4 shows it."""
-    limit = delivery_limit(queue.settings)
-    return "unlimited" if limit == UNBOUNDED else limit
-
-
-def _fill(queue: Queue) -> dict[str, Any] | None:
-    settings = queue.settings
-    is_limited = settings.max_length is not None or settings.max_length_bytes is not None
-    return describe_fill(queue) if is_limited else None
-
-
-def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
-    """Return the ready messages that are only on disk, the segments, and the time of the oldest segment."""
-    ready_bytes_ram = figures.message_bytes_ram - queue.delivery.unacked_bytes
-    return {
-        "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
-        "message_bytes_disk": max(0, queue.store.ready_bytes - ready_bytes_ram),
-        "segments": figures.segments,
-        "segment_bytes": figures.disk_bytes,
-        "oldest_segment": figures.oldest // 1000 or None,
-    }
-
-
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
-
-
-def _classic(queue: Queue, figures: StoreFigures, rates: Rates, node: str) -> dict[str, Any]:
-    """Return the fields that only classic queues have."""
-    return {
-        "messages_ready_ram": figures.messages_ready_ram,
-        "messages_unacknowledged_ram": figures.messages_unacknowledged_ram,
-        "messages_paged_out": figures.messages_paged_out,
-        "message_bytes_paged_out": figures.message_bytes_paged_out,
-        "head_message_timestamp": _head_timestamp(queue),
-        "recoverable_slaves": None,
-        "backing_queue_status": _backing_queue_status(queue, figures, rates, node),
-    }
-
-
-def _head_timestamp(queue: Queue) -> int | None:
-    head = queue.store.peek() if queue.store.ready_count else None
-    return None if head is None else Properties(head.envelope.header).timestamp()
 
 
 def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates, node: str) -> dict[str, Any]:

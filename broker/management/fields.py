@@ -1,0 +1,588 @@
+"""The fields of each kind of object, once: for the documents of the HTTP API, metrics, leveretctl and openapi.yaml.
+
+A table, for example QUEUE, is a tuple of Field in the order of the document. A Field says its name in the API, the
+attribute that it is read from, its type, unit and meaning, its column in leveretctl and its metric for Prometheus:
+
+* The HTTP API reads `source` (dotted, from the object's view in http/documents) and makes the document.
+* leveretctl makes a column for each field with a `column`: `Column.name` is the column's name, `Column.path` the dotted
+  path in the API's object, `Column.form` the form in which it is shown, `Column.needs` what to request from the API.
+  columns_of(QUEUE) fills in the defaults. The FORMS are leveretctl's functions.
+* Prometheus has a metric for each field with a `metric`.
+* A name with a dot is a field of an object in the document, and there for its column or metric only.
+
+What RabbitMQ has and Leveret cannot have (process identifiers, mirrors) is an entry without a source. A new column of
+list_queues with its metric is one row here, if the queue has the attribute.
+
+This module imports nothing of the broker, because leveretctl reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+#: Reasons of dead-lettering in the order in which they are shown.
+REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit")
+#: Reasons why messages leave a queue without being acknowledged.
+DROP_REASONS: Final = (*REASONS, "purged")
+
+#: Prefixes of the metrics of RabbitMQ, and of those that only Leveret has.
+RABBITMQ: Final = "rabbitmq_"
+LEVERET: Final = "leveret_"
+#: Metrics of RabbitMQ that only its detailed endpoint has.
+CLUSTER: Final = "rabbitmq_cluster_"
+#: Totals of a metric; see Metric.total.
+SUM: Final = "sum"
+NO_TOTAL: Final = "no total"
+PER_OBJECT: Final = "per object"
+DETAILED: Final = "detailed"
+
+
+#: Forms of columns: a table of AMQP arguments, JSON, a number or 0, nothing, the identifier of a queue, connection or
+#: channel from its name, the channel of a queue's exclusive consumer, a protocol's version, the word exchange.
+FORMS: Final = (
+    "arguments",
+    "json",
+    "count",
+    "empty",
+    "queue",
+    "connection",
+    "channel",
+    "exclusive_consumer",
+    "protocol",
+    "exchange_kind",
+)
+
+
+class Column(NamedTuple):
+    """A column of leveretctl.
+
+    Args:
+        name: Its name; by default that of the field.
+        path: Dotted path of the value in the API's object; by default the name of the field.
+        form: How the value is shown: one of FORMS; "" as it is.
+        needs: Fields to request from the API; by default the path.
+    """
+
+    name: str = ""
+    path: str = ""
+    form: str = ""
+    needs: tuple[str, ...] = ()
+
+
+class Metric(NamedTuple):
+    """A metric for Prometheus.
+
+    Args:
+        name: Name without prefix. Names of counters end in ``_total``.
+        kind: Its type. ``unknown`` is called untyped in the text format.
+        help: Help text.
+        family: Value of ``family=`` in the query; several metrics may share it.
+        total: What the aggregated endpoint shows: SUM, NO_TOTAL (a name without value), PER_OBJECT or DETAILED
+            (nothing), or an attribute of the sums of all counters, deleted objects included.
+        source: Attribute that it is read from; by default that of the field.
+        by: A label and its values, if the attribute is a mapping from these to numbers.
+        prefix: Prefix of the name.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "unknown"]
+    help: str
+    family: str = ""
+    total: str = SUM
+    source: str = ""
+    by: tuple[str, tuple[str, ...]] | None = None
+    prefix: str = RABBITMQ
+
+
+class Field(NamedTuple):
+    """A field of a kind of object.
+
+    Args:
+        name: Its name in the API, which is RabbitMQ's if RabbitMQ has it.
+        source: Dotted path of the attribute of the object's view that it is read from; "" if the API does not have it.
+        type: Its type in JSON; several are separated by ``|``.
+        text: What it means, with its unit.
+        column: Its column in leveretctl, if any.
+        metric: Its metric, if any.
+        of: Types of queues that have it; () for all.
+        basic: Whether it is shown without statistics, too.
+        single: Whether only the document of a single object has it.
+        optional: Whether it is left out if it is null.
+        rate: If it is shown with its rate: the columns of the counters whose sum it is.
+        sort: Attribute to sort lists by, if it is another one; objects without it are then first, and last backwards.
+    """
+
+    name: str
+    source: str
+    type: str
+    text: str
+    column: Column | None = None
+    metric: Metric | None = None
+    of: tuple[str, ...] = ()
+    basic: bool = False
+    single: bool = False
+    optional: bool = False
+    rate: tuple[str, ...] = ()
+    sort: str = ""
+
+    def metric_source(self) -> str:
+        """Return the attribute that its metric is read from."""
+        return (self.metric.source if self.metric is not None else "") or self.source
+
+
+Table = tuple[Field, ...]
+
+#: The column has the name and the value of the field.
+SAME: Final = Column()
+_CLASSIC: Final = ("classic",)
+_QUORUM: Final = ("quorum",)
+_STREAM: Final = ("stream",)
+#: Of messages that are taken away.
+_TAKEN: Final = ("classic", "quorum")
+_REPLICATED: Final = ("quorum", "stream")
+
+
+def columns_of(table: Table) -> Iterator[Column]:
+    """Yield the columns of a table, with their defaults filled in."""
+    for field in table:
+        if field.column is not None:
+            name, path, form, needs = field.column
+            path = path or field.name
+            yield Column(name or field.name, path, form, needs or ((path,) if form != "empty" else ()))
+
+
+def metrics_of(table: Table) -> Iterator[tuple[Field, Metric]]:
+    """Yield the metrics of a table with their fields."""
+    return ((field, field.metric) for field in table if field.metric is not None)
+
+
+def _gauge(name: str, text: str, family: str, **more: Any) -> Metric:
+    return Metric(name, "gauge", text, family, **more)
+
+
+def _counter(name: str, text: str, family: str, **more: Any) -> Metric:
+    return Metric(name, "counter", text, family, **more)
+
+
+def _own(make: Any, name: str, text: str, family: str, **more: Any) -> Metric:
+    """Return a metric that RabbitMQ does not have. It is per queue: sums of limits or ages would be meaningless."""
+    made: Metric = make(name, text, family, **{"total": PER_OBJECT, "prefix": LEVERET, **more})
+    return made
+
+
+def _names(fields: Iterable[Field]) -> frozenset[str]:
+    return frozenset(field.name for field in fields)
+
+
+#: Figures of Erlang processes, which tools of RabbitMQ expect.
+_PROCESS: Final = (
+    Field("garbage_collection", "garbage_collection", "object", "Erlang's; all numbers are 0"),
+    Field("reductions", "reductions", "integer", "Erlang's; always 0"),
+    Field("reductions_details", "reductions_details", "object", "Erlang's; always 0"),
+)
+
+# A row is a line or two.
+# fmt: off
+_COARSE: Final = "queue_coarse_metrics"
+_METRICS: Final = "queue_metrics"
+_BY_REASON: Final = ("reason", REASONS)
+QUEUE: Final[Table] = (
+    Field("name", "queue.name", "string", "Name", SAME, basic=True),
+    Field("vhost", "queue.vhost_name", "string", "Virtual host", basic=True),
+    Field("type", "queue.queue_type", "string", "classic, quorum or stream", SAME, basic=True),
+    Field("durable", "queue.durable", "boolean", "Whether it survives a restart", SAME, basic=True),
+    Field("auto_delete", "queue.auto_delete", "boolean", "Whether it goes with its last consumer", SAME, basic=True),
+    Field("exclusive", "exclusive", "boolean", "Whether it belongs to a connection", SAME, basic=True),
+    Field("arguments", "arguments", "object", "As declared", Column(form="arguments"), basic=True),
+    Field("node", "node", "string", "Name of the node", basic=True),
+    Field("leader", "node", "string", "Name of the node", SAME, of=_REPLICATED, basic=True),
+    Field("members", "nodes", "array", "Names of nodes: one", SAME, of=_REPLICATED, basic=True),
+    Field("online", "nodes", "array", "Names of nodes: one", SAME, of=_REPLICATED, basic=True),
+    # Process identifiers of Erlang: leveretctl shows what identifies the queue and clients.
+    Field("pid", "", "string", "The queue", Column(path="name", form="queue", needs=("name", "vhost", "node"))),
+    Field("exclusive_consumer_pid", "", "string", "The channel of the exclusive consumer",
+          Column(path="consumer_details", form="exclusive_consumer")),
+    # Of mirrors, which do not exist.
+    Field("slave_pids", "", "array", "Always empty", Column(form="empty")),
+    Field("synchronised_slave_pids", "", "array", "Always empty", Column(form="empty")),
+    Field("state", "state", "string", "running", SAME),
+    Field("policy", "policy", "string|null", "Name of the policy in force", SAME),
+    Field("operator_policy", "operator_policy", "string|null", "Name of the operator policy in force", SAME),
+    Field("effective_policy_definition", "effective_policy_definition", "object", "Both combined", Column(form="json")),
+    Field("effective_arguments", "effective_arguments", "object", "Arguments and policies combined, as arguments"),
+    Field("consumers", "consumer_count", "integer", "Number of consumers", SAME,
+          _gauge("queue_consumers", "Consumers on a queue", _METRICS)),
+    Field("readers", "readers", "object", "Number of consumers by node", of=_STREAM),
+    Field("consumer_capacity", "consumer_capacity", "number", "Share of time in which it could deliver", SAME,
+          _gauge("queue_consumer_capacity", "Consumer capacity", _METRICS), _TAKEN),
+    Field("consumer_utilisation", "consumer_capacity", "number", "The same", SAME,
+          _gauge("queue_consumer_utilisation", "Same as consumer capacity", _METRICS), _TAKEN),
+    # RabbitMQ shortens one of them.
+    Field("single_active_consumer_tag", "active_tag", "string|null", "Tag of the single active consumer", of=_CLASSIC),
+    Field("single_active_consumer_ctag", "active_tag", "string|null", "Tag of the single active consumer", of=_QUORUM),
+    Field("exclusive_consumer_tag", "exclusive_tag", "string|null", "Tag of the exclusive consumer", SAME, of=_CLASSIC),
+    Field("message_bytes", "message_bytes", "integer", "Body bytes of all messages", SAME,
+          _gauge("queue_messages_bytes", "Size in bytes of ready and unacknowledged messages", _METRICS,
+                 source="held_bytes"), _TAKEN),
+    Field("message_bytes_ready", "queue.store.ready_bytes", "integer", "Body bytes of ready messages", SAME,
+          _gauge("queue_messages_ready_bytes", "Size in bytes of ready messages", _METRICS), _TAKEN),
+    Field("message_bytes_unacknowledged", "queue.delivery.unacked_bytes", "integer",
+          "Body bytes of unacknowledged messages", SAME,
+          _gauge("queue_messages_unacked_bytes", "Size in bytes of all unacknowledged messages", _METRICS), _TAKEN),
+    Field("message_bytes_ram", "figures.message_bytes_ram", "integer", "Body bytes in memory", SAME,
+          _gauge("queue_messages_ram_bytes", "Size of ready and unacknowledged messages stored in memory", _METRICS),
+          _TAKEN),
+    Field("message_bytes_persistent", "figures.message_bytes_persistent", "integer",
+          "Body bytes of persistent messages",
+          SAME, _gauge("queue_messages_persistent_bytes", "Size in bytes of persistent messages", _METRICS), _TAKEN),
+    Field("messages_ram", "figures.messages_ram", "integer", "Messages in memory", SAME,
+          _gauge("queue_messages_ram", "Ready and unacknowledged messages stored in memory", _METRICS), _TAKEN),
+    Field("messages_persistent", "figures.messages_persistent", "integer", "Persistent messages", SAME,
+          _gauge("queue_messages_persistent", "Persistent messages", _METRICS), _TAKEN),
+    # In RabbitMQ 4.3, for quorum queues.
+    Field("delayed_retry", "delayed_retry", "string", "Delays of returned messages, or disabled", SAME, of=_TAKEN),
+    Field("messages_delayed", "queue.contents.delayed_count", "integer", "Returned messages that wait", SAME,
+          _own(_gauge, "queue_messages_delayed",
+               "Returned messages that wait before they are redelivered, for queues that delay them", "queue_delayed",
+               source="delayed_count"), _TAKEN),
+    Field("message_bytes_delayed", "queue.contents.delayed_bytes", "integer", "Body bytes of these", None,
+          _own(_gauge, "queue_messages_delayed_bytes", "Size in bytes of these", "queue_delayed",
+               source="delayed_bytes"), _TAKEN),
+    Field("next_delayed_at", "next_delayed_at", "integer|null", "When the first of these is due, in ms since 1970",
+          SAME,
+          of=_TAKEN),
+    Field("last_delayed_at", "last_delayed_at", "integer|null", "When the last of these is due, in ms since 1970", SAME,
+          of=_TAKEN),
+    *_PROCESS,
+    Field("memory", "figures.memory", "integer", "Memory in bytes, estimated", SAME,
+          _gauge("queue_process_memory_bytes", "Memory in bytes used by the queue, estimated", _METRICS)),
+    Field("dropped", "dropped", "object", "Messages that left without being acknowledged, by reason", None,
+          _own(_counter, "queue_dropped_total",
+               "Total number of messages that left a queue without being acknowledged, by reason", "queue_losses",
+               total="all_queues.dropped", source="counters.dropped", by=("reason", DROP_REASONS)), _TAKEN),
+    Field("dead_lettered", "dead_lettered", "object", "Messages that were dead-lettered, by reason", None,
+          _own(_counter, "queue_dead_lettered_total",
+               "Total number of messages published to the dead-letter exchange of a queue, by reason", "queue_losses",
+               total="all_queues.dead_lettered", source="counters.dead_lettered", by=_BY_REASON), _TAKEN),
+    Field("dead_letters_lost", "dead_letters_lost", "object", "Dead letters that no queue accepted, by reason", None,
+          _own(_counter, "queue_dead_letters_lost_total",
+               "Total number of dead letters of a queue that no queue accepted, by reason", "queue_losses",
+               total="all_queues.dead_letters_lost", source="counters.dead_letters_lost", by=_BY_REASON), _TAKEN),
+    Field("refused", "counters.refused", "integer", "Messages that it refused because it was full", None,
+          _own(_counter, "queue_refused_total", "Total number of messages refused by a full queue", "queue_losses",
+               total="all_queues.refused"), _TAKEN),
+    Field("refused_told", "counters.refused_told", "integer", "Those of which the publishers were told", None,
+          _own(_counter, "queue_refused_told_total",
+               "Refused messages that are not lost, because their publishers were told", "queue_losses",
+               total="all_queues.refused_told"), _TAKEN),
+    Field("deduplicated", "counters.deduplicated", "integer", "Duplicates that it dropped", None,
+          _own(_counter, "queue_deduplicated_total",
+               "Total number of duplicates that a queue has dropped, for queues that drop duplicates",
+               "queue_deduplication",
+               source="deduplicated"), _TAKEN),
+    Field("fill", "fill", "Fill|null", "How full it is; null without limits",
+          Column("length_counts", "fill.length_counts"), of=_TAKEN, sort="fill_percent"),
+    Field("fill.percent", "fill_percent", "number|null", "Fill level in per cent", None,
+          _own(_gauge, "queue_fill_ratio",
+               "Used share of the limit that is nearest to being reached, for queues with a limit", "queue_limits",
+               source="fill_ratio"), _TAKEN, sort="fill_percent"),
+    Field("fill.max_length", "queue.settings.max_length", "integer|null", "Maximum number of messages", None,
+          _own(_gauge, "queue_max_length", "Maximum number of messages in a queue, for queues with this limit",
+               "queue_limits"), _TAKEN),
+    Field("fill.max_length_bytes", "queue.settings.max_length_bytes", "integer|null", "Maximum body bytes", None,
+          _own(_gauge, "queue_max_length_bytes",
+               "Maximum size in bytes of messages in a queue, for queues with this limit", "queue_limits"), _TAKEN),
+    Field("storage", "storage", "object", "What is on disk: ready messages that are not in memory, and files"),
+    Field("stream", "stream", "object", "Offsets and limits, and what these have removed", of=_STREAM),
+    Field("stream.first_offset", "first_offset", "integer|null", "Offset of the first message", None,
+          _own(_gauge, "stream_first_offset", "Offset of the first message of a stream; of the next one if it is empty",
+               "stream_metrics"), _STREAM),
+    Field("stream.next_offset", "next_offset", "integer", "Offset that the next message gets", None,
+          _own(_gauge, "stream_next_offset", "Offset that the next message of a stream gets", "stream_metrics"),
+               _STREAM),
+    Field("storage.segment_bytes", "figures.disk_bytes", "integer", "Size of its files in bytes", None,
+          _own(_gauge, "stream_bytes", "Size in bytes of the files of a stream", "stream_metrics"), _STREAM),
+    Field("storage.segments", "figures.segments", "integer", "Number of its files", None,
+          _own(_gauge, "stream_files", "Number of files of a stream", "stream_metrics"), _STREAM),
+    Field("stream.removed_by_retention", "counters.outlived", "integer", "Messages that its limits have removed", None,
+          _own(_counter, "stream_retention_removed_total",
+               "Total number of messages that the limits of a stream have removed", "stream_metrics"), _STREAM),
+    Field("oldest_ready_age", "oldest_ready_age", "number|null", "Seconds since the oldest ready message arrived", SAME,
+          _own(_gauge, "queue_oldest_ready_age_seconds",
+               "Time since the arrival of the oldest ready message, for queues with one", "queue_ages",
+               source="exact_ready_age"), _TAKEN, sort="exact_ready_age"),
+    Field("oldest_unacked_age", "oldest_unacked_age", "number|null", "The same of the oldest unacknowledged one", SAME,
+          _own(_gauge, "queue_oldest_unacked_age_seconds",
+               "Time since the arrival of the oldest unacked message, for queues with one", "queue_ages",
+               source="exact_unacked_age"), _TAKEN, sort="exact_unacked_age"),
+    Field("messages_ready", "queue.store.ready_count", "integer", "Messages ready for delivery", SAME,
+          _gauge("queue_messages_ready", "Messages ready to be delivered to consumers", _COARSE),
+          rate=("messages_ready",)),
+    Field("messages_unacknowledged", "queue.unacked_count", "integer", "Messages delivered and not yet acknowledged",
+          SAME,
+          _gauge("queue_messages_unacked", "Messages delivered to consumers but not yet acknowledged", _COARSE),
+          rate=("messages_unacknowledged",)),
+    Field("messages", "messages", "integer", "All messages", SAME,
+          _gauge("queue_messages", "Sum of ready and unacknowledged messages - total queue depth", _COARSE),
+          rate=("messages_ready", "messages_unacknowledged")),
+    Field("message_stats", "message_stats", "object", "Numbers of messages with their rates, once there are any",
+          optional=True),
+    Field("message_stats.publish", "counters.published", "integer", "Messages that it got", None,
+          _counter("queue_messages_published_total", "Total number of messages published to queues",
+                   "channel_queue_exchange_metrics", total="all_queues.published")),
+    Field("message_stats.disk_reads", "figures.disk_reads", "integer", "Messages read from disk",
+          Column("disk_reads", form="count"),
+          _counter("queue_disk_reads_total", "Total number of times queue read messages from disk", _METRICS,
+                   total="disk_reads")),
+    Field("message_stats.disk_writes", "figures.disk_writes", "integer", "Messages written to disk",
+          Column("disk_writes", form="count"),
+          _counter("queue_disk_writes_total", "Total number of times queue wrote messages to disk", _METRICS,
+                   total="disk_writes")),
+    Field("loss_stats", "loss_stats", "object", "Lost messages with their rates, once there are any", of=_TAKEN,
+          optional=True),
+    Field("owner_pid_details", "owner", "object", "The connection of an exclusive queue",
+          Column("owner_pid", "owner_pid_details.name", "connection"), of=_TAKEN, optional=True),
+    Field("open_files", "open_files", "object", "Segment files by node", of=_QUORUM),
+    Field("messages_dlx", "queue.retained_count", "integer", "Dead letters that no queue has accepted yet", of=_QUORUM),
+    Field("message_bytes_dlx", "queue.outbox.retained_bytes", "integer", "Body bytes of these", of=_QUORUM),
+    Field("delivery_limit", "delivery_limit", "integer|string", "As in RabbitMQ 4: a number, or unlimited", of=_QUORUM),
+    Field("messages_ready_ram", "figures.messages_ready_ram", "integer", "Ready messages in memory", SAME,
+          _gauge("queue_messages_ready_ram", "Ready messages stored in memory", _METRICS), _CLASSIC),
+    Field("messages_unacknowledged_ram", "figures.messages_unacknowledged_ram", "integer",
+          "Unacknowledged messages in memory", SAME,
+          _gauge("queue_messages_unacked_ram", "Unacknowledged messages stored in memory", _METRICS), _CLASSIC),
+    Field("messages_paged_out", "figures.messages_paged_out", "integer", "Messages that are only on disk", None,
+          _gauge("queue_messages_paged_out", "Messages paged out to disk", _METRICS), _CLASSIC),
+    Field("message_bytes_paged_out", "figures.message_bytes_paged_out", "integer", "Body bytes of these", None,
+          _gauge("queue_messages_paged_out_bytes", "Size in bytes of messages paged out to disk", _METRICS), _CLASSIC),
+    Field("head_message_timestamp", "head_timestamp", "integer|null", "Timestamp of the first ready message, if any",
+          SAME,
+          # A sum of timestamps would be meaningless, and a message without one is NaN.
+          _gauge("queue_head_message_timestamp", "Timestamp of the first message in the queue, if any", _METRICS,
+                 total=NO_TOTAL, source="head_timestamp_or_nan"), _CLASSIC),
+    Field("recoverable_slaves", "recoverable_slaves", "array|null", "Of mirrors; always null", of=_CLASSIC),
+    Field("backing_queue_status", "backing_queue_status", "object", "The parts of a queue of RabbitMQ", of=_CLASSIC),
+    Field("idle_since", "idle_since", "string", "Time of its last message or consumer, without messages and consumers",
+          of=_CLASSIC, optional=True),
+    Field("consumer_details", "consumer_details", "array", "Its consumers", single=True),
+    Field("deliveries", "nothing", "array", "Always empty", single=True),
+    Field("incoming", "nothing", "array", "Always empty", single=True),
+)
+
+_OCTETS: Final = "connection_coarse_metrics"
+_PACKETS: Final = "connection_metrics"
+CONNECTION: Final[Table] = (
+    Field("name", "client.name", "string", "Addresses of client and broker", SAME, basic=True),
+    Field("pid", "", "string", "The connection", Column(path="name", form="connection")),
+    Field("vhost", "client.vhost_name", "string", "Virtual host", SAME, basic=True),
+    Field("user", "client.username", "string", "Name of the user", SAME, basic=True),
+    Field("node", "node", "string", "Name of the node", basic=True),
+    Field("user_who_performed_action", "client.username", "string", "Name of the user"),
+    Field("client_properties", "client_properties", "object", "What the client says of itself",
+          Column(form="arguments")),
+    Field("host", "host", "string", "Address of the broker", SAME),
+    Field("port", "port", "integer", "Port of the broker", SAME),
+    Field("peer_host", "peer_host", "string", "Address of the client", SAME),
+    Field("peer_port", "peer_port", "integer", "Port of the client", SAME),
+    Field("protocol", "protocol", "string", "AMQP 0-9-1", Column(form="protocol")),
+    Field("type", "type", "string", "network"),
+    Field("auth_mechanism", "client.auth_mechanism", "string", "SASL mechanism of the login", SAME),
+    Field("state", "state", "string", "running, or if an alarm is set blocking, and blocked once it publishes", SAME),
+    Field("connected_at", "client.connected_at", "integer", "When it was opened, in ms since 1970", SAME),
+    Field("timeout", "client.heartbeat", "integer", "Heartbeat interval in s", SAME),
+    Field("channels", "channels", "integer", "Number of open channels", SAME,
+          _gauge("connection_channels", "Channels on a connection", _PACKETS)),
+    Field("channel_max", "client.channel_max", "integer", "Maximum number of channels", SAME),
+    Field("frame_max", "client.frame_max", "integer", "Maximum size of a frame in bytes", SAME),
+    Field("recv_cnt", "counters.recv_cnt", "integer", "Packets received", SAME,
+          _counter("connection_incoming_packets_total", "Total number of packets received on a connection", _PACKETS,
+                   total="connections.recv_cnt")),
+    Field("send_cnt", "counters.send_cnt", "integer", "Packets sent", SAME,
+          _counter("connection_outgoing_packets_total", "Total number of packets sent on a connection", _PACKETS,
+                   total="connections.send_cnt")),
+    Field("send_pend", "send_pend", "integer", "Bytes that wait to be sent", SAME,
+          _gauge("connection_pending_packets", "Number of packets waiting to be sent on a connection", _PACKETS)),
+    Field("ssl", "ssl", "boolean", "Whether it is encrypted", SAME),
+    Field("ssl_protocol", "tls.protocol", "string|null", "Version of TLS", SAME),
+    Field("ssl_cipher", "tls.cipher", "string|null", "Cipher suite", SAME),
+    # Part of the cipher's name, or with TLS 1.3 not part of the cipher suite.
+    Field("ssl_key_exchange", "nothing", "string|null", "Always null", SAME),
+    Field("ssl_hash", "nothing", "string|null", "Always null", SAME),
+    Field("peer_cert_subject", "tls.subject", "string|null", "Subject of the client's certificate", SAME),
+    Field("peer_cert_issuer", "tls.issuer", "string|null", "Its issuer", SAME),
+    Field("peer_cert_validity", "tls.validity", "string|null", "Its validity", SAME),
+    *_PROCESS,
+    Field("user_provided_name", "user_provided_name", "string", "Client-provided connection name", optional=True),
+    Field("recv_oct", "counters.recv_oct", "integer", "Bytes received", SAME,
+          _counter("connection_incoming_bytes_total", "Total number of bytes received on a connection", _OCTETS,
+                   total="connections.recv_oct"), rate=("recv_oct",)),
+    Field("send_oct", "counters.send_oct", "integer", "Bytes sent", SAME,
+          _counter("connection_outgoing_bytes_total", "Total number of bytes sent on a connection", _OCTETS,
+                   total="connections.send_oct"), rate=("send_oct",)),
+)
+
+_CHANNEL: Final = "channel_metrics"
+
+
+def _counted(
+    name: str, text: str, metric: str, attribute: str, about: str, family: str = "channel_queue_metrics"
+) -> Field:
+    """Return a number of messages on channels. They are counted per channel, not also per exchange and queue."""
+    total = f"Total number of {about}"
+    return Field(f"message_stats.{name}", f"channel.counters.{attribute}", "integer", text, None,
+                 _counter(metric, total, family, total=f"channels.{attribute}"))
+
+
+CHANNEL: Final[Table] = (
+    Field("name", "name", "string", "Name of the connection, and the number in brackets", SAME),
+    Field("pid", "", "string", "The channel", Column(path="name", form="channel")),
+    Field("number", "channel.number", "integer", "Number in the connection", SAME),
+    Field("node", "node", "string", "Name of the node"),
+    Field("user", "client.username", "string", "Name of the user", SAME),
+    Field("user_who_performed_action", "client.username", "string", "Name of the user"),
+    Field("vhost", "client.vhost_name", "string", "Virtual host", SAME),
+    Field("connection_details", "connection_details", "object", "The connection",
+          Column("connection", "connection_details.name", "connection")),
+    Field("state", "state", "string", "running"),
+    Field("confirm", "channel.confirming", "boolean", "Whether it confirms messages to the publisher", SAME),
+    Field("transactional", "channel.transactional", "boolean", "Whether it is in transaction mode", SAME),
+    Field("consumer_count", "consumer_count", "integer", "Number of consumers", SAME,
+          _gauge("channel_consumers", "Consumers on a channel", _CHANNEL)),
+    Field("prefetch_count", "channel.default_prefetch", "integer", "Maximum of unacknowledged messages per consumer",
+          SAME,
+          _gauge("consumer_prefetch", "Limit of unacknowledged messages for each consumer", _CHANNEL)),
+    Field("global_prefetch_count", "channel.prefetch", "integer", "Maximum of unacknowledged messages of all", SAME,
+          _gauge("channel_prefetch", "Total limit of unacknowledged messages for all consumers on a channel",
+                 _CHANNEL)),
+    Field("messages_unacknowledged", "channel.unacked_count", "integer", "Messages delivered, not yet acknowledged",
+          SAME,
+          _gauge("channel_messages_unacked", "Delivered but not yet acknowledged messages", _CHANNEL)),
+    Field("messages_unconfirmed", "channel.unconfirmed_count", "integer", "Messages published, not yet confirmed", SAME,
+          _gauge("channel_messages_unconfirmed", "Published but not yet confirmed messages", _CHANNEL)),
+    Field("messages_uncommitted", "messages_uncommitted", "integer", "Messages published in the open transaction", SAME,
+          _gauge("channel_messages_uncommitted", "Messages received in a transaction but not yet committed", _CHANNEL)),
+    Field("acks_uncommitted", "acks_uncommitted", "integer", "Acknowledgements in the open transaction", SAME,
+          _gauge("channel_acks_uncommitted", "Message acknowledgements in a transaction not yet committed", _CHANNEL)),
+    Field("pending_raft_commands", "pending_raft_commands", "integer", "Erlang's; always 0"),
+    *_PROCESS,
+    Field("user_provided_name", "user_provided_name", "string", "Client-provided connection name", optional=True),
+    Field("idle_since", "idle_since", "string", "Time since which nothing has happened", optional=True),
+    Field("message_stats", "message_stats", "object", "Numbers of messages with their rates", optional=True),
+    _counted("publish", "Messages published", "channel_messages_published_total", "publish",
+             "messages published into an exchange on a channel", "channel_exchange_metrics"),
+    _counted("confirm", "Messages confirmed", "channel_messages_confirmed_total", "confirm",
+             "messages published into an exchange and confirmed on the channel", "channel_exchange_metrics"),
+    _counted("return_unroutable", "Messages returned", "channel_messages_unroutable_returned_total",
+             "return_unroutable",
+             "messages published as mandatory into an exchange and returned to the publisher as unroutable",
+             "channel_exchange_metrics"),
+    _counted("drop_unroutable", "Messages dropped", "channel_messages_unroutable_dropped_total", "drop_unroutable",
+             "messages published as non-mandatory into an exchange and dropped as unroutable",
+             "channel_exchange_metrics"),
+    _counted("get", "Messages fetched", "channel_get_ack_total", "get",
+             "messages fetched with basic.get in manual acknowledgement mode"),
+    _counted("get_no_ack", "Those without acknowledgement", "channel_get_total", "get_no_ack",
+             "messages fetched with basic.get in automatic acknowledgement mode"),
+    _counted("deliver", "Messages delivered", "channel_messages_delivered_ack_total", "deliver",
+             "messages delivered to consumers in manual acknowledgement mode"),
+    _counted("deliver_no_ack", "Those without acknowledgement", "channel_messages_delivered_total", "deliver_no_ack",
+             "messages delivered to consumers in automatic acknowledgement mode"),
+    _counted("redeliver", "Messages redelivered", "channel_messages_redelivered_total", "redeliver",
+             "messages redelivered to consumers"),
+    _counted("ack", "Messages acknowledged", "channel_messages_acked_total", "ack",
+             "messages acknowledged by consumers"),
+    _counted("get_empty", "Fetches without a message", "channel_get_empty_total", "get_empty",
+             "times basic.get operations fetched no message"),
+)
+
+CONSUMER: Final[Table] = (
+    Field("queue", "queue_details", "object", "Name and virtual host of the queue", Column("queue_name", "queue.name")),
+    Field("channel_details", "channel_details", "object", "The channel",
+          Column("channel_pid", "channel_details.name", "channel")),
+    Field("consumer_tag", "consumer.tag", "string", "Tag, unique on the channel", SAME),
+    Field("ack_required", "ack_required", "boolean", "Whether it acknowledges messages", SAME),
+    Field("exclusive", "consumer.exclusive", "boolean", "Whether it is the only one of the queue"),
+    Field("prefetch_count", "consumer.prefetch", "integer", "Maximum of unacknowledged messages", SAME),
+    Field("active", "active", "boolean", "Whether it gets messages", SAME),
+    Field("activity_status", "activity_status", "string", "up, single_active or waiting", SAME),
+    Field("arguments", "arguments", "object", "As given", Column(form="arguments")),
+    # Newer clients fail if it is missing.
+    Field("consumer_timeout", "timeout", "integer", "Time for acknowledgements in ms; 0 for no limit"),
+    Field("next_offset", "next_offset", "integer", "Offset of the next message of a stream", of=_STREAM),
+    Field("lag", "lag", "integer", "Messages of the stream that it has not got yet", None,
+          _own(_gauge, "stream_consumer_lag", "Number of messages that a consumer of a stream has not got yet",
+               "stream_consumer_metrics"), _STREAM),
+)
+
+CONSUMER_NAME: Final[Table] = (
+    Field("name", "entry.name", "string", "The name", SAME),
+    Field("next_offset", "next_offset", "integer", "Offset of the first message that has not been acknowledged", SAME,
+          _own(_gauge, "stream_name_next_offset",
+               "Offset of the first message that a consumer name has not acknowledged",
+               "stream_name_metrics")),
+    Field("lag", "lag", "integer", "Number of offsets from there to the end of the stream", SAME,
+          _own(_gauge, "stream_name_lag", "Number of messages of a stream from there on", "stream_name_metrics")),
+    Field("missed", "entry.missed", "integer", "Messages that retention removed before they were delivered to it", SAME,
+          _own(_counter, "stream_name_missed_total",
+               "Total number of messages that retention removed before a consumer name had them",
+               "stream_name_metrics")),
+    Field("changed", "changed", "integer|null", "When it has changed last, in ms since 1970"),
+    Field("active", "active", "object|null", "The consumer that reads", Column("consumer_tag", "active.consumer_tag")),
+    Field("active.channel_details", "", "object", "Its channel", Column("channel", "active.channel_details.name")),
+    Field("waiting", "waiting", "integer", "Consumers that wait for their turn", SAME),
+)
+
+EXCHANGE: Final[Table] = (
+    Field("name", "exchange.name", "string", "Name; empty of the default exchange", SAME, _gauge(
+          "exchange_name", "Enumerates exchanges without any additional info. This value is cluster-wide.",
+          "exchange_names", total=DETAILED, source="one", prefix=CLUSTER)),
+    Field("vhost", "exchange.vhost_name", "string", "Virtual host"),
+    Field("type", "exchange.type_name", "string", "Exchange type", SAME),
+    Field("durable", "exchange.durable", "boolean", "Whether it survives a restart", SAME),
+    Field("auto_delete", "exchange.auto_delete", "boolean", "Whether it goes with its last binding", SAME),
+    Field("internal", "exchange.internal", "boolean", "Whether clients cannot publish to it", SAME),
+    Field("arguments", "arguments", "object", "As declared", Column(form="arguments")),
+    Field("messages_delayed", "waiting.count", "integer", "Messages that wait until they are due", None,
+          _own(_gauge, "exchange_messages_delayed",
+               "Messages that wait in an exchange x-delayed-message until they are due", "exchange_delayed", total=SUM),
+          of=("delayed",)),
+    Field("message_bytes_delayed", "waiting.body_bytes", "integer", "Body bytes of these", None,
+          _own(_gauge, "exchange_messages_delayed_bytes",
+               "Size in bytes of messages that wait in an exchange x-delayed-message", "exchange_delayed", total=SUM),
+          of=("delayed",)),
+    Field("next_delayed_at", "next_delayed_at", "integer|null", "When the first is due, in ms since 1970",
+          of=("delayed",)),
+    Field("cache_info", "cache_info", "object", "Values that it remembers", of=("deduplicating",)),
+    Field("deduplicated", "exchange.counters.deduplicated", "integer", "Duplicates that it dropped", None,
+          _own(_counter, "exchange_deduplicated_total",
+               "Duplicates that an exchange x-message-deduplication has dropped", "exchange_deduplication", total=SUM),
+          of=("deduplicating",)),
+    Field("cache_info.entries", "remembered", "integer", "Number of values", None,
+          _own(_gauge, "exchange_remembered_values",
+               "Header values that an exchange x-message-deduplication remembers", "exchange_deduplication", total=SUM),
+          of=("deduplicating",)),
+    Field("policy", "policy", "string", "Name of the policy in force", SAME, optional=True),
+    Field("message_stats", "message_stats", "object", "Numbers of messages with their rates", optional=True),
+    Field("loss_stats", "loss_stats", "object", "Unroutable messages with their rates", optional=True),
+    # Bindings are counted at their source.
+    Field("bindings", "", "integer", "", None, _gauge(
+          "exchange_bindings", "Number of bindings for an exchange. This value is cluster-wide.",
+          "exchange_bindings", total=DETAILED, source="binding_count", prefix=CLUSTER)),
+    Field("incoming", "nothing", "array", "Always empty", single=True),
+    Field("outgoing", "nothing", "array", "Always empty", single=True),
+)
+
+BINDING: Final[Table] = (
+    Field("source", "identity.source", "string", "Name of the exchange", Column("source_name")),
+    Field("source_kind", "", "string", "exchange", Column(form="exchange_kind", needs=("source",))),
+    Field("vhost", "vhost", "string", "Virtual host"),
+    Field("destination", "identity.destination", "string", "Name of the queue or exchange", Column("destination_name")),
+    Field("destination_type", "identity.destination_type", "string", "queue or exchange", Column("destination_kind")),
+    Field("routing_key", "identity.routing_key", "string", "Routing key", SAME),
+    Field("arguments", "arguments", "object", "As given", Column(form="arguments")),
+    Field("properties_key", "properties_key", "string", "What names it among those of the two: in paths"),
+)
+# fmt: on
+#: Fields of queues that the API shows without statistics: cheap to request, and in RabbitMQ always up to date.
+QUEUE_BASIC: Final = _names(field for field in QUEUE if field.basic)
