@@ -18,11 +18,7 @@ _ENDED_CHILDREN: Final = slice(13, 15)  # utime and stime of children that have 
 
 
 class ProcessAccount:
-    """The account of a broker's process and all its descendants.
-
-    Args:
-        pid: Of the broker.
-    """
+    """The account of a broker's process and all its descendants."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

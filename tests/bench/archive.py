@@ -43,12 +43,7 @@ the directory for temporary files (TMPDIR), twice 0.3 kB for a message."""
 
 @dataclass(frozen=True)
 class Publishing:
-    """What publishing cost.
-
-    Attributes:
-        per_second: Confirmed messages.
-        server_cpu_us: CPU time of the broker, microseconds for each message.
-    """
+    """What publishing cost."""
 
     per_second: float
     server_cpu_us: float
@@ -56,17 +51,7 @@ class Publishing:
 
 @dataclass(frozen=True)
 class Archiving:
-    """What the archiver did.
-
-    Attributes:
-        kills: How often it was killed.
-        cpu_us: Its CPU time, microseconds for each message.
-        behind_seconds: From the last confirm until the archive was complete.
-        rows: In the archive.
-        missing: Messages that are not in the archive.
-        double: Rows with the key of another row.
-        archive_bytes: Size of its files of messages.
-    """
+    """What the archiver did."""
 
     kills: int
     cpu_us: float
@@ -78,14 +63,7 @@ class Archiving:
 
 
 class _Killer:
-    """Kills an archiver at random moments in a thread of its own, and starts it again.
-
-    Args:
-        archiver: The archiver.
-        kills: How often.
-        pause: Mean seconds between two kills.
-        seed: Of the moments.
-    """
+    """Kills an archiver at random moments in a thread of its own, and starts it again."""
 
     def __init__(self, archiver: ArchiverProcess, kills: int, pause: float, seed: int) -> None:
         self._archiver, self._kills, self._pause = archiver, kills, pause

@@ -26,14 +26,7 @@ _PATIENCE: Final = 120.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does.
-
-    Attributes:
-        mode: `lazy` or `default`.
-        messages: of the backlog.
-        body: bytes of each body, 8 or more.
-        seconds: how long to publish and consume at the same time.
-    """
+    """What a run does."""
 
     mode: str
     messages: int
@@ -43,22 +36,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class BacklogRun:
-    """Results of a run. Rates are messages per second, memory and disk are bytes.
-
-    Attributes:
-        fill_rate: of the publisher, until all is confirmed and counted.
-        filled: what the node says of the queue then.
-        filled_rss: resident size of the node then.
-        disk: what its data take on the disk then.
-        restart_seconds: from the start of the process with that backlog until it serves.
-        restart_rss: resident size of the node then.
-        first_seconds: from then until the first delivery.
-        publish_rate, deliver_rate: at the same time.
-        used_rss: resident sizes while it was so, one a second.
-        left: messages of the backlog after that.
-        drain_rate: of the consumer that takes the remaining messages.
-        drained_rss: resident size of the node at the end.
-    """
+    """Results of a run. Rates are messages per second, memory and disk are bytes."""
 
     fill_rate: float
     filled: QueueFigures

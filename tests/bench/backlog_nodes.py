@@ -17,13 +17,7 @@ from tests.support.wire import parse_url
 
 
 class QueueFigures(NamedTuple):
-    """What a node says of a queue.
-
-    Attributes:
-        messages: Ready and unacknowledged.
-        messages_ram: Those of them whose bodies are in memory.
-        memory: Bytes that the queue takes there.
-    """
+    """What a node says of a queue."""
 
     messages: int
     messages_ram: int

@@ -24,15 +24,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker.
-
-    Attributes:
-        name: product and version from its server properties.
-        url: AMQP URL.
-        account: account of its process; None if it is remote or not accessible.
-        tls_url: AMQP URL of its encrypted listener; None if it has none.
-        http_url: URL of its HTTP API; None if it is not known.
-    """
+    """A running broker."""
 
     name: str
     url: str

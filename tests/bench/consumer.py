@@ -25,14 +25,7 @@ _OF_PREFETCH: Final = 4
 
 @dataclass(frozen=True)
 class Consumed:
-    """Result of a consuming phase.
-
-    Attributes:
-        count: deliveries.
-        last_at: when the last bytes came, in seconds of the monotonic clock, which all processes share.
-        cpu_seconds: of this process.
-        latencies: nanoseconds from publish to delivery, of a timed phase.
-    """
+    """Result of a consuming phase."""
 
     count: int
     last_at: float
@@ -45,13 +38,6 @@ class Consumer:
 
     All deliveries to it have the same length, and their tags count up from 1. So the bytes received give the count
     at no cost a message, and the tag of the last one, which is compared in full, proves it.
-
-    Args:
-        url: AMQP URL.
-        scenario: for prefetch, acknowledgement and body.
-        routes: of the queues to consume; a queue has one consumer tag in all of them.
-        flight: where to report the count.
-        index: place of the count there.
     """
 
     def __init__(self, url: str, scenario: Scenario, routes: list[Route], flight: InFlight, index: int) -> None:

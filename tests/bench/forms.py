@@ -28,11 +28,7 @@ pure Python."""
 
 
 class FormProcess:
-    """A process that measures one form; a context manager that ends it.
-
-    Args:
-        variable: LEVERET_COMPILE for it, "1" or "0".
-    """
+    """A process that measures one form; a context manager that ends it."""
 
     def __init__(self, variable: str) -> None:
         command = [sys.executable, "-m", "tests.bench.in_process"]

@@ -73,17 +73,7 @@ def deliver(route: Route, tag: int) -> bytes:
 
 
 class PublishBatch:
-    """Publishes to the routes in turn, with the contents in turn, in one buffer.
-
-    Args:
-        routes: where to publish to.
-        scenario: for the contents.
-
-    Attributes:
-        unit: bytes of one publish.
-        count: publishes in the buffer, a whole number of turns.
-        best: publishes that are well sent in one write.
-    """
+    """Publishes to the routes in turn, with the contents in turn, in one buffer."""
 
     def __init__(self, routes: list[Route], scenario: Scenario) -> None:
         methods = [publish(route) for route in routes]

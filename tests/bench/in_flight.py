@@ -24,9 +24,6 @@ class InFlight:
     """Counts of what the consumers have received, in memory that all clients' processes share.
 
     Each count is written by one consumer alone. It can be handed to a process only as that starts.
-
-    Args:
-        consumers: how many count.
     """
 
     def __init__(self, consumers: int) -> None:

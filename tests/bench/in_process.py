@@ -30,12 +30,7 @@ SHAPES: Final = tuple(
 
 
 class Flow:
-    """A publisher and a consumer of one queue; all that one of them sends at a time is handled in one turn.
-
-    Args:
-        broker: without queues.
-        scenario: of the kind `flow` with one queue.
-    """
+    """A publisher and a consumer of one queue; all that one of them sends at a time is handled in one turn."""
 
     def __init__(self, broker: MemoryBroker, scenario: Scenario) -> None:
         self._broker, self._scenario = broker, scenario
@@ -90,12 +85,7 @@ class Flow:
 
 
 class RoundTrips:
-    """Clients that each wait for their own message; the next one of all clients is handled in one turn.
-
-    Args:
-        broker: without queues.
-        scenario: of the kind `round-trip`.
-    """
+    """Clients that each wait for their own message; the next one of all clients is handled in one turn."""
 
     def __init__(self, broker: MemoryBroker, scenario: Scenario) -> None:
         self._broker, self._scenario = broker, scenario

@@ -19,14 +19,7 @@ from tests.bench.worker import Worker
 
 @dataclass(frozen=True)
 class Flow:
-    """What a phase moved.
-
-    Attributes:
-        messages: deliveries counted, or publishes where nobody consumes.
-        refused: publishes that were nacked.
-        seconds: from before the first byte sent to the last byte received.
-        cpu_seconds: of all clients.
-    """
+    """What a phase moved."""
 
     messages: int
     refused: int
@@ -38,11 +31,6 @@ class Load:
     """The clients of one scenario in processes of their own; a context manager that deletes the queues at its end.
 
     Phases are called in the order of the methods; all but `run` may be left out.
-
-    Args:
-        url: AMQP URL.
-        scenario: what to do.
-        window: deliveries that may be on their way.
     """
 
     def __init__(self, url: str, scenario: Scenario, window: int) -> None:

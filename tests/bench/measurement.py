@@ -18,16 +18,7 @@ _WARM_UP: Final = 10
 
 @dataclass(frozen=True)
 class Measures:
-    """The figures in the table; None if not applicable or not measurable.
-
-    Attributes:
-        messages_per_second: deliveries, or publishes where nobody consumes.
-        server_cpu_us: CPU time of the broker, microseconds a message.
-        p50_ms: half of the deliveries took no longer than this, in milliseconds, at an even 1,000 publishes a second.
-        p99_ms: the same for 99 of 100.
-        peak_rss_mib: largest resident size of the broker since the scenario began, MiB.
-        load_cpu_us: CPU time of the load generator, microseconds a message.
-    """
+    """The figures in the table; None if not applicable or not measurable."""
 
     messages_per_second: float
     server_cpu_us: float | None
@@ -39,13 +30,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
-
-    Attributes:
-        messages: counted in the measured phase.
-        refused: of them, by the broker's nacks.
-        measures: of it.
-    """
+    """One run."""
 
     messages: int
     refused: int
@@ -54,12 +39,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a run does.
-
-    Attributes:
-        size: window and latency phase.
-        messages: publishes; None for the scenario's number times the size's factor.
-    """
+    """How much a run does."""
 
     size: Size
     messages: int | None = None

@@ -103,12 +103,7 @@ _PLUGINS: Final = "enabled_plugins"
 
 @dataclass(frozen=True)
 class Installation:
-    """Where the programs are.
-
-    Attributes:
-        server: `rabbitmq-server`.
-        epmd: Erlang's port mapper, which a node needs.
-    """
+    """Where the programs are."""
 
     server: Path
     epmd: Path
@@ -131,16 +126,7 @@ def _on_path(program: str, further: str) -> list[Path]:
 
 
 class Node:
-    """A node without plugins, on free loopback ports.
-
-    Args:
-        installation: What to start.
-        directory: For its data and its log.
-
-    Attributes:
-        url: Its AMQP URL.
-        tls_url: That of its encrypted listener.
-    """
+    """A node without plugins, on free loopback ports."""
 
     def __init__(self, installation: Installation, directory: Path) -> None:
         port, tls_port, distribution, mapper = free_ports(4)

@@ -24,14 +24,7 @@ _ASK_SECONDS: Final = 0.01
 
 @dataclass(frozen=True)
 class Published:
-    """Result of a publishing phase.
-
-    Attributes:
-        count: publishes.
-        refused: of them, by nacks.
-        began, ended: seconds of the monotonic clock, which all processes share.
-        cpu_seconds: of this process.
-    """
+    """Result of a publishing phase."""
 
     count: int
     refused: int
@@ -41,15 +34,7 @@ class Published:
 
 
 class Publisher:
-    """Publishes the messages of a batch over and over, on a connection of its own.
-
-    Args:
-        url: AMQP URL.
-        scenario: for the messages, and the confirms in flight.
-        routes: where to publish to, in turn.
-        flight: what bounds the messages on their way.
-        window: deliveries that may be on their way.
-    """
+    """Publishes the messages of a batch over and over, on a connection of its own."""
 
     def __init__(self, url: str, scenario: Scenario, routes: list[Route], flight: InFlight, window: int) -> None:
         self._scenario, self._flight, self._window = scenario, flight, window

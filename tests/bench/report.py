@@ -21,13 +21,7 @@ from tests.bench.scenarios import Scenario
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table.
-
-    Attributes:
-        key: field of `Measures`.
-        title: its head.
-        form: format of its numbers.
-    """
+    """A column of the table."""
 
     key: str
     title: str
@@ -48,12 +42,7 @@ _RATIO: Final = "ratio"
 
 @dataclass(frozen=True)
 class Result:
-    """All runs of a scenario.
-
-    Attributes:
-        scenario: which.
-        runs: by the broker's name, in the order of the table: Leveret, then its peers.
-    """
+    """All runs of a scenario."""
 
     scenario: Scenario
     runs: Mapping[str, Sequence[Run]]

@@ -18,23 +18,7 @@ _READ_BYTES: Final = 32 * 1024
 
 
 class Client:
-    """A client with a queue and a connection of its own.
-
-    Args:
-        url: AMQP URL.
-        scenario: for the acknowledgement and the confirm.
-        route: to its queue.
-        content: of its message.
-
-    Attributes:
-        descriptor: of its socket, which does not block during a run.
-        content: of its message, which is always the same.
-        publish: bytes that send it.
-        unit: length of the answer: the delivery, and the confirm if there is one.
-        answered: messages that have come back.
-        part: what has come of the next answer.
-        last: the last whole answer.
-    """
+    """A client with a queue and a connection of its own."""
 
     def __init__(self, url: str, scenario: Scenario, route: Route, content: bytes) -> None:
         self._route, self._confirms = route, bool(scenario.confirm_window)
@@ -83,13 +67,7 @@ class Client:
 
 
 class RoundTrips:
-    """The clients of a round-trip scenario, all in this process.
-
-    Args:
-        url: AMQP URL.
-        scenario: what each does.
-        routes: one a client.
-    """
+    """The clients of a round-trip scenario, all in this process."""
 
     def __init__(self, url: str, scenario: Scenario, routes: list[Route]) -> None:
         (content,) = contents(scenario)

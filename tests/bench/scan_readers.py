@@ -22,13 +22,7 @@ BODY_TYPE: Final = "number bigint, customer string, amount double"
 
 @dataclass(frozen=True)
 class Query:
-    """What a query took.
-
-    Attributes:
-        seconds: by the clock.
-        cpu_seconds: of the reader's process, with Java and Spark's workers.
-        answer: its result, which is the same for all readers.
-    """
+    """What a query took."""
 
     seconds: float
     cpu_seconds: float
@@ -36,11 +30,7 @@ class Query:
 
 
 class _Reader(ABC):
-    """Answers queries about a data directory. Libraries are imported by the first query, which counts that.
-
-    Args:
-        path: the data directory.
-    """
+    """Answers queries about a data directory. Libraries are imported by the first query, which counts that."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -9,39 +9,7 @@ from typing import Any, Final, Literal
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of load: a publisher and `queues` queues, which have consumers if the kind has any; or many clients.
-
-    Attributes:
-        name: for the command line and the table.
-        about: what it shows, in a few words.
-        body: bytes of each message's body, 8 or more: a time stamp has to fit in.
-        messages: publishes of the normal size.
-        kind: `flow` publishes while consumers take; `publish` fills a queue that nobody reads; `consume` empties
-            a queue that was filled before the clock started; in a `round-trip` each queue has a client of its own,
-            which publishes a message, waits until it has come back, acknowledges it and publishes the next.
-        queues: 1..1000; 1 if the kind is `publish` or `consume`.
-        exchange: type of the exchange in front of the queues; empty for the default exchange, as in a `round-trip`. A
-            fanout copies each message to all queues, else the bindings take turns, and with them the queues.
-        bindings: of a topic or headers exchange, spread over the queues, 0..9999; 0 for one a queue. Each message
-            matches one binding: by its routing key, or since binding N asks for the headers of the properties' set N.
-        consumers: of each queue, each on a connection of its own.
-        arguments: of each queue.declare. `x-max-length` and `x-message-ttl` also tell what a `publish` leaves in
-            the queue, and `x-overflow` whether the rest is refused.
-        durable: durable queues.
-        dead_letter: the queue dead-letters into a second one of the same kind, which nobody reads either; only for
-            `publish`.
-        prefill: messages published before the clock of a `publish` starts.
-        persistent: the messages have delivery-mode 2.
-        properties: further properties by AMQP's names with `_` for `-`; the messages take these sets in turn. All
-            sets encode to the same length.
-        connections: over how many the queues are spread, each in a process of its own; not for a `round-trip`, whose
-            clients have a connection each and share a process.
-        prefetch: unacked messages that a consumer may hold; 0 for no limit.
-        ack_every: 0 for automatic acknowledgement, 1 for an ack a message, N for one `multiple` ack of N messages.
-        confirm_window: publishes that may wait for their confirm; 0 publishes without confirms. A client of a
-            `round-trip` has one publish on its way, and waits for its confirm unless this is 0.
-        tls: encrypted connections; only with automatic acknowledgement or as a `round-trip`.
-    """
+    """One kind of load: a publisher and `queues` queues, which have consumers if the kind has any; or many clients."""
 
     name: str
     about: str
@@ -83,13 +51,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Size:
-    """How long a run takes.
-
-    Attributes:
-        factor: of each scenario's messages.
-        window: deliveries that may be on their way in a `flow`, for every broker the same.
-        latency_seconds: of the latency phase.
-    """
+    """How long a run takes."""
 
     factor: float
     window: int

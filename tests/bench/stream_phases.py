@@ -40,16 +40,7 @@ _WARM_UP: Final = 20
 
 @dataclass(frozen=True)
 class Phase:
-    """The figures of one phase; None if not measurable.
-
-    Attributes:
-        name: one of PHASES.
-        messages: publishes, deliveries, or messages looked at; of `seek` the messages in the stream.
-        per_second: of these.
-        server_cpu_us: CPU time of the broker, microseconds for each of these.
-        peak_rss_mib: largest resident size of the broker since the phase began, MiB.
-        notes: further figures, by name.
-    """
+    """The figures of one phase; None if not measurable."""
 
     name: str
     messages: int

@@ -25,11 +25,6 @@ class StreamReader:
     """Reads a stream on a connection of its own.
 
     All deliveries have the same length, as the offset among the headers always has eight bytes.
-
-    Args:
-        url: AMQP URL.
-        stream: name of the stream.
-        prefetch: unacked messages that it may hold; a quarter of them is acknowledged at once.
     """
 
     def __init__(self, url: str, stream: str, prefetch: int) -> None:

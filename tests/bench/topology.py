@@ -15,16 +15,7 @@ _DEAD: Final = ".dead"
 
 
 class Topology:
-    """What a scenario needs on a broker.
-
-    Args:
-        url: AMQP URL of the broker.
-        scenario: which.
-
-    Attributes:
-        routes: one a binding, or a queue where there is none; binding N leads to queue N modulo their number.
-        queues: names of the queues that the routes lead to, in order.
-    """
+    """What a scenario needs on a broker."""
 
     def __init__(self, url: str, scenario: Scenario) -> None:
         self._url, self._scenario = url, scenario

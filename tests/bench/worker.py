@@ -15,12 +15,7 @@ PROCESSES.set_forkserver_preload(["tests.bench.consumer", "tests.bench.publisher
 
 
 class Worker:
-    """An object that lives in another process; its methods are called by name, one at a time.
-
-    Args:
-        make: makes the object there; a name of a module, so that it can be sent.
-        arguments: for it.
-    """
+    """An object that lives in another process; its methods are called by name, one at a time."""
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
         self._pipe, theirs = PROCESSES.Pipe()

@@ -50,13 +50,7 @@ VHOSTS: dict[str, tuple[bool, dict[str, int]]] = {
 
 
 class Accounts:
-    """The accounts of one test process; names have a prefix, so that processes do not affect each other.
-
-    Args:
-        prefix: prefix of each name of this module.
-        vhost: the virtual host that the tests use.
-        user: the user that the tests use by default.
-    """
+    """The accounts of one test process; names have a prefix, so that processes do not affect each other."""
 
     password = PASSWORD
 

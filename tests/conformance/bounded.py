@@ -26,15 +26,7 @@ def limits(
     letters: str | None = None,
     priority: int | None = None,
 ) -> list[Triple]:
-    """Return the arguments of a bounded queue.
-
-    Args:
-        length: maximum number of ready messages.
-        size: maximum sum of their body lengths in bytes.
-        overflow: overflow behaviour.
-        letters: queue for dead letters, reached through the default exchange.
-        priority: maximum priority.
-    """
+    """Return the arguments of a bounded queue."""
     arguments: list[Triple] = []
     if length is not None:
         arguments.append(("x-max-length", "l", length))
@@ -66,18 +58,7 @@ def outcomes(
     exchange: str = "",
     properties: Mapping[str, Any] | bytes | None = None,
 ) -> list[bool]:
-    """Publish messages in one write, in confirm mode on a new channel.
-
-    Args:
-        channel: a channel of the connection to use.
-        routing_key: routing key of all messages.
-        bodies: bodies of the messages.
-        exchange: exchange to publish to.
-        properties: properties of all messages.
-
-    Returns:
-        For each message whether it was acked. The queues have processed all messages by then.
-    """
+    """Publish messages in one write, in confirm mode on a new channel."""
     publisher = channel.connection.channel()
     publisher.confirm_select()
     in_one_write(publisher, routing_key, *bodies, exchange=exchange, properties=properties)

@@ -167,12 +167,6 @@ def own_vhost(belongings: Belongings) -> str:
 
 
 @pytest.fixture(scope="session")
-def is_rabbitmq(broker_url: str) -> bool:
-    """Whether the broker under test is RabbitMQ."""
-    return _is_rabbitmq(broker_url)
-
-
-@pytest.fixture(scope="session")
 def vhost(broker_url: str) -> str:
     """The virtual host that the tests use."""
     return parse_url(broker_url).vhost

@@ -23,14 +23,7 @@ def dead_letter_to(exchange: str, key: str | None = None) -> list[Triple]:
 
 
 def dead_lettering(channel: Channel, unique: Unique, *arguments: Triple, **options: Any) -> tuple[str, str]:
-    """Declare a queue that dead-letters to a second one through the default exchange; return both names.
-
-    Args:
-        channel: the channel to use.
-        unique: the fixture, which deletes the queues after the test.
-        arguments: further arguments of the first queue.
-        options: options of its declaration.
-    """
+    """Declare a queue that dead-letters to a second one through the default exchange; return both names."""
     letters = new_queue(channel, unique, hint="letters")
     given = [*dead_letter_to("", letters), *arguments]
     return new_queue(channel, unique, arguments=given, **options), letters
@@ -43,13 +36,7 @@ def reject(channel: Channel, queue: str) -> None:
 
 
 def arrival(channel: Channel, queue: str, timeout: float = 30) -> Delivery:
-    """Wait until a queue has a message and take it.
-
-    Args:
-        channel: the channel to use.
-        queue: name of the queue.
-        timeout: timeout in seconds.
-    """
+    """Wait until a queue has a message and take it."""
     deadline = time.monotonic() + timeout
     while (delivery := channel.get(queue, no_ack=True)) is None:
         assert time.monotonic() < deadline, f"nothing came to {queue} within {timeout} s"

@@ -55,11 +55,7 @@ def basic(user: str, password: str = PASSWORD) -> str:
 
 
 class HttpApi:
-    """Requests to the API.
-
-    Args:
-        management: the API; its address and credentials are the default.
-    """
+    """Requests to the API."""
 
     def __init__(self, management: Management) -> None:
         parts = urlsplit(management.base)
@@ -76,15 +72,7 @@ class HttpApi:
         headers: Mapping[str, str] | None = None,
         authorization: str | None = "default",
     ) -> Reply:
-        """Send a request with no other header fields than these; redirects are not followed.
-
-        Args:
-            method: HTTP method.
-            target: encoded path with query.
-            body: raw body.
-            headers: header fields.
-            authorization: value of the Authorization header; None for none.
-        """
+        """Send a request with no other header fields than these; redirects are not followed."""
         sent = dict(headers or {})
         if authorization is not None:
             sent["Authorization"] = self._authorization if authorization == "default" else authorization
@@ -106,15 +94,7 @@ class HttpApi:
         user: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send a request and return the response, whatever its status.
-
-        Args:
-            method: HTTP method.
-            below: encoded path below /api/, optionally with a query.
-            body: bytes are sent unchanged, None is no body, other values are sent as JSON.
-            user: a user with the password PASSWORD; None for the default user, "" for no login.
-            headers: further header fields.
-        """
+        """Send a request and return the response, whatever its status."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         login = "default" if user is None else basic(user) if user else None
         sent = {"Content-Type": "application/json", **(headers or {})}
@@ -133,11 +113,7 @@ class HttpApi:
 
 
 class Belongings:
-    """Virtual hosts and users of one test; a context manager that removes them.
-
-    Args:
-        api: the API of the broker under test.
-    """
+    """Virtual hosts and users of one test; a context manager that removes them."""
 
     def __init__(self, api: HttpApi) -> None:
         self._api = api
@@ -153,11 +129,7 @@ class Belongings:
             self._api.ask("DELETE", below)
 
     def name(self, kind: str) -> str:
-        """Return a new name; the user or virtual host of that name is deleted after the test.
-
-        Args:
-            kind: ``users`` or ``vhosts``.
-        """
+        """Return a new name; the user or virtual host of that name is deleted after the test."""
         name = f"conformance-{uuid.uuid4().hex[:12]}"
         self._made.append(path(kind, name))
         return name
@@ -169,13 +141,7 @@ class Belongings:
         return name
 
     def user(self, tags: str, vhost: str | None = None, patterns: tuple[str, str, str] = (".*", ".*", ".*")) -> str:
-        """Create a user with the password PASSWORD.
-
-        Args:
-            tags: tags of the user.
-            vhost: virtual host in which it has permissions; None for none.
-            patterns: patterns of the configure, write and read permissions.
-        """
+        """Create a user with the password PASSWORD."""
         name = self.name("users")
         assert self._api.ask("PUT", path("users", name), {"password": PASSWORD, "tags": tags}).status == 201
         if vhost is not None:

@@ -15,16 +15,7 @@ from tests.support.wire import Connection
 
 
 class Scene:
-    """A virtual host with users for a test module; a context manager that removes them.
-
-    Args:
-        management: the HTTP API of the broker under test.
-        broker_url: AMQP URL of the broker.
-
-    Attributes:
-        vhost: name of the virtual host; it needs percent-encoding in paths.
-        path: the encoded name.
-    """
+    """A virtual host with users for a test module; a context manager that removes them."""
 
     def __init__(self, management: Management, broker_url: str) -> None:
         self.api = HttpApi(management)
@@ -51,12 +42,7 @@ class Scene:
         return connection
 
     def user(self, tags: str, permitted: bool = True) -> str:
-        """Create a user; return the Authorization header of its requests.
-
-        Args:
-            tags: tags, separated by commas.
-            permitted: whether it has all permissions in the virtual host; otherwise it has none.
-        """
+        """Create a user; return the Authorization header of its requests."""
         name = f"{self.vhost}.{len(self._users)}"
         self._users.append(name)
         assert self.api.ask("PUT", path("users", name), {"password": PASSWORD, "tags": tags}).status == 201

@@ -14,13 +14,7 @@ LEASES = (1500, 4500, 10_000)
 
 
 def gone(channel: Channel, queue: str, exchange: str = "") -> bool:
-    """Return whether a queue was deleted; checks by publishing, which does not renew a lease.
-
-    Args:
-        channel: Channel to publish on.
-        queue: Name of the queue.
-        exchange: Exchange to which it was bound with its name as key. A queue declared again is not bound to it.
-    """
+    """Return whether a queue was deleted; checks by publishing, which does not renew a lease."""
     channel.returns.clear()
     channel.publish(exchange, queue, mandatory=True)
     channel.sync()
@@ -28,11 +22,7 @@ def gone(channel: Channel, queue: str, exchange: str = "") -> bool:
 
 
 class Gaps:
-    """Measures the longest possible interval between requests as seen by the broker.
-
-    Attributes:
-        longest: Longest time in seconds from sending a request to the reply of the next one; an upper bound.
-    """
+    """Measures the longest possible interval between requests as seen by the broker."""
 
     def __init__(self) -> None:
         self.start()
@@ -52,11 +42,7 @@ class Gaps:
 
 
 def alive_in_time(attempt: Callable[[int, Gaps], bool]) -> bool:
-    """Return whether a queue still existed; repeat with a longer lease if a reply came too late to decide.
-
-    Args:
-        attempt: Gets a lease in milliseconds, and the Gaps for its requests; returns whether the queue existed.
-    """
+    """Return whether a queue still existed; repeat with a longer lease if a reply came too late to decide."""
     for lease in LEASES:
         gaps = Gaps()
         if attempt(lease, gaps):

@@ -43,12 +43,7 @@ def refusal(reason: str, kind: str = USER) -> dict[str, str]:
 
 
 class PolicySet:
-    """Creates policies; a context manager that removes them.
-
-    Args:
-        management: the HTTP API of the broker under test.
-        vhost: virtual host of the policies.
-    """
+    """Creates policies; a context manager that removes them."""
 
     def __init__(self, management: Management, vhost: str) -> None:
         self.api = HttpApi(management)
@@ -79,16 +74,7 @@ class PolicySet:
         apply_to: str = "all",
         kind: str = USER,
     ) -> str:
-        """Create or replace a policy; return its name, by default a new one.
-
-        Args:
-            pattern: see `only`.
-            definition: of the policy.
-            name: of the policy.
-            priority: of the policy.
-            apply_to: `all`, `queues`, `exchanges`.
-            kind: `USER` or `OPERATOR`.
-        """
+        """Create or replace a policy; return its name, by default a new one."""
         name = name or f"conformance.{uuid.uuid4().hex[:12]}"
         body = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
         answer = self.put(name, body, kind)

@@ -33,13 +33,7 @@ class Worker:
 
 
 class QueueClient:
-    """Runs one program.
-
-    Args:
-        connection: To the broker.
-        policies: Of the virtual host of the connection.
-        program: What to do.
-    """
+    """Runs one program."""
 
     def __init__(self, connection: Connection, policies: PolicySet, program: Program) -> None:
         self._connection = connection
@@ -58,11 +52,7 @@ class QueueClient:
         self._queues: dict[str, SharedQueue] = {}
 
     def run(self) -> None:
-        """Run the program.
-
-        Raises:
-            AssertionError: The broker behaved differently from the model.
-        """
+        """Run the program."""
         self._declare()
         try:
             for step in self._program.steps:

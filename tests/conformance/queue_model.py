@@ -80,14 +80,7 @@ class ModelChannel:
 
 
 class SharedQueue(ModelQueue):
-    """A queue with consumers on several channels, all of them served or one at a time.
-
-    Args:
-        name: Its name.
-        kind: See `ModelQueue`.
-        arguments: See `ModelQueue`.
-        single_active: Only one consumer gets messages; the others wait to take over.
-    """
+    """A queue with consumers on several channels, all of them served or one at a time."""
 
     def __init__(self, name: str, kind: str, arguments: dict[str, Any], single_active: bool = False) -> None:
         super().__init__(name, kind, arguments)

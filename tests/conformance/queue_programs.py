@@ -94,17 +94,7 @@ Step: TypeAlias = Publish | Get | Settle | Consume | OnChannel | Purge | SetPoli
 
 @dataclass(frozen=True)
 class Program:
-    """Queues and the steps to run on them.
-
-    Attributes:
-        kind: Of `main`: ``classic``, ``priority`` or ``quorum``.
-        durable: Whether all queues are.
-        lazy: Whether all are lazy.
-        single_active: Whether only one consumer of `main` is served.
-        arguments: Of each queue, as policy keys.
-        steps: In order.
-        deleted: `main` is deleted in the end, rather than emptied.
-    """
+    """Queues and the steps to run on them."""
 
     kind: str
     durable: bool

@@ -34,14 +34,7 @@ def locked(queue: str, vhost: str) -> str:
 
 
 def refused(kind: str, name: str, vhost: str, user: str) -> str:
-    """403: no permission on a queue or an exchange.
-
-    Args:
-        kind: `queue` or `exchange`.
-        name: of the resource; `amq.default` for the default exchange.
-        vhost: where it is.
-        user: who asked.
-    """
+    """403: no permission on a queue or an exchange."""
     return cut(f"ACCESS_REFUSED - access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'")
 
 
@@ -51,15 +44,7 @@ def exclusive_use(queue: str, vhost: str) -> str:
 
 
 def inequivalent(argument: str, resource: str, vhost: str, received: str, current: str) -> str:
-    """406: redeclared with a different property or argument.
-
-    Args:
-        argument: name of the first one that differs.
-        resource: `queue 'name'` or `exchange 'name'`.
-        vhost: where it is.
-        received: as printed, with its quotes.
-        current: as printed, with its quotes.
-    """
+    """406: redeclared with a different property or argument."""
     return cut(
         f"PRECONDITION_FAILED - inequivalent arg '{argument}' for {resource} in vhost '{vhost}':"
         f" received {received} but current is {current}"
@@ -67,14 +52,7 @@ def inequivalent(argument: str, resource: str, vhost: str, received: str, curren
 
 
 def invalid_argument(key: str, queue: str, vhost: str, reason: str) -> str:
-    """406: an invalid queue or consumer argument.
-
-    Args:
-        key: of the argument.
-        queue: name.
-        vhost: where it is.
-        reason: with its punctuation: `: reason`, or ` of queue type …`.
-    """
+    """406: an invalid queue or consumer argument."""
     return cut(f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{queue}' in vhost '{vhost}'{reason}")
 
 

@@ -143,16 +143,6 @@ def test_15_24_requeued_to_the_original_position(channel: Channel, unique: Uniqu
     assert [each.redelivered for each in again] == [True] * 5 + [False]
 
 
-def test_15_24_between_others(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, *numbered(4))
-    tags = [got(channel, queue).delivery_tag for _ in range(3)]
-    channel.ack(tags[0])
-    channel.reject(tags[1])
-    fill(channel, queue, b"5")
-    channel.reject(tags[2])
-    assert drain(channel, queue) == [b"2", b"3", b"4", b"5"]
-
-
 def test_15_24_redelivered_stays_set(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, b"1")
     found = []
@@ -173,19 +163,6 @@ def test_15_25_back_to_the_same_consumer(channel: Channel, unique: Unique) -> No
     channel.ack(second.delivery_tag)
     channel.nack(again.delivery_tag)
     assert channel.next_delivery().delivery_tag == 4
-
-
-def test_15_25_requeue_while_others_are_outstanding(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = new_queue(channel, unique, *numbered(3))
-    other = connect().channel()
-    mine, theirs = got(channel, queue), got(other, queue)
-    channel.reject(mine.delivery_tag)
-    channel.sync(queue)
-    assert drain(channel, queue) == [b"1", b"3"]
-    other.reject(theirs.delivery_tag)
-    other.sync(queue)
-    again = got(channel, queue)
-    assert (again.body, again.redelivered) == (b"2", True)
 
 
 @pytest.mark.parametrize("way", ["reject", "nack", "nack multiple"])

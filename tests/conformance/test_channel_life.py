@@ -90,12 +90,6 @@ def test_12_20_methods_after_close_ok_need_an_open(channel: Channel, vhost: str)
         channel.send(commands.Basic.Qos)
 
 
-def test_12_20_other_channels_go_on(connection: Connection, vhost: str) -> None:
-    first, second = connection.channel(), connection.channel()
-    fail(first, vhost)
-    second.sync()
-
-
 def test_12_22_close_ok_and_open_may_be_pipelined(channel: Channel, vhost: str) -> None:
     fail(channel, vhost, answer=False)
     number = channel.number

@@ -27,11 +27,7 @@ INPUT: Final = " <<< "
 
 
 class Names:
-    """What a transcript's placeholders stand for.
-
-    Args:
-        values: by placeholder.
-    """
+    """What a transcript's placeholders stand for."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self._values = values

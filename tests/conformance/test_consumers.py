@@ -11,7 +11,7 @@ from pamqp import commands
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.reply_texts import exclusive_use, invalid_argument, no_queue
 from tests.conformance.topology import bodies, counts, drain, fill, got, new_queue, numbered
-from tests.support.wire import BODY, HEADER, Channel, ChannelClosed, Connection
+from tests.support.wire import BODY, HEADER, Channel, Connection
 
 CONSUME = commands.Basic.Consume
 
@@ -153,13 +153,6 @@ def test_15_6_priority_of_another_type(
         channel.consume(queue, arguments=[("x-priority", letter, value)])
 
 
-def test_15_6_stream_offset_on_a_classic_queue(channel: Channel, unique: Unique, vhost: str) -> None:
-    queue = new_queue(channel, unique)
-    text = invalid_argument("x-stream-offset", queue, vhost, " of queue type rabbit_classic_queue")
-    with channel.expect_channel_close(406, text, CONSUME):
-        channel.consume(queue, arguments=[("x-stream-offset", "S", "first")])
-
-
 @pytest.mark.parametrize(("letter", "value", "type_name"), [("I", 1, "signedint"), ("S", "true", "longstr")])
 def test_15_6_cancel_on_ha_failover_is_a_flag(
     channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
@@ -267,21 +260,6 @@ def test_15_18_basic_cancel_has_nowait_set(channel: Channel, connect: Connect, u
     assert (cancel.consumer_tag, cancel.nowait) == ("tag", True)
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"consumer_cancel_notify": False}])
-def test_15_18_clients_without_the_capability_hear_nothing(
-    channel: Channel, connect: Connect, unique: Unique, capabilities: dict[str, bool]
-) -> None:
-    queue = new_queue(channel, unique)
-    other, told = connect(capabilities=capabilities).channel(), connect().channel()
-    for each in (other, told):
-        each.consume(queue, "tag")
-    channel.queue_delete(queue)
-    told.wait_until(lambda: bool(told.cancelled), "basic.cancel")
-    with pytest.raises(ChannelClosed):
-        other.consume(queue, "another")
-    assert not other.cancelled
-
-
 def test_15_18_delete_ok_comes_first(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.consume(queue, "tag")
@@ -289,14 +267,6 @@ def test_15_18_delete_ok_comes_first(channel: Channel, unique: Unique) -> None:
     wire = channel.connection.wire
     wire.expect(channel.number, commands.Queue.DeleteOk)
     assert wire.expect(channel.number, commands.Basic.Cancel).consumer_tag == "tag"
-
-
-def test_15_18_an_exclusive_queue_too(connection: Connection, unique: Unique) -> None:
-    first, second = connection.channel(), connection.channel()
-    queue = new_queue(first, unique, exclusive=True)
-    second.consume(queue, "tag")
-    first.queue_delete(queue)
-    second.wait_until(lambda: bool(second.cancelled), "basic.cancel")
 
 
 def test_15_19_the_tag_is_free_again(channel: Channel, unique: Unique) -> None:

@@ -107,14 +107,6 @@ def test_2_4_4_evicted_messages_make_one_round(channel: Channel, unique: Unique,
     assert found == [[b"%d" % (19 - 2 * turn), b"%d" % (20 - 2 * turn)] for turn in range(length)]
 
 
-def test_2_4_4_evicted_here_expired_there(channel: Channel, unique: Unique) -> None:
-    full, waiting = circle(channel, unique, [("x-max-length", "I", 1)], [SHORT])
-    fill(channel, full, b"dead", b"alive")
-    after(channel, unique, 200)
-    assert counts(channel, waiting) == (0, 0)
-    assert drain(channel, full) == [b"alive"]
-
-
 def test_2_4_4_a_retry_queue_is_allowed_for_ever(channel: Channel, unique: Unique) -> None:
     work, retry = circle(channel, unique, [], [("x-message-ttl", "I", 10)])
     channel.consume(work)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pamqp import commands
 
@@ -28,43 +26,11 @@ def test_2_2_1_by_arguments(channel: Channel, unique: Unique) -> None:
     assert (letter.body, letter.exchange, letter.routing_key) == (b"one", exchange, "dead")
 
 
-def test_2_2_1_by_a_policy(channel: Channel, unique: Unique, policies: PolicySet) -> None:
-    exchange = new_exchange(channel, unique)
-    letters = bound_queue(channel, unique, exchange, "dead")
-    queue = new_queue(channel, unique, b"one")
-    policies.set(only(queue), {"dead-letter-exchange": exchange, "dead-letter-routing-key": "dead"})
-    letter = dead_letter(channel, queue, letters)
-    assert (letter.body, letter.exchange, letter.routing_key) == (b"one", exchange, "dead")
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "type_name"),
-    [("I", 1, "signedint"), ("l", 1, "long"), ("t", 0, "bool"), ("A", [], "array"), ("x", b"", "binary")],
-)
-def test_2_2_2_the_exchange_must_be_a_string(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
-) -> None:
-    queue = unique()
-    text = (
-        f"PRECONDITION_FAILED - invalid type '{type_name}' for arg 'x-dead-letter-exchange'"
-        f" in queue '{queue}' in vhost '{vhost}'"
-    )
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[("x-dead-letter-exchange", letter, value)])
-
-
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_2_2_2_any_exchange_name_goes(channel: Channel, unique: Unique, name: str) -> None:
     queue = new_queue(channel, unique, b"one", arguments=dead_letter_to(name, "nowhere"))
     reject(channel, queue)
     assert drain(channel, queue) == []
-
-
-def test_2_2_2_the_default_exchange(channel: Channel, unique: Unique) -> None:
-    letters = new_queue(channel, unique)
-    queue = new_queue(channel, unique, b"one", arguments=dead_letter_to("", letters))
-    letter = dead_letter(channel, queue, letters)
-    assert (letter.body, letter.exchange, letter.routing_key) == (b"one", "", letters)
 
 
 def test_2_2_3_a_routing_key_needs_an_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
@@ -82,19 +48,6 @@ def test_2_2_3_the_exchange_of_a_policy_is_not_enough(
     text = invalid_argument("x-dead-letter-routing-key", queue, vhost, ": routing_key_but_no_dlx_defined")
     with channel.expect_channel_close(406, text, DECLARE):
         channel.queue_declare(queue, arguments=[("x-dead-letter-routing-key", "S", "key")])
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "type_name"), [("I", 1, "signedint"), ("t", 1, "bool"), ("V", None, "void")]
-)
-def test_2_2_3_the_routing_key_must_be_a_string(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
-) -> None:
-    queue = unique()
-    reason = f": {{unacceptable_type,{type_name}}}"
-    arguments: list[Triple] = [*dead_letter_to("dlx"), ("x-dead-letter-routing-key", letter, value)]
-    with channel.expect_channel_close(406, invalid_argument("x-dead-letter-routing-key", queue, vhost, reason)):
-        channel.queue_declare(queue, arguments=arguments)
 
 
 def test_2_2_3_a_policy_may_have_the_routing_key_alone(channel: Channel, unique: Unique, policies: PolicySet) -> None:
@@ -119,15 +72,6 @@ def test_2_2_4_both_by_argument(channel: Channel, unique: Unique, policies: Poli
     assert drain(channel, others) == []
 
 
-def test_2_2_5_write_permission_on_the_exchange(
-    connect: Connect, unique: Unique, accounts: Accounts, vhost: str
-) -> None:
-    channel, user = connect(**accounts.login("partial")).channel(), accounts.user("partial")
-    text = refused("exchange", "other", vhost, user)
-    with channel.expect_channel_close(403, text, DECLARE):
-        channel.queue_declare(unique("mine"), arguments=dead_letter_to("other"))
-
-
 def test_2_2_5_write_permission_on_the_default_exchange(
     connect: Connect, unique: Unique, accounts: Accounts, vhost: str
 ) -> None:
@@ -137,21 +81,6 @@ def test_2_2_5_write_permission_on_the_default_exchange(
         channel.queue_declare(unique("mine"), arguments=dead_letter_to(""))
 
 
-@pytest.mark.parametrize("exchange", ["mine", "other"])
-def test_2_2_5_read_permission_on_the_queue(
-    connect: Connect, unique: Unique, accounts: Accounts, vhost: str, exchange: str
-) -> None:
-    channel, user, queue = connect(**accounts.login("partial")).channel(), accounts.user("partial"), unique("yours")
-    with channel.expect_channel_close(403, refused("queue", queue, vhost, user), DECLARE):
-        channel.queue_declare(queue, arguments=dead_letter_to(exchange))
-
-
-def test_2_2_5_enough_permissions(connect: Connect, unique: Unique, accounts: Accounts) -> None:
-    channel = connect(**accounts.login("partial")).channel()
-    assert channel.queue_declare(unique("mine"), arguments=dead_letter_to("mine", "key")).message_count == 0
-    assert channel.queue_declare(unique("yours")).message_count == 0
-
-
 def test_2_2_5_permissions_are_checked_before_the_arguments(
     connect: Connect, unique: Unique, accounts: Accounts, vhost: str
 ) -> None:
@@ -159,14 +88,6 @@ def test_2_2_5_permissions_are_checked_before_the_arguments(
     arguments: list[Triple] = [*dead_letter_to("other"), ("x-expires", "I", 0)]
     with channel.expect_channel_close(403, refused("exchange", "other", vhost, user), DECLARE):
         channel.queue_declare(unique("mine"), arguments=arguments)
-
-
-def test_2_2_5_an_equal_declaration_of_a_queue_that_is_there(
-    channel: Channel, connect: Connect, unique: Unique, accounts: Accounts
-) -> None:
-    queue = new_queue(channel, unique, hint="mine", arguments=dead_letter_to("other"))
-    other = connect(**accounts.login("partial")).channel()
-    assert other.queue_declare(queue, arguments=dead_letter_to("other")).queue == queue
 
 
 def test_2_2_5_the_exchange_of_a_policy_is_not_checked(

@@ -53,20 +53,6 @@ def test_2_2_6_any_exchange_type(channel: Channel, unique: Unique, type_: str, k
     assert dead_letter(channel, queue, letters).body == b"one"
 
 
-def test_2_2_6_a_headers_exchange_tells_reasons_apart(channel: Channel, unique: Unique) -> None:
-    exchange, (rejected, evicted) = new_exchange(channel, unique, "headers"), [new_queue(channel, unique) for _ in "ab"]
-    for queue, reason in [(rejected, "rejected"), (evicted, "maxlen")]:
-        # Plain `all` does not look at headers that begin with x-.
-        match: list[Triple] = [("x-match", "S", "all-with-x"), ("x-first-death-reason", "S", reason)]
-        channel.queue_bind(queue, exchange, arguments=match)
-    queue = new_queue(channel, unique, arguments=[*dead_letter_to(exchange), ("x-max-length", "I", 1)])
-    fill(channel, queue, b"evicted", b"rejected")
-    reject(channel, queue)
-    assert arrival(channel, rejected).body == b"rejected"
-    assert arrival(channel, evicted).body == b"evicted"
-    assert (drain(channel, rejected), drain(channel, evicted)) == ([], [])
-
-
 def test_2_2_6_an_internal_exchange(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "fanout", internal=True)
     letters = bound_queue(channel, unique, exchange, "")
@@ -78,15 +64,6 @@ def test_2_2_6_an_alternate_exchange(channel: Channel, unique: Unique) -> None:
     alternate = new_exchange(channel, unique, "fanout")
     letters = bound_queue(channel, unique, alternate, "")
     exchange = new_exchange(channel, unique, arguments=[("alternate-exchange", "S", alternate)])
-    queue = new_queue(channel, unique, b"one", arguments=dead_letter_to(exchange, "key"))
-    letter = dead_letter(channel, queue, letters)
-    assert (letter.exchange, letter.routing_key) == (exchange, "key")
-
-
-def test_2_2_6_exchange_bindings(channel: Channel, unique: Unique) -> None:
-    exchange, behind = new_exchange(channel, unique), new_exchange(channel, unique, "fanout")
-    channel.exchange_bind(behind, exchange, "key")
-    letters = bound_queue(channel, unique, behind, "")
     queue = new_queue(channel, unique, b"one", arguments=dead_letter_to(exchange, "key"))
     letter = dead_letter(channel, queue, letters)
     assert (letter.exchange, letter.routing_key) == (exchange, "key")
@@ -177,12 +154,6 @@ def test_2_2_10_the_confirm_is_that_of_the_first_queue(channel: Channel, unique:
     assert channel.wait_for_confirms(3) == [True] * 3
 
 
-def test_2_2_11_evicted_messages_in_order(channel: Channel, unique: Unique) -> None:
-    queue, letters = dead_lettering(channel, unique, ("x-max-length-bytes", "I", 10))
-    fill(channel, queue, *numbered(9), b"x" * 10)
-    assert arrivals(channel, letters, 9) == numbered(9)
-
-
 def test_2_2_11_rejected_messages_in_order(channel: Channel, unique: Unique) -> None:
     queue, letters = dead_lettering(channel, unique)
     channel.consume(queue)
@@ -204,16 +175,6 @@ def test_2_2_12_evicted_to_oneself(channel: Channel, unique: Unique) -> None:
     channel.queue_declare(queue, arguments=[*dead_letter_to("", queue), ("x-max-length", "I", 2)])
     fill(channel, queue, *numbered(5))
     assert drain(channel, queue) == [b"4", b"5"]
-
-
-def test_2_2_12_expired_to_oneself(channel: Channel, unique: Unique) -> None:
-    witnessed, letters = dead_lettering(channel, unique, ("x-message-ttl", "I", 50))
-    queue = unique()
-    channel.queue_declare(queue, arguments=[*dead_letter_to("", queue), ("x-message-ttl", "I", 50)])
-    fill(channel, queue, b"one")
-    fill(channel, witnessed, b"two")
-    assert arrival(channel, letters).body == b"two"
-    assert drain(channel, queue) == []
 
 
 def test_2_2_13_a_letter_is_a_new_message(channel: Channel, unique: Unique) -> None:

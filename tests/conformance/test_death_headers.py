@@ -158,11 +158,6 @@ def test_2_3_9_types_of_an_entry(channel: Channel, unique: Unique) -> None:
     ]
 
 
-def test_2_3_9_the_most_recent_death_comes_first(channel: Channel, unique: Unique) -> None:
-    queue, between, letter = two_deaths(channel, unique)
-    assert history(letter) == [(between, "rejected", 1), (queue, "rejected", 1)]
-
-
 @pytest.mark.departs("4.0")
 def test_2_3_9_all_deaths_are_in_order(channel: Channel, unique: Unique) -> None:
     # 3.10.8 turns the entries below the new one round at each death, against its own documentation.
@@ -235,15 +230,6 @@ def test_2_3_11_routing_keys_of_a_later_death(channel: Channel, unique: Unique) 
     reject(channel, queue)
     found = deaths(dead_letter(channel, between, letters))
     assert [each["routing-keys"] for each in found] == [[queue, "second", "third"]] * 2
-
-
-def test_2_3_12_a_repeat_counts(channel: Channel, unique: Unique) -> None:
-    queue = to_oneself(channel, unique, "amq.direct")
-    fill(channel, queue, b"one")
-    for _ in range(4):
-        reject(channel, queue)
-    letter = dead_letter(channel, queue, queue)
-    assert history(letter) == [(queue, "rejected", 5)]
 
 
 def test_2_3_12_a_repeat_keeps_the_first_values(channel: Channel, unique: Unique) -> None:

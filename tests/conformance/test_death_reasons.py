@@ -18,8 +18,7 @@ from tests.conformance.deaths import (
     own_headers,
 )
 from tests.conformance.fixtures import Unique
-from tests.conformance.operator_policies import PolicySet, only
-from tests.conformance.topology import counts, drain, fill, got
+from tests.conformance.topology import fill, got
 from tests.support import content
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
@@ -29,10 +28,6 @@ Act = Callable[[Channel, str], None]
 ONE: Triple = ("x-max-length", "I", 1)
 REJECT_PUBLISH_DLX: Triple = ("x-overflow", "S", "reject-publish-dlx")
 FIRST_KEYS = ["count", "reason", "queue", "time", "exchange", "routing-keys"]
-
-
-def overfill(channel: Channel, queue: str) -> None:
-    fill(channel, queue, b"dead", b"alive")
 
 
 def surplus(channel: Channel, queue: str) -> None:
@@ -51,27 +46,15 @@ def publish(channel: Channel, queue: str) -> None:
     fill(channel, queue, b"dead")
 
 
-def requeue(channel: Channel, queue: str) -> None:
-    """Requeue a message that a consumer of a queue with TTL 0 has got."""
-    tag = channel.consume(queue).consumer_tag
-    fill(channel, queue, b"dead")
-    delivery = channel.next_delivery()
-    channel.cancel(tag)
-    channel.nack(delivery.delivery_tag)
-
-
 def expire(channel: Channel, queue: str) -> None:
     channel.publish("", queue, b"dead", {"expiration": "0"})
 
 
 WAYS: list[tuple[str, list[Triple], Act, str]] = [
-    ("drop-head", [ONE], overfill, "maxlen"),
     ("requeue surplus", [ONE], surplus, "maxlen"),
     ("length 0", [("x-max-length", "I", 0)], publish, "maxlen"),
     ("reject-publish-dlx", [ONE, REJECT_PUBLISH_DLX], refuse, "maxlen"),
-    ("ttl", [("x-message-ttl", "I", 20)], publish, "expired"),
     ("ttl 0", [("x-message-ttl", "I", 0)], publish, "expired"),
-    ("ttl 0, requeued", [("x-message-ttl", "I", 0)], requeue, "expired"),
     ("expiration", [], expire, "expired"),
 ]
 
@@ -84,14 +67,6 @@ def test_2_3_13_reasons(channel: Channel, unique: Unique, arguments: list[Triple
     assert letter.body == b"dead"
     assert history(letter) == [(queue, reason, 1)]
     assert first_death(letter)["x-first-death-reason"] == reason
-
-
-def test_2_3_13_a_limit_that_a_policy_lowers(channel: Channel, unique: Unique, policies: PolicySet) -> None:
-    queue, letters = dead_lettering(channel, unique)
-    fill(channel, queue, b"dead", b"alive")
-    policies.set(only(queue), {"max-length": 1})
-    letter = arrival(channel, letters)
-    assert (letter.body, history(letter)) == (b"dead", [(queue, "maxlen", 1)])
 
 
 def past_its_ttl(channel: Channel, unique: Unique) -> tuple[str, str, int]:
@@ -112,14 +87,6 @@ def test_2_3_13_rejected_when_past_its_ttl(channel: Channel, unique: Unique) -> 
     queue, letters, tag = past_its_ttl(channel, unique)
     channel.nack(tag, requeue=False)
     assert history(arrival(channel, letters)) == [(queue, "rejected", 1)]
-
-
-def test_2_3_13_acked_when_past_its_ttl(channel: Channel, unique: Unique) -> None:
-    queue, letters, tag = past_its_ttl(channel, unique)
-    channel.ack(tag)
-    channel.sync(queue)
-    assert drain(channel, letters) == []
-    assert counts(channel, queue) == (0, 0)
 
 
 def forged(queue: str, count: int | None = 7) -> tuple[str, list[Triple]]:

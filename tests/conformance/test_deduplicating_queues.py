@@ -144,14 +144,6 @@ def test_32_15_drop_head_and_expiry_free_the_value(
     assert [delivery.body for delivery in channel.deliveries(1)] == [b"2"]
 
 
-def test_32_15_expiration_frees_the_value(channel: Channel, unique: Unique, poll: Poll) -> None:
-    queue = unique_queue(channel, unique)
-    publish(channel, queue, b"1", expiration="100")
-    poll(lambda: counts(channel, queue)[0] == 0)
-    publish(channel, queue, b"2", b"duplicate")
-    assert drain(channel, queue) == [b"2"]
-
-
 def test_32_15_a_consumer_that_waits_without_acks(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = unique_queue(channel, unique)
     consumer = connect().channel()

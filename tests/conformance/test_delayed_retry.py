@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from pamqp import commands
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.departs("4.3")
 
 #: A delay in milliseconds that a test waits for, and one that no test waits for.
 SHORT, LONG = 300, 3_600_000
-
-
-@pytest.fixture
-def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
-    with PolicySet(management, vhost) as made:
-        yield made
 
 
 def retry(kind: str = "all", least: int = SHORT, most: int | None = None) -> list[Triple]:

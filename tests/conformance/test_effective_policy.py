@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bounded import refill
-from tests.conformance.deaths import arrival, arrivals, dead_letter_to, dead_lettering
+from tests.conformance.deaths import arrival, arrivals, dead_lettering
 from tests.conformance.fixtures import Poll, Unique
 from tests.conformance.http_api import path
 from tests.conformance.leases import gone
@@ -61,17 +61,6 @@ def test_3_3_1_overflow_of_the_argument(
     policies.set(only(queue), {"overflow": policy})
     fill(channel, queue, *numbered(5))
     assert drain(channel, queue) == expected
-
-
-def test_3_3_1_dead_letters_by_the_arguments(channel: Channel, unique: Unique, policies: PolicySet) -> None:
-    letters, others = new_queue(channel, unique), new_queue(channel, unique)
-    channel.queue_bind(others, "amq.direct", others)
-    arguments: list[Triple] = [*dead_letter_to("", letters), ("x-max-length", "I", 0)]
-    queue = new_queue(channel, unique, arguments=arguments)
-    policies.set(only(queue), {"dead-letter-exchange": "amq.direct", "dead-letter-routing-key": others})
-    fill(channel, queue, b"one")
-    assert arrival(channel, letters).body == b"one"
-    assert drain(channel, others) == []
 
 
 def test_3_3_2_keys_are_resolved_separately(channel: Channel, unique: Unique, policies: PolicySet) -> None:
@@ -130,15 +119,6 @@ def test_3_3_5_the_smaller_number(
     policies.set(only(queue), {key: user})
     policies.operator(only(queue), {key: operator})
     assert kept(channel, queue) == 3
-
-
-@pytest.mark.parametrize(("user", "operator"), [(20, LONG), (LONG, 20)])
-def test_3_3_5_the_smaller_ttl(channel: Channel, unique: Unique, policies: PolicySet, user: int, operator: int) -> None:
-    queue, letters = dead_lettering(channel, unique)
-    policies.set(only(queue), {"message-ttl": user})
-    policies.operator(only(queue), {"message-ttl": operator})
-    fill(channel, queue, b"one")
-    assert arrival(channel, letters).body == b"one"
 
 
 def test_3_3_5_all_keys_of_both(channel: Channel, unique: Unique, policies: PolicySet) -> None:

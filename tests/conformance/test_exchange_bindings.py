@@ -29,21 +29,6 @@ def test_13_13_auto_delete_with_the_last_binding(channel: Channel, unique: Uniqu
     expect_missing(channel, name, vhost)
 
 
-def test_13_13_auto_delete_with_the_queue(channel: Channel, unique: Unique, vhost: str) -> None:
-    name = new_exchange(channel, unique, auto_delete=True)
-    queue = bound_queue(channel, unique, name, "one", "two")
-    channel.queue_delete(queue)
-    expect_missing(channel, name, vhost)
-
-
-def test_13_13_auto_delete_with_the_destination_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
-    name = new_exchange(channel, unique, auto_delete=True)
-    destination = new_exchange(channel, unique)
-    channel.exchange_bind(destination, name)
-    channel.exchange_delete(destination)
-    expect_missing(channel, name, vhost)
-
-
 def test_13_13_auto_delete_goes_up_a_chain(channel: Channel, unique: Unique, vhost: str) -> None:
     chain = [new_exchange(channel, unique, auto_delete=True) for _ in range(3)]
     for source, destination in pairwise(chain):

@@ -123,26 +123,15 @@ def test_16_11_fanout_ignores_keys(channel: Channel, unique: Unique) -> None:
     assert [drain(channel, queue) for queue in queues] == [[b"", b"a", b"b"]] * 3
 
 
-@pytest.mark.parametrize("pattern", TOPICS)
-def test_16_12_topic(channel: Channel, unique: Unique, pattern: str) -> None:
-    exchange = new_exchange(channel, unique, "topic")
-    queue = bound_queue(channel, unique, exchange, pattern)
-    matching, others = TOPICS[pattern]
-    for key in [*matching, *others]:
-        channel.publish(exchange, key, key.encode())
-    assert drain(channel, queue) == [key.encode() for key in matching]
-
-
 def test_16_12_topic_with_many_bindings(channel: Channel, unique: Unique) -> None:
     exchange = new_exchange(channel, unique, "topic")
     queues = {pattern: bound_queue(channel, unique, exchange, pattern) for pattern in TOPICS}
-    keys = sorted({key for matching, _ in TOPICS.values() for key in matching})
+    keys = sorted({key for rows in TOPICS.values() for row in rows for key in row})
     for key in keys:
         channel.publish(exchange, key, key.encode())
     for pattern, (matching, others) in TOPICS.items():
-        found = {body.decode() for body in drain(channel, queues[pattern])}
-        assert found >= set(matching)
-        assert not found & set(others)
+        found = [body.decode() for body in drain(channel, queues[pattern])]
+        assert [key for key in found if key in matching or key in others] == sorted(matching), pattern
 
 
 def test_16_12_a_removed_pattern_leaves_its_neighbours(channel: Channel, unique: Unique) -> None:

@@ -305,3 +305,27 @@ def test_13_18_nowait_hides_no_error(channel: Channel, unique: Unique, vhost: st
     text = inequivalent("type", f"exchange '{name}'", vhost, "'fanout'", "'direct'")
     with channel.expect_channel_close(406, text, DECLARE):
         channel.exchange_declare(name, "fanout", nowait=True)
+
+
+@pytest.mark.departs("4.0")
+@pytest.mark.parametrize("kind", ["zzz", "x-none", "Direct", "direct "])
+def test_13_2_unknown_exchange_type(channel: Channel, unique: Unique, kind: str) -> None:
+    # 3.10.8 closes the connection with 503: a client's typing error takes all its channels down.
+    text = f"PRECONDITION_FAILED - unknown exchange type '{kind}'"
+    with channel.expect_channel_close(406, text, commands.Exchange.Declare):
+        channel.exchange_declare(unique("x"), kind)
+
+
+def test_13_2_federation_is_refused_as_ever(channel: Channel, unique: Unique) -> None:
+    # RabbitMQ's federation knows this answer only, and takes a fanout exchange then.
+    text = "COMMAND_INVALID - unknown exchange type 'x-federation-upstream'"
+    with channel.expect_connection_close(503, text, commands.Exchange.Declare):
+        channel.exchange_declare(unique("x"), "x-federation-upstream")
+
+
+@pytest.mark.departs("4.0")
+@pytest.mark.parametrize("kind", ["", "classic"])
+def test_13_2_invalid_exchange_type(channel: Channel, unique: Unique, kind: str) -> None:
+    text = f"PRECONDITION_FAILED - invalid exchange type '{kind}'"
+    with channel.expect_channel_close(406, text, commands.Exchange.Declare):
+        channel.exchange_declare(unique("x"), kind)

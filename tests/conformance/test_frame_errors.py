@@ -279,16 +279,6 @@ def test_12_17_methods_that_clients_do_not_send(connection: Connection, kind: Me
 
 
 @pytest.mark.parametrize(
-    "kind", [commands.Basic.Deliver, commands.Basic.Return, commands.Basic.GetOk], ids=lambda kind: kind.name
-)
-def test_12_17_content_methods_that_clients_do_not_send(connection: Connection, kind: MethodType) -> None:
-    channel = connection.channel(1)
-    with connection.expect_connection_close(503, "COMMAND_INVALID - unimplemented method", kind):
-        channel.send(kind)
-        connection.wire.send_frame(HEADER, 1, b"\0\x3c" + bytes(12))
-
-
-@pytest.mark.parametrize(
     "kind",
     [
         commands.Queue.Declare,

@@ -96,13 +96,10 @@ def test_11_26_a_timeout_of_0_disables_heartbeats(connect: Connect) -> None:
     connection.channel()
 
 
-def test_11_42_heartbeat_on_a_channel(connection: Connection) -> None:
-    with connection.expect_connection_close(505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)):
-        connection.wire.send_frame(HEARTBEAT, 1, b"")
-
-
-def test_11_42_heartbeat_on_an_open_channel(connection: Connection) -> None:
-    connection.channel(1)
+@pytest.mark.parametrize("opened", [False, True])
+def test_11_42_heartbeat_on_a_channel(connection: Connection, opened: bool) -> None:
+    if opened:
+        connection.channel(1)
     with connection.expect_connection_close(505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)):
         connection.wire.send_frame(HEARTBEAT, 1, b"")
 

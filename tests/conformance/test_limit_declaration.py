@@ -8,7 +8,7 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import bounded, limits, outcomes, refill
-from tests.conformance.fixtures import Poll, SetPolicy, Unique
+from tests.conformance.fixtures import Unique
 from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import counts, drain, new_queue, numbered
 from tests.support.tables import Triple
@@ -32,25 +32,6 @@ def test_1_1_1_any_combination(
     channel: Channel, unique: Unique, length: int | None, size: int | None, left: list[bytes]
 ) -> None:
     queue = bounded(channel, unique, length, size)
-    refill(channel, queue, *numbered(9))
-    assert drain(channel, queue) == left
-
-
-@pytest.mark.parametrize(
-    ("definition", "left"),
-    [
-        ({"max-length": 3}, [b"7", b"8", b"9"]),
-        ({"max-length-bytes": 2}, [b"8", b"9"]),
-        ({"max-length": 3, "max-length-bytes": 2}, [b"8", b"9"]),
-        ({"max-length": 1, "max-length-bytes": 2}, [b"9"]),
-    ],
-)
-def test_1_1_1_any_combination_by_policy(
-    channel: Channel, unique: Unique, policy: SetPolicy, definition: dict[str, int], left: list[bytes]
-) -> None:
-    queue = unique()
-    policy(queue, definition)
-    channel.queue_declare(queue)
     refill(channel, queue, *numbered(9))
     assert drain(channel, queue) == left
 
@@ -109,15 +90,6 @@ def test_1_1_6_zero_means_that_nothing_stays(channel: Channel, unique: Unique, k
     assert counts(channel, queue) == (0, 0)
 
 
-@pytest.mark.parametrize("key", ["max-length", "max-length-bytes"])
-def test_1_1_6_zero_by_policy(channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll, key: str) -> None:
-    queue = new_queue(channel, unique, *numbered(3))
-    policy(queue, {key: 0})
-    poll(lambda: counts(channel, queue) == (0, 0))
-    refill(channel, queue, *numbered(3))
-    assert counts(channel, queue) == (0, 0)
-
-
 def test_1_1_9_the_first_of_equal_keys_holds(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=[(LENGTH, "I", 1), (LENGTH, "I", 3), (LENGTH, "I", 2)])
     refill(channel, queue, *numbered(5))
@@ -140,14 +112,6 @@ def test_1_1_10_unknown_arguments_do_nothing(channel: Channel, unique: Unique, a
     queue = new_queue(channel, unique, arguments=[argument])
     refill(channel, queue, *numbered(3))
     assert drain(channel, queue) == numbered(3)
-
-
-@pytest.mark.parametrize("key", ["x-max-in-memory-bytes", "x-initial-cluster-size"])
-def test_1_1_11_arguments_of_another_queue_type(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
-    queue = unique()
-    text = invalid_argument(key, queue, vhost, " of queue type rabbit_classic_queue")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[(key, "I", 1)])
 
 
 def test_1_1_12_all_arguments_of_a_classic_queue_at_once(channel: Channel, unique: Unique) -> None:

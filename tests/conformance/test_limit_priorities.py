@@ -18,7 +18,7 @@ def fill_by_priority(channel: Channel, queue: str, *messages: tuple[bytes, int])
         refill(channel, queue, body, priority=priority)
 
 
-def test_1_6_1_the_oldest_of_the_highest_priority_goes(channel: Channel, unique: Unique) -> None:
+def test_1_6_1_and_1_6_2_the_oldest_of_the_highest_priority_goes(channel: Channel, unique: Unique) -> None:
     letters = new_queue(channel, unique, hint="letters")
     queue = bounded(channel, unique, 4, letters=letters, priority=9)
     fill_by_priority(channel, queue, (b"low", 0), (b"high 1", 9), (b"high 2", 9), (b"middle", 5))
@@ -33,22 +33,6 @@ def test_1_6_1_bytes(channel: Channel, unique: Unique) -> None:
     fill_by_priority(channel, queue, (b"ll", 0), (b"hh", 9), (b"mm", 5), (b"llll", 0))
     assert drain(channel, queue) == [b"ll", b"llll"]
     assert take_dead_letters(channel, letters) == [(b"hh", MAXLEN), (b"mm", MAXLEN)]
-
-
-def test_1_6_1_a_priority_above_the_maximum_is_the_maximum(channel: Channel, unique: Unique) -> None:
-    queue = bounded(channel, unique, 2, priority=3)
-    fill_by_priority(channel, queue, (b"three", 3), (b"two hundred", 200), (b"low", 0))
-    left = got(channel, queue, no_ack=True)
-    assert (left.body, left.properties) == (b"two hundred", {"priority": 200})
-    assert drain(channel, queue) == [b"low"]
-
-
-def test_1_6_2_the_highest_priority_goes_first(channel: Channel, unique: Unique) -> None:
-    letters = new_queue(channel, unique, hint="letters")
-    queue = bounded(channel, unique, 3, letters=letters, priority=10)
-    fill_by_priority(channel, queue, (b"lo1", 1), (b"hi1", 5), (b"mid", 3), (b"lo2", 1))
-    assert drain(channel, queue) == [b"mid", b"lo1", b"lo2"]
-    assert take_dead_letters(channel, letters) == [(b"hi1", MAXLEN)]
 
 
 def test_1_6_3_the_new_message_may_be_the_one_that_goes(channel: Channel, unique: Unique) -> None:

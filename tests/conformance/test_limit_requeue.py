@@ -108,18 +108,6 @@ def test_1_5_2_every_way_back(
     assert take_dead_letters(channel, letters) == ([(b"u0", MAXLEN), (b"u1", MAXLEN)] if dead_letters else [])
 
 
-@ways
-def test_1_5_2_bytes(channel: Channel, connect: Connect, unique: Unique, poll: Poll, way: Way) -> None:
-    queue = bounded(channel, unique, None, 6)
-    refill(channel, queue, b"u0", b"", b"u2")
-    holder = connect().channel()
-    unacked = taken(holder, queue, 3)
-    refill(channel, queue, b"n0", b"n1")
-    give_back(way, holder, unacked)
-    poll(lambda: counts(channel, queue)[0] == 4)
-    assert drain(channel, queue) == [b"", b"u2", b"n0", b"n1"]
-
-
 def test_1_5_3_the_limit_comes_before_redelivery(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = bounded(channel, unique, 1)
     holder, idle = connect().channel(), connect().channel()
@@ -146,22 +134,6 @@ def test_1_5_3_messages_of_basic_get_come_back_one_by_one(channel: Channel, conn
     idle.consume(queue)
     channel.nack(multiple=True)
     assert bodies(idle.deliveries(2)) == [b"older", b"younger"]
-
-
-def test_1_5_3_the_limit_comes_before_the_new_delivery_of_a_closed_channel(
-    channel: Channel, connect: Connect, unique: Unique
-) -> None:
-    queue = bounded(channel, unique, 1)
-    holder, consumer = connect().channel(), connect().channel()
-    holder.qos(2)
-    holder.consume(queue)
-    refill(channel, queue, b"older", b"younger")
-    holder.deliveries(2)
-    consumer.consume(queue)
-    holder.close()
-    assert consumer.next_delivery().body == b"younger"
-    assert channel.get(queue) is None
-    consumer.expect_no_delivery(queue)
 
 
 @ways

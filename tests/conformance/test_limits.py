@@ -42,12 +42,6 @@ def test_1_3_2_only_bodies_count_as_bytes(channel: Channel, unique: Unique, body
     assert drain(channel, queue) == [body, body]
 
 
-def test_1_3_2_empty_bodies_with_headers_are_free(channel: Channel, unique: Unique) -> None:
-    queue = bounded(channel, unique, None, 1)
-    refill(channel, queue, *[b""] * 20, **LARGE)
-    assert drain(channel, queue) == [b""] * 20
-
-
 @pytest.mark.parametrize(
     ("limit", "published", "left"),
     [

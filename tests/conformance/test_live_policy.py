@@ -12,7 +12,7 @@ from tests.conformance.bounded import refill
 from tests.conformance.deaths import after, arrival, arrivals, dead_lettering, history, reject
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.leases import gone
-from tests.conformance.operator_policies import PolicySet, kept, only
+from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.topology import bodies, bound_queue, counts, drain, fill, got, new_exchange, new_queue, numbered
 from tests.support.management import Management
 from tests.support.wire import Channel
@@ -27,14 +27,6 @@ def test_3_4_1_set_changed_and_cleared(channel: Channel, unique: Unique, policie
     policies.clear(name)
     refill(channel, queue, *numbered(10))
     assert counts(channel, queue)[0] == 13
-
-
-def test_3_4_1_a_pattern_that_no_longer_matches(channel: Channel, unique: Unique, policies: PolicySet) -> None:
-    queue = new_queue(channel, unique)
-    name = policies.set(only(queue), {"max-length": 3})
-    assert kept(channel, queue) == 3
-    policies.set(only(f"{queue}.other"), {"max-length": 3}, name=name)
-    assert kept(channel, queue) == 10
 
 
 def test_3_4_1_dead_letters(channel: Channel, unique: Unique, policies: PolicySet) -> None:

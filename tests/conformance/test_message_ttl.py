@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from pamqp import commands
 
 from tests.conformance.deaths import after, arrival, dead_lettering, deaths
 from tests.conformance.fixtures import Unique
-from tests.conformance.operator_policies import NAME, PolicySet, check, of, refusal
-from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import counts, drain, fill, got, new_queue, numbered
 from tests.support.tables import Triple
 from tests.support.wire import Channel
@@ -37,28 +34,6 @@ def test_4_1_1_long_times(channel: Channel, unique: Unique, milliseconds: int) -
     fill(channel, queue, b"one")
     after(channel, unique, 20)
     assert drain(channel, queue) == [b"one"]
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "reason"),
-    [
-        ("l", -1, "{value_negative,-1}"),
-        ("l", MAX_TTL + 1, f"{{value_too_large,{MAX_TTL + 1}}}"),
-        ("S", "1", '"expected integer, got longstr"'),
-        ("d", 1.0, '"expected integer, got double"'),
-    ],
-)
-def test_4_1_1_invalid_arguments(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
-) -> None:
-    queue = unique()
-    text = invalid_argument("x-message-ttl", queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, commands.Queue.Declare):
-        channel.queue_declare(queue, arguments=[("x-message-ttl", letter, value)])
-
-
-def test_4_1_1_by_policy(policies: PolicySet) -> None:
-    check(policies.put(NAME, of({"message-ttl": -1})), 400, refusal("-1 is not a valid message TTL"))
 
 
 @pytest.mark.parametrize("expiration", ["20", "00020", "+20", "0", "+0", "-0"])
@@ -146,17 +121,6 @@ def test_4_1_4_expired_messages_count_in_limits(channel: Channel, unique: Unique
     found = [arrival(channel, letters) for _ in range(2)]
     assert [(each.body, deaths(each)[0]["reason"]) for each in found] == [(b"long", "maxlen"), (b"short", "expired")]
     assert drain(channel, queue) == [b"new"]
-
-
-@pytest.mark.parametrize("milliseconds", [100, 400])
-def test_4_1_5_in_time(channel: Channel, unique: Unique, milliseconds: int) -> None:
-    queue, letters = dead_lettering(channel, unique, ttl(milliseconds))
-    channel.consume(letters, no_ack=True)
-    started = time.monotonic()
-    channel.publish("", queue, b"one")
-    assert channel.next_delivery().body == b"one"
-    taken = time.monotonic() - started
-    assert milliseconds / 1000 <= taken < milliseconds / 1000 + 10
 
 
 def test_4_1_5_each_in_its_time(channel: Channel, unique: Unique) -> None:

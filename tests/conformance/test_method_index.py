@@ -35,56 +35,6 @@ def filled(arguments: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "expected"),
-    [
-        (commands.Channel.Flow, {"active": True}, {"active": True}),
-        (commands.Exchange.Declare, {"exchange": X, "exchange_type": "direct"}, {}),
-        (commands.Exchange.Declare, {"exchange": X, "passive": True}, {}),
-        (commands.Exchange.Delete, {"exchange": X}, {}),
-        (commands.Exchange.Bind, E2E, {}),
-        (commands.Exchange.Unbind, E2E, {}),
-        (commands.Queue.Declare, {"queue": Q}, {"queue": Q, "message_count": 0, "consumer_count": 0}),
-        (commands.Queue.Declare, {"queue": Q, "passive": True}, {"queue": Q, "message_count": 0}),
-        (commands.Queue.Bind, BINDING, {}),
-        (commands.Queue.Unbind, BINDING, {}),
-        (commands.Queue.Purge, {"queue": Q}, {"message_count": 0}),
-        (commands.Queue.Delete, {"queue": Q}, {"message_count": 0}),
-        (commands.Basic.Qos, {"prefetch_count": 1}, {}),
-        (commands.Basic.Qos, {"prefetch_count": 1, "global_": True}, {}),
-        (commands.Basic.Consume, {"queue": Q, "consumer_tag": "t"}, {"consumer_tag": "t"}),
-        (commands.Basic.Cancel, {"consumer_tag": "unknown"}, {"consumer_tag": "unknown"}),
-        (commands.Basic.Recover, {"requeue": True}, {}),
-        (commands.Confirm.Select, {}, {}),
-        (commands.Tx.Select, {}, {}),
-        (commands.Channel.Close, {"reply_code": 200}, {}),
-    ],
-    ids=name_of,
-)
-def test_12_34_methods_are_answered(
-    channel: Channel,
-    names: dict[str, str],
-    kind: MethodType,
-    arguments: dict[str, Any],
-    expected: dict[str, Any],
-) -> None:
-    reply = channel.rpc(kind, **filled(arguments, names))
-    for key, value in filled(expected, names).items():
-        assert reply.arguments[key] == value
-    if kind is commands.Channel.Close:
-        channel.connection.forget(channel)
-
-
-def test_12_34_get_empty(channel: Channel, names: dict[str, str]) -> None:
-    assert channel.get(names[Q]) is None
-
-
-def test_12_34_transactions(channel: Channel) -> None:
-    channel.tx_select()
-    channel.tx_commit()
-    channel.tx_rollback()
-
-
-@pytest.mark.parametrize(
     ("kind", "arguments"),
     [
         (commands.Exchange.Declare, {"exchange": X, "exchange_type": "direct"}),
@@ -108,43 +58,6 @@ def test_12_34_nowait_is_not_answered(
     # The next reply is that of the next request.
     channel.sync()
     assert not channel.replies
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "text"),
-    [
-        (
-            commands.Exchange.Declare,
-            {"exchange": "amq.direct", "exchange_type": "fanout"},
-            "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.direct' in vhost '{}':"
-            " received 'fanout' but current is 'direct'",
-        ),
-        (
-            commands.Queue.Bind,
-            {"queue": "conformance.none", "exchange": "amq.direct"},
-            "NOT_FOUND - no queue 'conformance.none' in vhost '{}'",
-        ),
-        (
-            commands.Queue.Purge,
-            {"queue": "conformance.none"},
-            "NOT_FOUND - no queue 'conformance.none' in vhost '{}'",
-        ),
-        (
-            commands.Basic.Consume,
-            {"queue": "conformance.none"},
-            "NOT_FOUND - no queue 'conformance.none' in vhost '{}'",
-        ),
-    ],
-    ids=name_of,
-)
-def test_12_34_nowait_does_not_hide_failures(
-    channel: Channel, vhost: str, kind: MethodType, arguments: dict[str, Any], text: str
-) -> None:
-    code = 406 if text.startswith("PRECONDITION_FAILED") else 404
-    with channel.expect_channel_close(code, text.format(vhost), kind):
-        # exchange.declare compares type first only when durable is equal.
-        durable = {"durable": True} if kind is commands.Exchange.Declare else {}
-        channel.send(kind, nowait=True, **arguments, **durable)
 
 
 def test_12_34_methods_without_answer(channel: Channel, names: dict[str, str]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import REJECTING, bounded, in_one_write, limits, outcomes, take_dead_letters
-from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
+from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import bodies, counts, drain, got, new_exchange, new_queue, numbered
 from tests.support.wire import Channel
@@ -35,52 +33,12 @@ def test_2_1_1_by_argument(channel: Channel, unique: Unique, overflow: str | Non
     assert drain(channel, queue) == ([b"1", b"2"] if rejects else [b"3", b"4"])
 
 
-@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish", "reject-publish-dlx"])
-def test_2_1_1_by_policy(channel: Channel, unique: Unique, policy: SetPolicy, overflow: str) -> None:
-    queue = unique()
-    policy(queue, {"max-length": 2, "overflow": overflow})
-    channel.queue_declare(queue)
-    rejects = overflow in REJECTING
-    assert outcomes(channel, queue, *numbered(4)) == [True, True, not rejects, not rejects]
-    assert drain(channel, queue) == ([b"1", b"2"] if rejects else [b"3", b"4"])
-
-
-def test_2_1_1_the_argument_beats_the_policy(channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll) -> None:
-    queue = bounded(channel, unique, overflow="reject-publish")
-    policy(queue, {"max-length": 0, "overflow": "drop-head"})
-    poll(lambda: outcomes(channel, queue, b"x") == [False])
-
-
 @pytest.mark.parametrize("value", ["Drop-Head", "REJECT-PUBLISH", "reject_publish", "reject-publish ", "none"])
 def test_2_1_1_values_are_case_sensitive(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
     queue = unique()
     text = invalid_argument("x-overflow", queue, vhost, ": invalid_overflow")
     with channel.expect_channel_close(406, text, DECLARE):
         channel.queue_declare(queue, arguments=[("x-overflow", "S", value)])
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "type_name"),
-    [
-        ("b", 1, "byte"),
-        ("s", 1, "short"),
-        ("I", 1, "signedint"),
-        ("i", 1, "unsignedint"),
-        ("l", 1, "long"),
-        ("t", 1, "bool"),
-        ("d", 1.0, "double"),
-        ("V", None, "void"),
-        ("A", [], "array"),
-        ("F", [], "table"),
-    ],
-)
-def test_2_1_2_not_a_string(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
-) -> None:
-    queue = unique()
-    text = invalid_argument("x-overflow", queue, vhost, f": {{unacceptable_type,{type_name}}}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[("x-overflow", letter, value)])
 
 
 @rejecting
@@ -194,12 +152,6 @@ def test_2_1_10_mandatory(channel: Channel, unique: Unique, overflow: str) -> No
     assert not channel.returns
 
 
-def test_2_1_11_nacks_without_the_capability(connect: Connect, unique: Unique) -> None:
-    channel = connect(capabilities={}).channel()
-    queue = bounded(channel, unique, 0, None, "reject-publish")
-    assert outcomes(channel, queue, b"x") == [False]
-
-
 def test_2_1_11_the_requeue_bit_of_a_nack(channel: Channel, unique: Unique) -> None:
     queue = bounded(channel, unique, 0, None, "reject-publish")
     channel.confirm_select()
@@ -225,16 +177,6 @@ def test_2_1_12_a_transaction(channel: Channel, connect: Connect, unique: Unique
     assert drain(channel, other) == numbered(2)
     assert drain(channel, acked) == [b"left"]
     assert take_dead_letters(channel, letters) == ([(b"2", MAXLEN)] if overflow == "reject-publish-dlx" else [])
-
-
-def test_2_1_12_a_transaction_that_fits(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = bounded(channel, unique, 2, None, "reject-publish")
-    transaction = connect().channel()
-    transaction.tx_select()
-    for body in numbered(2):
-        transaction.publish("", queue, body)
-    transaction.tx_commit()
-    assert drain(channel, queue) == numbered(2)
 
 
 def test_2_1_12_drop_head_fails_no_transaction(channel: Channel, connect: Connect, unique: Unique) -> None:
@@ -263,9 +205,3 @@ def test_2_1_13_publishers_of_many_connections(channel: Channel, connect: Connec
     settled = [publisher.wait_for_confirms(40) for publisher in publishers]
     assert sum(outcome.count(True) for outcome in settled) == 50
     assert counts(channel, queue) == (50, 0)
-
-
-def test_2_1_13_a_mixed_run_is_settled_one_by_one(channel: Channel, unique: Unique) -> None:
-    queue = bounded(channel, unique, 2, 10, "reject-publish")
-    sizes = [20, 4, 20, 7, 6, 0, 1]
-    assert outcomes(channel, queue, *[b"x" * size for size in sizes]) == [False, True, False, False, True, False, False]

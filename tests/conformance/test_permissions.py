@@ -298,3 +298,38 @@ def test_18_11_administrators_have_no_more(login: Login, accounts: Accounts, uni
     text = refused("queue", queue, vhost, accounts.user("administrator"))
     with channel.expect_channel_close(403, text, commands.Queue.Declare):
         channel.queue_declare(queue)
+
+
+@pytest.mark.departs("4.2.7")
+def test_18_7_passive_declare_of_a_queue_needs_a_permission(
+    channel: Channel, connect: Connect, unique: Unique, accounts: Accounts, vhost: str
+) -> None:
+    # 3.10.8 lets everybody see names and counts.
+    queue, user = unique(), accounts.user("nobody")
+    channel.queue_declare(queue)
+    text = f"ACCESS_REFUSED - access to queue '{queue}' in vhost '{vhost}' refused for user '{user}'"
+    refused = connect(**accounts.login("nobody")).channel()
+    with refused.expect_channel_close(403, text, commands.Queue.Declare):
+        refused.queue_declare(queue, passive=True)
+
+
+@pytest.mark.departs("4.2.7")
+def test_18_7_passive_declare_of_an_exchange_needs_a_permission(
+    connect: Connect, accounts: Accounts, vhost: str
+) -> None:
+    user = accounts.user("nobody")
+    text = f"ACCESS_REFUSED - access to exchange 'amq.direct' in vhost '{vhost}' refused for user '{user}'"
+    refused = connect(**accounts.login("nobody")).channel()
+    with refused.expect_channel_close(403, text, commands.Exchange.Declare):
+        refused.exchange_declare("amq.direct", passive=True)
+
+
+@pytest.mark.parametrize("user", ["reader", "writer", "configurer"])
+def test_18_7_any_permission_is_enough_for_passive_declare(
+    channel: Channel, connect: Connect, unique: Unique, accounts: Accounts, user: str
+) -> None:
+    queue = unique()
+    channel.queue_declare(queue)
+    allowed = connect(**accounts.login(user)).channel()
+    allowed.queue_declare(queue, passive=True)
+    allowed.exchange_declare("amq.direct", passive=True)

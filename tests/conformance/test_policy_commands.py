@@ -40,12 +40,6 @@ def setting(kind: Kind, vhost: str, name: str, pattern: str, definition: str, pr
 
 
 @kinds
-def test_3_1_2_set(ctl: Leveretctl, own_vhost: str, kind: Kind) -> None:
-    ran = ctl(f"set_{kind[0]}", "-p", own_vhost, "p1", "^a", '{"max-length":10}')
-    assert ran == CommandResult(0, setting(kind, own_vhost, "p1", "^a", '{"max-length":10}'), "")
-
-
-@kinds
 @pytest.mark.parametrize(
     "options",
     [

@@ -33,12 +33,6 @@ def test_3_1_1_the_same_name_replaces_all(policies: PolicySet, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_3_1_12_new_and_replaced(policies: PolicySet, kind: str) -> None:
-    body = of({"max-length": 1})
-    assert [policies.put(NAME, body, kind).status for _ in range(3)] == [201, 204, 204]
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("body", "missing"),
     [

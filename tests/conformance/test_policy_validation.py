@@ -152,14 +152,6 @@ def test_3_1_9_apply_to(policies: PolicySet, kind: str, apply_to: str) -> None:
     assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["apply-to"] == apply_to
 
 
-@pytest.mark.departs("3.12")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("apply_to", ["classic_queues", "quorum_queues", "streams"])
-def test_3_1_9_apply_to_queues_of_one_type(policies: PolicySet, kind: str, apply_to: str) -> None:
-    assert policies.put(NAME, of({"max-length": 1}, **{"apply-to": apply_to}), kind).status == 201
-    assert policies.api.ask("GET", path(kind, policies.vhost, NAME)).document["apply-to"] == apply_to
-
-
 @pytest.mark.parametrize(("key", "values"), VALID, ids=[key for key, _ in VALID])
 def test_3_1_10_keys(policies: PolicySet, key: str, values: list[Any]) -> None:
     for value in values:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from pamqp import commands
 
 from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.operator_policies import NAME, USER, of, refusal
-from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import bodies, drain, got, new_queue, numbered
 from tests.support.tables import Triple
 from tests.support.wire import Channel
@@ -26,12 +22,6 @@ def publish(channel: Channel, queue: str, *messages: tuple[bytes, int | None]) -
     for body, priority in messages:
         channel.publish("", queue, body, None if priority is None else {"priority": priority})
     channel.sync(queue)
-
-
-def test_4_3_1_the_highest_comes_first(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, arguments=levels(10))
-    publish(channel, queue, (b"5", 5), (b"1", 1), (b"10", 10), (b"0", 0), (b"7", 7))
-    assert drain(channel, queue) == [b"10", b"7", b"5", b"1", b"0"]
 
 
 def test_4_3_1_consumers_too(channel: Channel, unique: Unique) -> None:
@@ -83,12 +73,6 @@ def test_4_3_1_idle_consumers_take_turns(channel: Channel, connect: Connect, uni
     assert channel.next_delivery().body == b"9"
 
 
-def test_4_3_1_equal_priorities_are_a_fifo(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, arguments=levels(3))
-    publish(channel, queue, *((body, 2) for body in numbered(9)))
-    assert drain(channel, queue) == numbered(9)
-
-
 def test_4_3_1_no_priority_is_0(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=levels(3))
     publish(channel, queue, (b"1", None), (b"2", 0), (b"3", None), (b"first", 1))
@@ -116,23 +100,6 @@ def test_4_3_1_all_levels(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=levels(255))
     publish(channel, queue, *((b"%d" % priority, priority) for priority in range(256)))
     assert drain(channel, queue) == [b"%d" % priority for priority in reversed(range(256))]
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "reason"),
-    [
-        ("I", 256, "{max_value_exceeded,256}"),
-        ("I", -1, "{value_negative,-1}"),
-        ("S", "5", '"expected integer, got longstr"'),
-    ],
-)
-def test_4_3_1_invalid_arguments(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
-) -> None:
-    queue = unique()
-    text = invalid_argument("x-max-priority", queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, commands.Queue.Declare):
-        channel.queue_declare(queue, arguments=[("x-max-priority", letter, value)])
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]], ids=str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.bounded import bounded, limits, outcomes, refill, take_dead_letters
+from tests.conformance.bounded import bounded, limits, refill, take_dead_letters
 from tests.conformance.deaths import arrival
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, new_queue, numbered
@@ -47,12 +47,6 @@ def test_1_7_1_a_message_that_expires_at_once_first_evicts(
     assert take_dead_letters(channel, letters) == (dead if dead_letters else [])
 
 
-def test_1_7_1_confirmed_before_it_is_evicted(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, arguments=limits(0), durable=True)
-    assert outcomes(channel, queue, *numbered(3), properties={"delivery_mode": 2}) == [True] * 3
-    assert drain(channel, queue) == []
-
-
 def test_1_7_2_a_requeued_message_is_evicted_before_it_expires(channel: Channel, unique: Unique) -> None:
     letters, clock = letters_of(channel, unique), letters_of(channel, unique)
     queue, timer = bounded(channel, unique, 1, letters=letters), bounded(channel, unique, letters=clock)
@@ -83,29 +77,6 @@ def test_1_7_2_requeued_messages_expire_before_they_are_delivered(channel: Chann
     consumer.expect_no_delivery(queue)
     assert arrival(channel, letters).body == b"old"
     consumer.expect_no_delivery(queue)
-
-
-def test_1_7_3_the_mode_before_a_policy_counts(channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll) -> None:
-    queue = new_queue(channel, unique, *numbered(10))
-    policy(queue, {"max-length": 4, "overflow": "reject-publish"})
-    poll(lambda: counts(channel, queue)[0] == 4)
-    assert outcomes(channel, queue, b"x") == [False]
-    policy(queue, {"max-length": 2, "overflow": "reject-publish"})
-    poll(lambda: outcomes(channel, queue, b"x") == [False])
-    assert drain(channel, queue) == numbered(10)[6:]
-
-
-def test_1_7_3_dead_lettering_comes_before_limits(
-    channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll
-) -> None:
-    letters = letters_of(channel, unique)
-    queue = new_queue(channel, unique)
-    refill(channel, queue, b"333", b"22", b"4444", b"1", b"1")
-    dead = {"dead-letter-exchange": "", "dead-letter-routing-key": letters}
-    policy(queue, {"max-length-bytes": 2, "max-length": 3, **dead})
-    poll(lambda: counts(channel, queue)[0] == 2)
-    assert drain(channel, queue) == [b"1", b"1"]
-    assert take_dead_letters(channel, letters) == [(body, MAXLEN) for body in (b"333", b"22", b"4444")]
 
 
 def test_1_7_4_dead_letters_leave_one_by_one(channel: Channel, unique: Unique) -> None:

@@ -76,12 +76,6 @@ def relayed(channel: Channel, unique: Unique, encoded: bytes) -> bytes:
     return by_consumer.raw_properties
 
 
-@pytest.mark.parametrize(("letter", "value"), VALUES)
-def test_16_23_types_in_headers(channel: Channel, unique: Unique, letter: str, value: Any) -> None:
-    encoded = content.properties(headers=[("key", letter, value)])
-    assert relayed(channel, unique, encoded) == encoded
-
-
 @pytest.mark.parametrize("letter", ["f", "d"])
 def test_16_23_negative_zero(channel: Channel, unique: Unique, letter: str) -> None:
     encoded = content.properties(headers=[("key", letter, -0.0)])
@@ -96,7 +90,7 @@ def test_16_23_floats_are_finite(channel: Channel, unique: Unique, letter: str, 
         channel.publish("", queue, properties={"headers": [("key", letter, float(value))]})
 
 
-def test_16_24_all_types_at_once(channel: Channel, unique: Unique) -> None:
+def test_16_23_and_16_24_all_types_at_once(channel: Channel, unique: Unique) -> None:
     headers = [(f"k{number}", letter, value) for number, (letter, value) in enumerate(VALUES)]
     encoded = content.properties(headers=headers)
     assert relayed(channel, unique, encoded) == encoded
@@ -227,11 +221,3 @@ def test_16_24_a_table_by_its_bytes(channel: Channel, unique: Unique) -> None:
     flags = struct.pack(">H", 1 << 13)
     encoded = flags + tables.longstr(table)
     assert relayed(channel, unique, encoded) == encoded
-
-
-@pytest.mark.parametrize("letter", ["U", "n", "C", "Z"])
-def test_16_23_other_types_are_no_types(channel: Channel, unique: Unique, letter: str) -> None:
-    encoded = content.properties(headers=[("key", letter, b"\0\0\0\0")])
-    queue = new_queue(channel, unique)
-    with channel.expect_connection_close(541, "INTERNAL_ERROR", (0, 0)):
-        channel.publish("", queue, properties=encoded)

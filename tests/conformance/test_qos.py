@@ -102,15 +102,6 @@ def test_15_15_the_channels_limit_works_at_once(channel: Channel, unique: Unique
     assert bodies(channel.deliveries(2)) == [b"5", b"6"]
 
 
-def test_15_15_a_limit_set_after_consuming(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique)
-    channel.consume(queue)
-    channel.qos(2, global_=True)
-    fill(channel, queue, *numbered(4))
-    assert bodies(channel.deliveries(2)) == [b"1", b"2"]
-    channel.expect_no_delivery(queue)
-
-
 def test_15_15_both_limits_hold(channel: Channel, unique: Unique) -> None:
     queues = [new_queue(channel, unique, *numbered(5)) for _ in range(2)]
     channel.qos(2)

@@ -51,24 +51,6 @@ def test_14_24_bind_is_idempotent(channel: Channel, unique: Unique) -> None:
     assert drain(channel, queue) == [b"once"]
 
 
-def test_14_24_many_keys(channel: Channel, unique: Unique) -> None:
-    exchange = new_exchange(channel, unique)
-    queue = bound_queue(channel, unique, exchange, "one", "two")
-    for key in ("one", "two", "three"):
-        channel.publish(exchange, key, key.encode())
-    channel.queue_unbind(queue, exchange, "one")
-    for key in ("one", "two"):
-        channel.publish(exchange, key, key.encode() + b" again")
-    assert drain(channel, queue) == [b"one", b"two", b"two again"]
-
-
-def test_14_24_bind_with_nowait(channel: Channel, unique: Unique) -> None:
-    exchange, queue = new_exchange(channel, unique), new_queue(channel, unique)
-    channel.queue_bind(queue, exchange, "key", nowait=True)
-    channel.publish(exchange, "key", b"routed")
-    assert drain(channel, queue) == [b"routed"]
-
-
 @pytest.mark.parametrize(("given", "same"), [row[1:] for row in COMPARED], ids=[f"{row[0]}" for row in COMPARED])
 def test_14_25_identity_of_bindings(channel: Channel, unique: Unique, given: list[Any], same: bool) -> None:
     exchange = new_exchange(channel, unique)
@@ -77,17 +59,6 @@ def test_14_25_identity_of_bindings(channel: Channel, unique: Unique, given: lis
     channel.queue_unbind(queue, exchange, "key", arguments=given)
     channel.publish(exchange, "key", b"still bound")
     assert drain(channel, queue) == [b"still bound"] * (not same)
-
-
-def test_14_25_bindings_with_the_same_key_and_other_arguments(channel: Channel, unique: Unique) -> None:
-    exchange = new_exchange(channel, unique, "headers")
-    queue = new_queue(channel, unique)
-    for value in (1, 2):
-        channel.queue_bind(queue, exchange, "key", arguments=[("n", "I", value)])
-    channel.queue_unbind(queue, exchange, "key", arguments=[("n", "I", 1)])
-    for value in (1, 2):
-        channel.publish(exchange, "", b"%d" % value, {"headers": [("n", "I", value)]})
-    assert drain(channel, queue) == [b"2"]
 
 
 def test_14_26_unbind_of_what_is_not_there(channel: Channel, unique: Unique) -> None:

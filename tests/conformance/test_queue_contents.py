@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.fixtures import Unique
 from tests.conformance.reply_texts import no_queue
 from tests.conformance.topology import counts, drain, fill, got, new_queue, numbered
 from tests.support.wire import Channel
@@ -136,10 +136,3 @@ def test_15_28_get_of_a_missing_queue(channel: Channel, unique: Unique, vhost: s
     queue = unique()
     with channel.expect_channel_close(404, no_queue(queue, vhost), commands.Basic.Get):
         channel.get(queue, no_ack=no_ack)
-
-
-def test_15_28_gets_of_many_connections_share_the_queue(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = new_queue(channel, unique, *numbered(4))
-    other = connect().channel()
-    found = [got(each, queue).body for each in (channel, other, channel, other)]
-    assert found == numbered(4)

@@ -12,16 +12,13 @@ from pamqp import commands
 from tests.conformance.deaths import dead_lettering
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.leases import Gaps, alive_in_time, gone
-from tests.conformance.operator_policies import NAME, PolicySet, check, of, only, refusal
-from tests.conformance.reply_texts import invalid_argument, no_queue
-from tests.conformance.topology import counts, drain, fill, got, new_queue
+from tests.conformance.operator_policies import PolicySet, only
+from tests.conformance.reply_texts import no_queue
+from tests.conformance.topology import drain, fill, got, new_queue
 from tests.support.events import ChannelClosed
 from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
-
-MAX_TTL = 315_360_000_000
-DECLARE = commands.Queue.Declare
 
 
 def expires(milliseconds: int) -> list[Triple]:
@@ -68,42 +65,6 @@ def test_4_2_1_any_integer_type(channel: Channel, unique: Unique, poll: Poll, le
 
 def test_4_2_1_the_shortest_lease(channel: Channel, unique: Unique, poll: Poll) -> None:
     queue = new_queue(channel, unique, arguments=expires(1))
-    poll(lambda: gone(channel, queue))
-
-
-def test_4_2_1_the_longest_lease(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, arguments=expires(MAX_TTL))
-    assert counts(channel, queue) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("letter", "value", "reason"),
-    [
-        ("I", 0, "{value_zero,0}"),
-        ("I", -1, "{value_negative,-1}"),
-        ("l", MAX_TTL + 1, f"{{value_too_large,{MAX_TTL + 1}}}"),
-        ("S", "1000", '"expected integer, got longstr"'),
-    ],
-)
-def test_4_2_1_invalid_arguments(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
-) -> None:
-    queue = unique()
-    with channel.expect_channel_close(406, invalid_argument("x-expires", queue, vhost, f": {reason}"), DECLARE):
-        channel.queue_declare(queue, arguments=[("x-expires", letter, value)])
-
-
-@pytest.mark.parametrize("value", [0, -1])
-def test_4_2_1_by_policy(policies: PolicySet, value: int) -> None:
-    check(policies.put(NAME, of({"expires": value})), 400, refusal(f"{value} is not a valid queue expiry"))
-
-
-def test_4_2_1_a_shorter_lease_counts_from_now(
-    channel: Channel, unique: Unique, poll: Poll, policies: PolicySet
-) -> None:
-    queue = new_queue(channel, unique)
-    name = policies.set(only(queue), {"expires": 3_600_000})
-    policies.set(only(queue), {"expires": 100}, name=name)
     poll(lambda: gone(channel, queue))
 
 
@@ -254,8 +215,3 @@ def test_4_2_3_a_new_queue_of_the_name(channel: Channel, unique: Unique, poll: P
     poll(lambda: gone(channel, queue))
     declared = channel.queue_declare(queue, durable=not durable)
     assert (declared.message_count, declared.consumer_count) == (0, 0)
-
-
-def test_4_2_3_an_exclusive_queue(channel: Channel, unique: Unique, poll: Poll) -> None:
-    queue = new_queue(channel, unique, arguments=expires(300), exclusive=True)
-    poll(lambda: gone(channel, queue))

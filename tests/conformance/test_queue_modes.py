@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bounded import REJECTING, limits, outcomes, refill, take_dead_letters
-from tests.conformance.deaths import arrival, arrivals, dead_letter_to, history
+from tests.conformance.bounded import limits, refill, take_dead_letters
+from tests.conformance.deaths import arrivals, dead_letter_to
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.queue_modes import DEFAULT, LAZY, NewQueue, durable, mode, persistence, queue_in_mode
 from tests.conformance.topology import bodies, counts, drain, got, new_queue, numbered
@@ -27,43 +27,6 @@ MAXLEN = "maxlen"
 def test_4_4_1_modes(channel: Channel, unique: Unique, given: Triple) -> None:
     queue = new_queue(channel, unique, b"m", arguments=[given])
     assert drain(channel, queue) == [b"m"]
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (("x-queue-mode", "S", "bogus"), "\"unsupported queue mode 'bogus'\""),
-        (("x-queue-mode", "S", "LAZY"), "\"unsupported queue mode 'LAZY'\""),
-        (("x-queue-mode", "S", ""), "\"unsupported queue mode ''\""),
-        (("x-queue-mode", "I", 1), "{unacceptable_type,signedint}"),
-    ],
-)
-def test_4_4_1_no_other_mode(channel: Channel, unique: Unique, given: Triple, shown: str) -> None:
-    queue = unique()
-    text = f"PRECONDITION_FAILED - invalid arg 'x-queue-mode' for queue '{queue}' in vhost '/': {shown}"
-    with channel.expect_channel_close(406, text, (50, 10)):
-        channel.queue_declare(queue, arguments=[given])
-
-
-@pytest.mark.parametrize(("declared", "again"), [(LAZY, DEFAULT), (DEFAULT, LAZY), (LAZY, None), (None, LAZY)])
-def test_4_4_2_another_mode_is_another_queue(
-    connect: Connect, channel: Channel, unique: Unique, declared: Triple | None, again: Triple | None
-) -> None:
-    queue = new_queue(channel, unique, arguments=[declared] if declared else [])
-    text = f"PRECONDITION_FAILED - inequivalent arg 'x-queue-mode' for queue '{queue}' in vhost '/': "
-
-    if declared and again:
-        text += f"received '{again[2]}' but current is '{declared[2]}'"
-    elif again:
-        text += f"received the value '{again[2]}' of type 'longstr' but current is none"
-    elif declared:
-        text += f"received none but current is the value '{declared[2]}' of type 'longstr'"
-    other = connect().channel()
-    with other.expect_channel_close(406, text, (50, 10)):
-        other.queue_declare(queue, arguments=[again] if again else [])
-    # After it has been deleted it may be anything.
-    channel.queue_delete(queue)
-    channel.queue_declare(queue, arguments=[again] if again else [])
 
 
 # --- 4.4.8: nothing that a client could see -----------------------------------------------------------------------
@@ -108,29 +71,6 @@ def test_4_4_8_a_backlog(channel: Channel, queue_in_mode: NewQueue, persistence:
     assert bodies(found) == expected[1:]
 
 
-def test_4_4_8_confirms(channel: Channel, queue_in_mode: NewQueue, persistence: dict[str, Any]) -> None:
-    queue = queue_in_mode()
-    assert outcomes(channel, queue, *numbered(50), properties=persistence) == [True] * 50
-    assert outcomes(channel, queue, *numbered(50)) == [True] * 50
-    assert drain(channel, queue) == numbered(50) * 2
-
-
-def test_4_4_8_requeue(channel: Channel, queue_in_mode: NewQueue, persistence: dict[str, Any]) -> None:
-    queue = queue_in_mode()
-    refill(channel, queue, *numbered(8), **persistence)
-    unacked = [got(channel, queue) for _ in range(6)]
-    channel.nack(unacked[3].delivery_tag)
-    channel.reject(unacked[1].delivery_tag)
-    channel.ack(unacked[0].delivery_tag)
-    first = got(channel, queue)
-    assert (first.body, first.redelivered) == (b"2", True)
-    refill(channel, queue, b"9", **persistence)
-    channel.recover()
-    left = [got(channel, queue) for _ in range(8)]
-    assert [each.redelivered for each in left] == [True] * 5 + [False] * 3
-    assert bodies(left) == [b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"]
-
-
 def test_4_4_8_a_closed_channel(
     connect: Connect, channel: Channel, queue_in_mode: NewQueue, persistence: dict[str, Any], poll: Poll
 ) -> None:
@@ -166,20 +106,6 @@ def test_4_4_8_drop_head(
     assert take_dead_letters(channel, letters) == (dead if dead_letters else [])
 
 
-@pytest.mark.parametrize("overflow", REJECTING)
-def test_4_4_8_rejecting(
-    channel: Channel, unique: Unique, queue_in_mode: NewQueue, persistence: dict[str, Any], overflow: str
-) -> None:
-    letters = new_queue(channel, unique, hint="letters")
-    queue = queue_in_mode(*limits(2, overflow=overflow, letters=letters))
-    assert outcomes(channel, queue, *numbered(4), properties=persistence) == [True, True, False, False]
-    assert got(channel, queue, no_ack=True).body == b"1"
-    assert outcomes(channel, queue, b"5", properties=persistence) == [True]
-    assert drain(channel, queue) == [b"2", b"5"]
-    dead = [(b"3", MAXLEN), (b"4", MAXLEN)]
-    assert take_dead_letters(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
-
-
 def test_4_4_8_a_limit_that_comes_later(
     channel: Channel, unique: Unique, policy: SetPolicy, durable: bool, persistence: dict[str, Any]
 ) -> None:
@@ -199,34 +125,6 @@ def test_4_4_8_expiry(channel: Channel, unique: Unique, queue_in_mode: NewQueue,
     refill(channel, queue, b"at once", expiration="0", **persistence)
     assert arrivals(channel, letters, 11) == [*mixed(), b"at once"]
     assert counts(channel, queue)[0] == 0
-
-
-def test_4_4_8_a_message_expires_at_the_head_only(
-    channel: Channel, unique: Unique, queue_in_mode: NewQueue, persistence: dict[str, Any]
-) -> None:
-    letters = new_queue(channel, unique, hint="letters")
-    queue = queue_in_mode(*dead_letter_to("", letters))
-    refill(channel, queue, b"stays", **persistence)
-    refill(channel, queue, b"goes", expiration="1", **persistence)
-    refill(channel, queue, b"stays too", expiration="100000", **persistence)
-    head = got(channel, queue)
-    assert arrivals(channel, letters, 1) == [b"goes"]
-    channel.nack(head.delivery_tag)
-    assert drain(channel, queue) == [b"stays", b"stays too"]
-
-
-def test_4_4_8_dead_letters_of_rejects(
-    channel: Channel, unique: Unique, queue_in_mode: NewQueue, persistence: dict[str, Any]
-) -> None:
-    target = queue_in_mode()
-    queue = queue_in_mode(*dead_letter_to("", target))
-    refill(channel, queue, *mixed(), **persistence)
-    channel.consume(queue)
-    for delivery in channel.deliveries(10):
-        channel.reject(delivery.delivery_tag, requeue=False)
-    found = [arrival(channel, target) for _ in range(10)]
-    assert bodies(found) == mixed()
-    assert [history(each) for each in found] == [[(queue, "rejected", 1)]] * 10
 
 
 def test_4_4_8_priorities(channel: Channel, queue_in_mode: NewQueue, persistence: dict[str, Any]) -> None:

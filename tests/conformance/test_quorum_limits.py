@@ -11,7 +11,6 @@ from tests.conformance.bounded import (
     QUORUM,
     REJECTING,
     bounded,
-    in_one_write,
     outcomes,
     quorum,
     refill,
@@ -47,14 +46,6 @@ def test_6_1_8_drop_head(channel: Channel, unique: Unique, poll: Poll, limit: di
     expect_buried(channel, poll, letters, (b"1", MAXLEN), (b"2", MAXLEN))
 
 
-def test_6_1_8_length_zero(channel: Channel, unique: Unique, poll: Poll) -> None:
-    letters = letters_of(channel, unique)
-    queue = quorum(channel, unique, 0, letters=letters)
-    refill(channel, queue, *numbered(2))
-    assert drain(channel, queue) == []
-    expect_buried(channel, poll, letters, (b"1", MAXLEN), (b"2", MAXLEN))
-
-
 def test_6_1_8_unacked_messages_do_not_count(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, 2)
     refill(channel, queue, *numbered(2))
@@ -69,19 +60,6 @@ def test_6_1_9_pipelined_publishes_do_not_exceed_the_limit(channel: Channel, uni
     queue = quorum(channel, unique, 3, None, "reject-publish")
     assert outcomes(channel, queue, *numbered(10)) == [True] * 3 + [False] * 7
     assert drain(channel, queue) == numbered(3)
-
-
-@pytest.mark.departs("none")
-def test_6_1_9_single_publishes_do_not_exceed_the_limit(channel: Channel, unique: Unique) -> None:
-    queue = quorum(channel, unique, 3, None, "reject-publish")
-    assert [outcomes(channel, queue, body) for body in numbered(6)] == [[True]] * 3 + [[False]] * 3
-
-
-@pytest.mark.departs("none")
-def test_6_1_9_without_confirms(channel: Channel, unique: Unique) -> None:
-    queue = quorum(channel, unique, 2, None, "reject-publish")
-    in_one_write(channel, queue, *numbered(5))
-    assert drain(channel, queue) == numbered(2)
 
 
 @pytest.mark.departs("none")
@@ -221,20 +199,6 @@ def test_6_1_13_the_overflow_of_a_policy_beats_the_argument(
     poll(lambda: all(outcomes(channel, queue, *numbered(5))) and counts(channel, queue)[0] == 2)
     refill(channel, queue, b"x", b"y")
     assert drain(channel, queue) == [b"x", b"y"]
-
-
-def test_6_1_13_rejecting_by_policy(channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll) -> None:
-    queue = quorum(channel, unique, 2, None, "drop-head")
-    policy(queue, {"overflow": "reject-publish"})
-    publisher = channel.connection.channel()
-    publisher.confirm_select()
-
-    def rejected() -> bool:
-        publisher.publish("", queue, b"x")
-        publisher.wait_until(lambda: bool(publisher.confirms), "confirm")
-        return not publisher.confirms.popleft().ack
-
-    poll(rejected)
 
 
 def test_6_1_13_a_smaller_limit_evicts_at_once(channel: Channel, unique: Unique, policy: SetPolicy, poll: Poll) -> None:

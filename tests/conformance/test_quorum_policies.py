@@ -71,14 +71,3 @@ def test_3_3_3_the_smaller_delivery_limit(channel: Channel, unique: Unique, poli
         channel.nack(got(channel, queue).delivery_tag, requeue=True)
         channel.sync(queue)
     assert arrival(channel, letters).body == b"one"
-
-
-def test_3_3_3_dead_letters_by_the_argument(channel: Channel, unique: Unique, policies: PolicySet) -> None:
-    mine, others = new_queue(channel, unique), new_queue(channel, unique)
-    given = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", mine)]
-    queue = quorum(channel, unique, arguments=given)
-    policies.set(only(queue), {"dead-letter-exchange": "", "dead-letter-routing-key": others})
-    outcomes(channel, queue, b"one")
-    channel.reject(got(channel, queue).delivery_tag, requeue=False)
-    assert arrival(channel, mine).body == b"one"
-    assert drain(channel, others) == []

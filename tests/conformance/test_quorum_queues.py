@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from pamqp import commands
 
@@ -9,6 +11,7 @@ from tests.conformance.bounded import QUORUM, quorum, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.reply_texts import cut, invalid_argument
 from tests.conformance.topology import counts, drain, got, new_queue
+from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
 
@@ -127,13 +130,6 @@ def test_6_1_3_no_global_qos(connect: Connect, unique: Unique, vhost: str) -> No
     text = f"NOT_IMPLEMENTED - queue '{queue}' in vhost '{vhost}' does not support global qos"
     with channel.expect_connection_close(540, text, commands.Basic.Consume):
         channel.consume(queue)
-
-
-def test_6_1_3_exclusive_consumers(channel: Channel, unique: Unique) -> None:
-    queue = quorum(channel, unique)
-    channel.consume(queue, exclusive=True)
-    refill(channel, queue, b"1")
-    assert channel.next_delivery().body == b"1"
 
 
 @pytest.mark.parametrize("arguments", [[], [("x-single-active-consumer", "t", 1)]], ids=["plain", "single-active"])
@@ -258,3 +254,14 @@ def test_6_1_7_default_delivery_limit(channel: Channel, unique: Unique) -> None:
 def test_6_1_7_no_delivery_limit(channel: Channel, unique: Unique) -> None:
     queue = quorum(channel, unique, arguments=(("x-delivery-limit", "I", -1),))
     assert redeliveries(channel, queue, 30) == 30
+
+
+@pytest.mark.departs("4.0")
+@pytest.mark.parametrize(
+    ("given", "shown"), [((), 20), ([("x-delivery-limit", "I", 3)], 3), ([("x-delivery-limit", "l", -1)], "unlimited")]
+)
+def test_6_1_7_the_delivery_limit_is_shown(
+    channel: Channel, unique: Unique, management: Management, vhost: str, given: Sequence[Triple], shown: object
+) -> None:
+    queue = new_queue(channel, unique, arguments=[QUORUM, *given], durable=True)
+    assert management.request("GET", "queues", vhost, queue)["delivery_limit"] == shown

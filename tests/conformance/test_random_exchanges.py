@@ -110,14 +110,6 @@ def test_33_11_dead_letters(channel: Channel, unique: Unique, poll: Poll, kind: 
     assert all(counts(channel, queue)[0] > 20 for queue in letters)
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_33_1_unroutable_without_bindings(channel: Channel, unique: Unique, kind: str) -> None:
-    exchange = new_exchange(channel, unique, kind)
-    channel.publish(exchange, "k", b"one", mandatory=True)
-    channel.publish(exchange, "k", b"one", mandatory=True)
-    assert [channel.next_return().reply_code for _ in range(2)] == [312, 312]
-
-
 @pytest.mark.departs("4.0")
 def test_33_23_local_bindings_have_no_key(channel: Channel, unique: Unique) -> None:
     exchange, queue = new_exchange(channel, unique, LOCAL), new_queue(channel, unique)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.fixtures import Unique
 from tests.conformance.reply_texts import unknown_tag
 from tests.conformance.topology import bodies, drain, got, new_queue, numbered
 from tests.support.wire import Channel
@@ -71,16 +71,6 @@ def test_15_27_other_channels_keep_theirs(channel: Channel, unique: Unique) -> N
     other.ack(tag)
     other.sync(queue)
     assert drain(channel, queue) == []
-
-
-def test_15_27_another_consumer_may_get_it(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = new_queue(channel, unique, b"1")
-    got(channel, queue)
-    other = connect().channel()
-    other.consume(queue)
-    channel.recover()
-    delivery = other.next_delivery()
-    assert (delivery.body, delivery.redelivered) == (b"1", True)
 
 
 def test_15_27_nothing_outstanding(channel: Channel) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.bounded import QUORUM, quorum
 from tests.conformance.deaths import arrivals, dead_lettering
 from tests.conformance.fixtures import Connect, Poll, Unique
-from tests.conformance.topology import bodies, counts, drain, fill, got, new_queue, numbered
+from tests.conformance.topology import counts, drain, fill, got, new_queue, numbered
 from tests.support.wire import Channel, ChannelClosed, Connection
 
 
@@ -81,22 +81,6 @@ def test_gets_settle_before_consumers(channel: Channel, unique: Unique) -> None:
     assert arrivals(channel, letters, 4) == [b"3", b"4", b"1", b"2"]
 
 
-def test_15_12_a_consumer_that_leaves_hands_over_in_order(connection: Connection, unique: Unique) -> None:
-    first, second = connection.channel(), connection.channel()
-    queue = new_queue(second, unique, *numbered(4), arguments=[("x-single-active-consumer", "t", 1)])
-    first.qos(2)
-    first.consume(queue, "first")
-    assert bodies(first.deliveries(2)) == [b"1", b"2"]
-    second.consume(queue, "second")
-    first.close()
-    assert [(each.body, each.redelivered) for each in second.deliveries(4)] == [
-        (b"1", True),
-        (b"2", True),
-        (b"3", False),
-        (b"4", False),
-    ]
-
-
 def test_room_is_for_what_waits_and_not_for_a_dead_letter_that_comes_back(channel: Channel, unique: Unique) -> None:
     queue = new_queue(channel, unique, arguments=[("x-max-priority", "I", 1), ("x-dead-letter-exchange", "S", "")])
     channel.publish("", queue, b"high", {"priority": 1})
@@ -135,15 +119,6 @@ def test_a_quorum_queue_with_a_delivery_limit_puts_returned_messages_first(
     poll(lambda: reached(channel, queue, 4))
     # In the order in which they came back.
     assert drain(channel, queue) == [b"2", b"1", b"3", b"4"]
-
-
-def test_a_quorum_queue_without_a_delivery_limit_puts_them_last(channel: Channel, unique: Unique, poll: Poll) -> None:
-    queue = filled_quorum(channel, unique, poll)
-    first, second = taken(channel, queue, 2)
-    channel.nack(second)
-    channel.nack(first)
-    poll(lambda: reached(channel, queue, 4))
-    assert drain(channel, queue) == [b"3", b"4", b"2", b"1"]
 
 
 @pytest.mark.parametrize("limit", [[], [("x-delivery-limit", "I", 5)]], ids=["unlimited", "limited"])

@@ -54,15 +54,6 @@ def test_15_15_consumers_of_a_queue_take_turns(channel: Channel, unique: Unique)
     assert served(channel, 12) == list("abcabcabcabc")
 
 
-def test_15_15_consumers_take_turns_with_room_for_several(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique)
-    channel.qos(3, global_=True)
-    for tag in "ab":
-        channel.consume(queue, tag)
-    fill(channel, queue, *numbered(12))
-    assert served(channel, 12) == list("abababababab")
-
-
 def test_15_15_a_new_consumer_has_its_turn_at_once(channel: Channel, unique: Unique) -> None:
     old = new_queue(channel, unique, *numbered(60))
     channel.qos(1, global_=True)
@@ -109,19 +100,6 @@ def test_15_13_no_ack_consumers_go_on_when_the_limit_is_lifted(channel: Channel,
     channel.expect_no_delivery(unacked)
     channel.qos(0, global_=True)
     assert bodies(channel.deliveries(3)) == numbered(3)
-
-
-def test_15_15_a_lower_limit_counts_what_is_outstanding(channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, *numbered(10))
-    channel.qos(4, global_=True)
-    channel.consume(queue)
-    deliveries = channel.deliveries(4)
-    channel.qos(2, global_=True)
-    channel.ack(deliveries[1].delivery_tag, multiple=True)
-    channel.expect_no_delivery(queue)
-    channel.ack(deliveries[2].delivery_tag)
-    assert channel.next_delivery().body == b"5"
-    channel.expect_no_delivery(queue)
 
 
 def test_15_15_recover_gives_room_back(channel: Channel, unique: Unique) -> None:

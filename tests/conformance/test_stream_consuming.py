@@ -195,12 +195,6 @@ def test_23_10_consumers_have_their_own_places(channel: Channel, connect: Connec
     assert {delivery.consumer_tag for delivery in channel.deliveries(5)} == {"a"}
 
 
-def test_23_10_a_tag_in_use(channel: Channel, stream: str) -> None:
-    consume(channel, stream, tag="t")
-    with channel.expect_connection_close(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", CONSUME):
-        channel.rpc(CONSUME, queue=stream, consumer_tag="t")
-
-
 # -- credit ---------------------------------------------------------------------------------------------
 
 

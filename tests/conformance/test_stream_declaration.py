@@ -243,15 +243,6 @@ def test_21_15_the_type(connect: Connect, unique: Unique, vhost: str) -> None:
         channel.queue_declare(queue, durable=True, arguments=[STREAM])
 
 
-def test_21_15_a_quorum_queue(connect: Connect, unique: Unique, vhost: str) -> None:
-    channel = connect().channel()
-    quorum: Triple = ("x-queue-type", "S", "quorum")
-    queue = new_queue(channel, unique, durable=True, arguments=[quorum])
-    text = inequivalent("x-queue-type", f"queue '{queue}'", vhost, "none", "the value 'quorum' of type 'longstr'")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, durable=True)
-
-
 def test_21_16_passive(connect: Connect, unique: Unique, vhost: str) -> None:
     channel = connect().channel()
     stream = new_stream(channel, unique)

@@ -6,7 +6,7 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.fixtures import Connect, Unique
-from tests.conformance.streams import FIRST, STREAM, consume, consumer, fill, new_stream, numbered, offset, offsets
+from tests.conformance.streams import FIRST, STREAM, consumer, fill, new_stream, numbered, offset, offsets
 from tests.conformance.topology import bodies, new_exchange, new_queue
 from tests.support.tables import Triple
 from tests.support.wire import Channel, Delivery
@@ -72,14 +72,6 @@ def test_22_3_confirms(channel: Channel, unique: Unique, mode: int) -> None:
     channel.wait_until(lambda: bool(channel.confirms), "confirm")
     confirm = channel.confirms.popleft()
     assert (confirm.ack, confirm.delivery_tag, confirm.multiple) == (True, 1, False)
-
-
-def test_22_3_confirms_of_many(channel: Channel, unique: Unique) -> None:
-    stream = new_stream(channel, unique)
-    channel.rpc(commands.Confirm.Select)
-    for body in numbered(500):
-        channel.publish("", stream, body)
-    assert channel.wait_for_confirms(500) == [True] * 500
 
 
 def test_22_4_mandatory_and_deleted(channel: Channel, connect: Connect, unique: Unique) -> None:
@@ -179,10 +171,3 @@ def test_22_8_arrays_and_tables(channel: Channel, connect: Connect, unique: Uniq
     channel.publish("", stream, b"", {"headers": headers})
     assert channel.wait_for_confirms(1) == [True]
     assert one(connect, stream).headers == [*headers, ("x-stream-offset", "l", 0)]
-
-
-def test_a_consumer_gets_what_is_published_meanwhile(channel: Channel, connect: Connect, unique: Unique) -> None:
-    stream = new_stream(channel, unique)
-    consume(channel, stream)
-    fill(connect, stream, *numbered(50))
-    assert bodies(channel.deliveries(50)) == numbered(50)

@@ -94,21 +94,6 @@ def test_17_8_a_missing_exchange_fails_at_once(
     assert drain(channel, queue) == []
 
 
-def test_17_8_a_bad_property_fails_at_once(transaction: Channel, unique: Unique) -> None:
-    text = "PRECONDITION_FAILED - invalid expiration 'x': no_integer"
-    with transaction.expect_channel_close(406, text, commands.Basic.Publish):
-        transaction.publish("", unique(), properties={"expiration": "x"})
-
-
-def test_17_9_acks_are_held(transaction: Channel, channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique, b"1", b"2")
-    tags = [got(transaction, queue).delivery_tag for _ in range(2)]
-    transaction.ack(tags[0])
-    transaction.ack(tags[1])
-    transaction.close()
-    assert drain(channel, queue) == [b"1", b"2"]
-
-
 @pytest.mark.parametrize("requeue", [False, True])
 @pytest.mark.parametrize("way", ["nack", "reject"])
 def test_17_9_nacks_and_rejects_are_held(
@@ -148,15 +133,6 @@ def test_17_9_rollback_makes_tags_outstanding_again(transaction: Channel, channe
     transaction.ack(deliveries[2].delivery_tag, multiple=True)
     transaction.tx_commit()
     transaction.close()
-    assert drain(channel, queue) == []
-
-
-def test_17_9_rollback_drops_publishes(transaction: Channel, channel: Channel, unique: Unique) -> None:
-    queue = new_queue(channel, unique)
-    transaction.publish("", queue, b"dropped")
-    transaction.tx_rollback()
-    transaction.tx_commit()
-    transaction.sync(queue)
     assert drain(channel, queue) == []
 
 

@@ -134,12 +134,6 @@ def test_10_10_fixed_replies(
         channel.connection.attach(9)
 
 
-def test_10_10_known_hosts_are_empty(connect: Connect) -> None:
-    connection = connect()
-    assert payload(commands.Connection.OpenOk) == b"\0\x0a\0\x29\0"
-    assert connection.start.mechanisms  # the handshake went through `Method.parse`, which refuses trailing bytes
-
-
 def test_10_12_long_reply_texts_are_cut_to_255_bytes(channel: Channel, vhost: str) -> None:
     name = "conformance." + "n" * 243
     text = f"NOT_FOUND - no queue '{name}' in vhost '{vhost}'"[:252] + "..."
@@ -231,21 +225,3 @@ def test_10_17_any_utf_8_is_a_queue_name(channel: Channel, unique: Unique, name:
         assert delivery.routing_key == name
     finally:
         channel.queue_delete(name)
-
-
-@pytest.mark.parametrize(
-    ("bad", "term"),
-    [
-        (("x-max-length", "l", -1), "{value_negative,-1}"),
-        (("x-max-length", "S", "10"), '"expected integer, got longstr"'),
-        (("x-overflow", "I", 1), "{unacceptable_type,signedint}"),
-    ],
-    ids=["tuple", "string", "atom"],
-)
-def test_10_18_values_are_printed_as_erlang_terms(
-    channel: Channel, unique: Unique, vhost: str, bad: tables.Triple, term: str
-) -> None:
-    queue = unique()
-    text = f"PRECONDITION_FAILED - invalid arg '{bad[0]!s}' for queue '{queue}' in vhost '{vhost}': {term}"
-    with channel.expect_channel_close(406, text, commands.Queue.Declare):
-        channel.queue_declare(queue, arguments=[bad])

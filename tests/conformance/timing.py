@@ -17,9 +17,6 @@ def in_time(attempt: Callable[[], bool]) -> bool:
     """Return whether one of a few attempts succeeds; a real fault fails all of them.
 
     The pauses between attempts grow, so that not all of them fall into the same busy time.
-
-    Args:
-        attempt: Makes an observation and returns whether all times were right. Raises for faults unrelated to time.
     """
     for number in range(_ATTEMPTS):
         time.sleep(number)
@@ -29,12 +26,7 @@ def in_time(attempt: Callable[[], bool]) -> bool:
 
 
 def lifetime(connection: Connection, since: float | None = None) -> float:
-    """Return the seconds until the broker closes TCP; only heartbeats may precede that.
-
-    Args:
-        connection: Connection that ends within 30 s.
-        since: Start of the measurement by time.monotonic(); now by default.
-    """
+    """Return the seconds until the broker closes TCP; only heartbeats may precede that."""
     since = time.monotonic() if since is None else since
     while True:
         try:

@@ -11,18 +11,7 @@ from tests.support.wire import Channel, ChannelClosed, Delivery
 
 
 def new_queue(channel: Channel, unique: Unique, *bodies: bytes, hint: str = "q", **options: Any) -> str:
-    """Declare a queue with a new name and publish messages to it.
-
-    Args:
-        channel: the channel to use.
-        unique: the fixture, which deletes the queue after the test.
-        bodies: bodies of the messages, in order.
-        hint: part of the name.
-        options: options of `Channel.queue_declare`.
-
-    Returns:
-        The name of the queue.
-    """
+    """Declare a queue with a new name and publish messages to it."""
     queue = unique(hint)
     channel.queue_declare(queue, **options)
     fill(channel, queue, *bodies)

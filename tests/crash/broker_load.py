@@ -26,16 +26,7 @@ _LAZY: Final[Triple] = ("x-queue-mode", "S", "lazy")
 
 @dataclass(frozen=True)
 class Kind:
-    """A queue of the load.
-
-    Attributes:
-        name: its name.
-        arguments: beside those for dead letters.
-        switched: a policy changes its mode while it is used.
-        quorum: it is a quorum queue with a delivery limit: all messages survive, and returned ones come before the
-            others, in the order of their return.
-        levels: priorities that messages have here.
-    """
+    """A queue of the load."""
 
     name: str
     arguments: Sequence[Triple] = ()
@@ -46,14 +37,7 @@ class Kind:
 
 @dataclass
 class Used:
-    """A queue as its client sees it.
-
-    Attributes:
-        kind: what it is.
-        ledger: what it was promised to hold.
-        channel: consumes from it.
-        held: numbers of unacknowledged messages by delivery tag.
-    """
+    """A queue as its client sees it."""
 
     kind: Kind
     ledger: Ledger
@@ -76,21 +60,7 @@ def number_of(delivery: Delivery) -> int:
 
 
 class Client:
-    """One connection with queues of its own.
-
-    Args:
-        kinds: its queues but for that of the dead letters.
-        letters: name of the queue of the dead letters; it is declared with `letters_arguments`.
-        seed: of what it does.
-        letters_arguments: how dead letters are kept.
-
-    Attributes:
-        may_be_refused: whether the broker has a reason to refuse a publish.
-        letters: what the queue of the dead letters was promised to hold.
-        ledgers: what its other queues were, by name.
-        transient: numbers of transient messages.
-        counts: how many messages it has done what with.
-    """
+    """One connection with queues of its own."""
 
     def __init__(
         self, kinds: Sequence[Kind], letters: str, seed: int, letters_arguments: Sequence[Triple] = ()

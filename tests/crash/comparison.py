@@ -28,18 +28,7 @@ def compare(
     end: End = End.KILL,
     are_returned: bool = False,
 ) -> Counter[str]:
-    """Compare all queues with the ledgers after the broker's end, and acknowledge a part of what is there.
-
-    Args:
-        url: of the broker.
-        clients: whose ledgers.
-        rng: says how much.
-        most: messages that are left in a queue at most.
-        end: how the broker has ended.
-        are_returned: whether the clients' connections may have ended before, so that what they held was returned.
-    Returns:
-        How many messages were `found`, and how many of them `came back`, as only a loss of power explains.
-    """
+    """Compare all queues with the ledgers after the broker's end, and acknowledge a part of what is there."""
     counts: Counter[str] = Counter()
     with Connection(url, timeout=120) as connection:
         for client in clients:

@@ -11,16 +11,7 @@ _PATIENCE: Final = 120.0
 
 
 class ConfirmedPublisher:
-    """A channel with confirms.
-
-    Args:
-        channel: A new channel.
-        confirmed: Takes the numbers of confirmed messages.
-        may_be_refused: Whether the broker has a reason to refuse a publish.
-
-    Attributes:
-        acknowledged: Number of confirmed publishes.
-    """
+    """A channel with confirms."""
 
     def __init__(self, channel: Channel, confirmed: set[int], may_be_refused: bool) -> None:
         channel.confirm_select()

@@ -30,13 +30,7 @@ _HAVE_MESSAGES: Final = frozenset({"segment", "QUEUE.json", "definitions"})
 
 @dataclass
 class Row:
-    """What became of the damaged files of a kind.
-
-    Attributes:
-        tried: How many damaged files were tried.
-        outcomes: How often which outcome was found.
-        wrong: What should not have been.
-    """
+    """What became of the damaged files of a kind."""
 
     tried: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -44,14 +38,7 @@ class Row:
 
 
 def damages(path: str, octets: bytes, step: int, first: int) -> Iterator[tuple[str, bytes | None]]:
-    """Return descriptions of damages, and the damaged contents; None for a missing file.
-
-    Args:
-        path: The file.
-        octets: Its contents.
-        step: Try every so manieth damage.
-        first: The first one to try.
-    """
+    """Return descriptions of damages, and the damaged contents; None for a missing file."""
     size = len(octets)
     places = range(2 * size)
     if (sample := _SAMPLES.get(kind_of(path))) is not None and sample < len(places):
@@ -68,14 +55,7 @@ def damages(path: str, octets: bytes, step: int, first: int) -> Iterator[tuple[s
 
 
 def judge(scene: Scene, kind: str, found: Found, is_boundary: bool) -> tuple[str, list[str]]:
-    """Return the outcome of a damage, and what should not have been.
-
-    Args:
-        scene: The directory as it was.
-        kind: Kind of the damaged file.
-        found: What was found after the damage.
-        is_boundary: Whether the file was cut between two records: nothing tells that there was more.
-    """
+    """Return the outcome of a damage, and what should not have been."""
     wrong = []
     if found.tracebacks:
         wrong.append(f"{found.tracebacks} tracebacks in the log")
@@ -115,12 +95,7 @@ def boundaries(kind: str, octets: bytes) -> set[int]:
 
 
 async def examine(scene: Scene, directory: Path, step: int, first: int) -> dict[str, Row]:
-    """Try damages of all files; for the last two arguments see damages().
-
-    Args:
-        scene: The data directory.
-        directory: Where it is written.
-    """
+    """Try damages of all files; for the last two arguments see damages()."""
     rows: dict[str, Row] = defaultdict(Row)
     for number, (path, octets) in enumerate(sorted(scene.files.items())):
         kind = kind_of(path)

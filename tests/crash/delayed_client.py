@@ -29,18 +29,7 @@ _PAGE: Final = 1000
 
 
 class DelayedClient:
-    """One connection with an exchange x-delayed-message, and a queue for what is due.
-
-    Args:
-        seed: Of what it does.
-
-    Attributes:
-        may_be_refused: Whether the broker has a reason to refuse a publish.
-        is_clock_right: Whether its clock has never been stepped. A restart takes the time from the system's clock, so
-            that messages may be early or late otherwise.
-        confirmed: Messages that the broker has promised to keep.
-        counts: How often what has happened.
-    """
+    """One connection with an exchange x-delayed-message, and a queue for what is due."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

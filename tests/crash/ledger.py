@@ -15,16 +15,7 @@ _FOUND = -(1 << 40)
 
 @dataclass(slots=True)
 class Kept:
-    """A message that was published and whose end was not answered yet.
-
-    Attributes:
-        survives: it is one that has to be there after a crash.
-        places: where it may stand; more than one while the client does not know, none if it may stand anywhere.
-        confirmed: the broker has promised to keep it.
-        leaving: the client has asked for its end.
-        letter: that end makes a dead letter of it.
-        source: the queue that it comes from as a dead letter.
-    """
+    """A message that was published and whose end was not answered yet."""
 
     survives: bool
     places: Sequence[Place]
@@ -35,16 +26,7 @@ class Kept:
 
 
 class Ledger:
-    """The promises about one queue. Messages are numbers.
-
-    Args:
-        queue: its name.
-
-    Attributes:
-        queue: its name.
-        kept: messages that may be in the queue.
-        gone: messages whose end was answered; they must not come back while there is power.
-    """
+    """The promises about one queue. Messages are numbers."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
@@ -123,15 +105,7 @@ class Ledger:
         return [at for at, number in enumerate(found) if last[number] > at or number in back]
 
     def recovered(self, found: Sequence[int]) -> set[int]:
-        """Compare with what the queue holds after a crash, and go on from there.
-
-        Args:
-            found: all its messages, in order.
-        Returns:
-            Messages that must be among the dead letters: they were to become some, and are not here.
-        Raises:
-            AssertionError: a promise was broken.
-        """
+        """Compare with what the queue holds after a crash, and go on from there."""
         there = set(found)
         twice = [number for number, count in Counter(found).items() if count > 1]
         assert not twice, f"{self.queue}: twice: {twice}"

@@ -25,14 +25,7 @@ _BACKLOG: Final = 400
 
 
 class ProcessLoad:
-    """Declares what it uses, works in rounds that each end with the broker, and says at last whether all is there.
-
-    Args:
-        seed: Of what it does.
-
-    Attributes:
-        confirmed: Messages that the broker has promised to keep.
-    """
+    """Declares what it uses, works in rounds that each end with the broker, and says at last whether all is there."""
 
     def __init__(self, seed: int) -> None:
         self.confirmed: set[bytes] = set()
@@ -64,11 +57,7 @@ class ProcessLoad:
         """Compare what is there after such an end."""
 
     def expect(self, broker: LeveretProcess) -> None:
-        """Compare what is there after the last end.
-
-        Raises:
-            AssertionError: A promise was broken.
-        """
+        """Compare what is there after the last end."""
 
     def counts(self) -> Counter[str]:
         """Return how many messages were `confirmed`, and other numbers."""
@@ -79,16 +68,7 @@ class ProcessLoad:
 
 
 class Publisher:
-    """Publishes with confirms.
-
-    Args:
-        url: Address of the broker.
-        confirm: Called with each body that was confirmed.
-
-    Attributes:
-        channel: Publishes.
-        last: Delivery tag of the last message.
-    """
+    """Publishes with confirms."""
 
     def __init__(self, url: str, confirm: Callable[[bytes], object]) -> None:
         self._connection = Connection(url, timeout=PATIENCE)
@@ -124,15 +104,7 @@ class Publisher:
 
 
 class Consumer:
-    """Consumes a queue, and acknowledges.
-
-    Args:
-        url: Address of the broker.
-        queue: The queue.
-        arrive: Called with each delivery.
-        arguments: Of the consumer.
-        no_ack: Whether it does not acknowledge.
-    """
+    """Consumes a queue, and acknowledges."""
 
     def __init__(
         self,
@@ -205,12 +177,7 @@ class QueueClients(ProcessLoad):
 
 
 class OneClient(ProcessLoad):
-    """A client with delayed messages or a stream, which compares after each end.
-
-    Args:
-        make: Makes it, with a seed.
-        seed: Its seed.
-    """
+    """A client with delayed messages or a stream, which compares after each end."""
 
     def __init__(self, make: Callable[[int], DelayedClient | StreamClient], seed: int) -> None:
         super().__init__(seed)

@@ -29,13 +29,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class RacingClients(ProcessLoad):
-    """A publisher and a consumer of each queue; the consumer of the first one does not acknowledge.
-
-    Args:
-        seed: Of what it does.
-        queues: Names.
-        reader: Name of the reader.
-    """
+    """A publisher and a consumer of each queue; the consumer of the first one does not acknowledge."""
 
     def __init__(self, seed: int, queues: Sequence[str], reader: str) -> None:
         super().__init__(seed)

@@ -27,12 +27,7 @@ class Worker(Protocol):
 
 
 class Round:
-    """All clients at work in threads.
-
-    Args:
-        clients: The clients.
-        may_refuse: Whether the broker has a reason to close channels and connections before it is ended here.
-    """
+    """All clients at work in threads."""
 
     def __init__(self, clients: Sequence[Worker], may_refuse: bool = False) -> None:
         self._clients = clients
@@ -60,14 +55,7 @@ class Round:
             self._actions.acquire(timeout=0.1)
 
     def end(self, end: Callable[[], object], is_stop: bool = False) -> None:
-        """End the broker by a function, and then the clients.
-
-        Args:
-            end: Ends the broker.
-            is_stop: Whether that is a stop, of which clients are told.
-        Raises:
-            BaseException: The error of a client that failed.
-        """
+        """End the broker by a function, and then the clients."""
         self._is_stopped = is_stop
         self._is_ending.set()
         try:

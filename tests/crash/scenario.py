@@ -29,17 +29,7 @@ _EXPECTED_LINES: Final = ("a write that was cut short", "leveret.losses:", "clie
 
 @dataclass(frozen=True)
 class Scenario:
-    """A feature, what uses it, and what has to hold after the broker has ended.
-
-    Attributes:
-        name: Its name.
-        simulated: Makes the load of a broker on an empty simulated disk, where power can be lost; None without one.
-        process: Makes the clients of a broker that is a process, with a seed; None without them.
-        redo: Options `redo_segments` and, if given, `redo_bytes` of the simulated disks.
-        more_ends: How many times as often as usual a simulated broker ends.
-        settings: Options of the process.
-        share: The process is killed so many times less often than in the scenario of the queues.
-    """
+    """A feature, what uses it, and what has to hold after the broker has ended."""
 
     name: str
     simulated: Callable[[SimulatedFiles, EngineOptions], SimulatedLoad] | None = None
@@ -51,16 +41,7 @@ class Scenario:
 
 
 def run_simulated(scenario: Scenario, end: End, ends: int) -> None:
-    """End a broker on simulated disks again and again; what is left is looked at, and the load goes on.
-
-    Args:
-        scenario: Has a simulated load.
-        end: A kill or a loss of power. At last each disk sees a stop.
-        ends: Number of ends, if the scenario does not want more.
-
-    Raises:
-        AssertionError: A promise is broken.
-    """
+    """End a broker on simulated disks again and again; what is left is looked at, and the load goes on."""
     assert scenario.simulated is not None
     for redo in scenario.redo:
         options = EngineOptions(
@@ -92,17 +73,7 @@ def _compare(load: SimulatedLoad, left: SimulatedFiles, when: str) -> None:
 
 
 def run_process(scenario: Scenario, end: End, ends: int, seed: int, directory: Path) -> None:
-    """End a broker that is a process again and again while its clients work, and print what they have counted.
-
-    Args:
-        scenario: Has clients.
-        end: A kill or a stop.
-        ends: Number of ends.
-        seed: Of what the clients do.
-        directory: Where the broker's data directory is made.
-    Raises:
-        AssertionError: A promise is broken.
-    """
+    """End a broker that is a process again and again while its clients work, and print what they have counted."""
     assert scenario.process is not None
     rng, load = random.Random(seed), scenario.process(seed)
     settings = {"storage.segment_size": 65_536, "log_level": "warning", **scenario.settings}

@@ -37,12 +37,7 @@ _LATER: Final = 1_800_000_000_000_000
 
 
 class SimulatedLoad:
-    """Declares what it uses on an empty disk, and works with it turn by turn.
-
-    Attributes:
-        engine: The storage engine.
-        confirmed: Bodies of the messages that were confirmed.
-    """
+    """Declares what it uses on an empty disk, and works with it turn by turn."""
 
     engine: StorageEngine
 
@@ -55,11 +50,7 @@ class SimulatedLoad:
         raise NotImplementedError
 
     def missing(self, files: SimulatedFiles) -> Set[bytes]:
-        """Start a broker on what is left of the disk; return what was confirmed, has to be there and is not.
-
-        Raises:
-            AssertionError: Something else is not as it was promised.
-        """
+        """Start a broker on what is left of the disk; return what was confirmed, has to be there and is not."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -74,13 +65,7 @@ class SimulatedLoad:
 
 
 class SimulatedBroker:
-    """A virtual host in a data directory; commits end when the time advances.
-
-    Args:
-        files: The disk.
-        options: Options of the engine.
-        now: Time of the clock in seconds.
-    """
+    """A virtual host in a data directory; commits end when the time advances."""
 
     def __init__(self, files: SimulatedFiles, options: EngineOptions, now: float) -> None:
         self.loop = ManualLoop()
@@ -396,13 +381,7 @@ class _RetryBroker(SimulatedBroker):
 
 
 class RetryLoad(SimulatedLoad):
-    """Returned messages wait, and come when they are due: none is lost, none is early.
-
-    Args:
-        kind: The type of the queue.
-        files: The disk.
-        options: Options of the engine.
-    """
+    """Returned messages wait, and come when they are due: none is lost, none is early."""
 
     def __init__(self, kind: str, files: SimulatedFiles, options: EngineOptions) -> None:
         self._kind = kind

@@ -28,16 +28,7 @@ _MOST: Final = 3_000
 
 
 class StreamClient:
-    """One connection with a stream.
-
-    Args:
-        seed: Of what it does.
-
-    Attributes:
-        may_be_refused: Whether the broker has a reason to refuse a publish.
-        confirmed: Messages that the broker has promised to keep.
-        counts: How often what has happened.
-    """
+    """One connection with a stream."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

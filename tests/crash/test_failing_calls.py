@@ -38,12 +38,7 @@ Key = tuple[int, int]
 
 
 class FailingFiles(SlowFiles):
-    """A disk of which one call fails.
-
-    Args:
-        kind: Name of the method.
-        number: How many calls of it succeed before; None for all.
-    """
+    """A disk of which one call fails."""
 
     def __init__(self, kind: str = "", number: int | None = None) -> None:
         super().__init__(0)

@@ -249,11 +249,7 @@ def test_a_sync_of_it_that_fails_is_a_failure() -> None:
 
 
 class SyncFails(SimulatedFiles):
-    """A disk of which one sync fails.
-
-    Attributes:
-        left: Number of syncs until then; negative after it, or for no failure.
-    """
+    """A disk of which one sync fails."""
 
     left = -1
 

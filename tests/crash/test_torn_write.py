@@ -16,11 +16,7 @@ PERSISTENT: Final = Envelope(b"\x00\x01q", bytes(14), True)
 
 
 class TornFiles(SimulatedFiles):
-    """A disk of which some files refuse to be written to, cut and removed, after half of what was to be written.
-
-    Attributes:
-        refused: The end of their names; empty for none.
-    """
+    """A disk of which some files refuse to be written to, cut and removed, after half of what was to be written."""
 
     def __init__(self) -> None:
         super().__init__()

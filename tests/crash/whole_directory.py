@@ -64,11 +64,7 @@ Messages = Counter[tuple[bytes, str]]
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of a file.
-
-    Raises:
-        LookupError: It is of a new kind; the table KINDS has to have it.
-    """
+    """Return the kind of a file."""
     for kind, pattern in KINDS.items():
         if re.fullmatch(pattern, path):
             return kind
@@ -77,13 +73,7 @@ def kind_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class Scene:
-    """A data directory.
-
-    Attributes:
-        files: Its files.
-        messages: What its queues have.
-        written: All messages that were ever published.
-    """
+    """A data directory."""
 
     files: Files
     messages: dict[str, Messages]
@@ -92,15 +82,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Found:
-    """What a broker found in a data directory.
-
-    Attributes:
-        refusal: Why it does not start; empty if it does.
-        messages: What the queues have.
-        reported: Messages that its report says are lost or cut off, at most.
-        lines: What it has logged as warnings and errors.
-        tracebacks: Whether there are tracebacks in the log.
-    """
+    """What a broker found in a data directory."""
 
     refusal: str
     messages: dict[str, Messages]
@@ -110,12 +92,7 @@ class Found:
 
 
 def make_scene(directory: Path, stop: bool) -> Scene:
-    """Use a broker, and return its data directory.
-
-    Args:
-        directory: Where it may be made.
-        stop: Whether the broker is stopped at last, or killed.
-    """
+    """Use a broker, and return its data directory."""
     with LeveretThread(directory / "used", options=_OPTIONS) as broker:
         with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
             channel = connection.channel()
@@ -151,12 +128,7 @@ def _read_files(directory: Path) -> Files:
 
 
 async def look(directory: Path, files: Files) -> Found:
-    """Start a broker on files, and return what it finds.
-
-    Args:
-        directory: Where they are written, and removed again.
-        files: The files.
-    """
+    """Start a broker on files, and return what it finds."""
     shutil.rmtree(directory, ignore_errors=True)
     for path, octets in files.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)

@@ -19,17 +19,7 @@ _PORTS: Final = ("PORT", "MANAGEMENT_PORT", "PROMETHEUS_PORT")
 
 
 class Container:
-    """One that has been started, and is removed in the end.
-
-    Args:
-        docker: Where it runs.
-        identifier: Its id.
-        ports: By the name of their option.
-
-    Attributes:
-        identifier: As above.
-        port: For AMQP.
-    """
+    """One that has been started, and is removed in the end."""
 
     def __init__(self, docker: Docker, identifier: str, ports: Mapping[str, int]) -> None:
         self.identifier = identifier

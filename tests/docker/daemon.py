@@ -33,12 +33,7 @@ class CannotStartError(Exception):
 
 
 class Docker:
-    """The client of one daemon.
-
-    Args:
-        host: The daemon's address, as DOCKER_HOST has it.
-        own: Whether the tests have started it.
-    """
+    """The client of one daemon."""
 
     def __init__(self, host: str, own: bool) -> None:
         self.own = own

@@ -28,17 +28,7 @@ class IllegalAnswer(AssertionError):
 
 
 class Victim:
-    """One connection.
-
-    Args:
-        url: AMQP URL of the broker.
-
-    Attributes:
-        frames: All frames that have come.
-        dropped: The broker has closed TCP.
-        closed: The connection.close that has come, if any.
-        channels_closed: The channel.close that have come.
-    """
+    """One connection."""
 
     def __init__(self, url: str) -> None:
         address = parse_url(url)

@@ -25,13 +25,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the tasks.
-
-    Attributes:
-        done: How often each was done.
-        seconds: From the first to the last.
-        restart_seconds: How long the broker was away.
-    """
+    """What became of the tasks."""
 
     done: Counter[int]
     seconds: float
@@ -39,14 +33,7 @@ class Outcome:
 
 
 def run_tasks(directory: Path, count: int, patience: float, restart: Callable[[LeveretProcess], None]) -> Outcome:
-    """Have a worker do tasks.
-
-    Args:
-        directory: For all files; must exist.
-        count: How many; half of them are sent before the broker is restarted.
-        patience: Seconds in which they have to be done.
-        restart: Restarts the broker, in the middle of the work.
-    """
+    """Have a worker do tasks."""
     done = directory / "done"
     done.touch()
     with LeveretProcess(directory) as broker, worker(directory, broker.url, done):
@@ -77,13 +64,7 @@ def _count(done: Path) -> int:
 
 @contextmanager
 def worker(directory: Path, url: str, done: Path) -> Iterator[None]:
-    """A worker in a process of its own.
-
-    Args:
-        directory: For its log.
-        url: The broker.
-        done: File in which the tasks note that they are done.
-    """
+    """A worker in a process of its own."""
     environment = {**os.environ, "LEVERET_TEST_BROKER": url, "LEVERET_TEST_DONE": str(done)}
     command = [sys.executable, "-m", "celery", "--app", _MODULE, "worker", "--pool", "solo", "--loglevel", "INFO"]
     with (directory / "worker.log").open("wb") as log:

@@ -11,26 +11,14 @@ import trustme
 
 @dataclass(frozen=True)
 class Issued:
-    """Files of one certificate.
-
-    Attributes:
-        certificate: With its chain.
-        key: Its private key.
-    """
+    """Files of one certificate."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Issues certificates into a folder.
-
-    Args:
-        folder: Must exist.
-
-    Attributes:
-        file: The authority's own certificate.
-    """
+    """Issues certificates into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()
@@ -46,14 +34,7 @@ class Authority:
         organization: str | None = None,
         expires: datetime | None = None,
     ) -> Issued:
-        """Issue a certificate.
-
-        Args:
-            names: Host names and addresses it is for.
-            common_name: Whom it names.
-            organization: And of which organization.
-            expires: Until when it is valid; as long as trustme has it by default.
-        """
+        """Issue a certificate."""
         made = self._authority.issue_cert(
             *names, common_name=common_name, organization_name=organization, not_after=expires
         )

@@ -23,14 +23,7 @@ _USER: Final = "java-client"
 
 
 class JavaTls:
-    """Certificates in a folder, and a port.
-
-    Args:
-        folder: Must exist.
-
-    Attributes:
-        port: For AMQP over TLS; the same after a restart.
-    """
+    """Certificates in a folder, and a port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

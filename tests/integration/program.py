@@ -18,12 +18,7 @@ def _command(arguments: tuple[str, ...]) -> list[str]:
 
 
 def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the program until it ends of itself.
-
-    Args:
-        arguments: its command line.
-        environment: further environment variables.
-    """
+    """Run the program until it ends of itself."""
     return subprocess.run(
         _command(arguments),
         env=os.environ | dict(environment or {}),
@@ -37,16 +32,7 @@ def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subpro
 
 
 class Program:
-    """The program, running and ready.
-
-    Args:
-        process: as started, with pipes.
-        stderr: the file that its log goes to.
-
-    Attributes:
-        ready_line: the first line that it printed, without the line's end.
-        addresses: host and port by name (`amqp`, `management`, `prometheus`), as the ready line gives them.
-    """
+    """The program, running and ready."""
 
     def __init__(self, process: subprocess.Popen[str], stderr: Path) -> None:
         self.process = process
@@ -83,13 +69,7 @@ class Program:
 
 @contextmanager
 def running(directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Program]:
-    """Start the program on free ports of this machine, and kill it in the end if it still runs.
-
-    Args:
-        directory: for its data and its log.
-        arguments: further ones of its command line.
-        environment: further environment variables.
-    """
+    """Start the program on free ports of this machine, and kill it in the end if it still runs."""
     ports = ("--port", "0", "--management-port", "0", "--prometheus-port", "0")
     options = ("--host", "127.0.0.1", *ports, "--data-dir", str(directory / "data"), *arguments)
     log = directory / "stderr.log"

@@ -11,12 +11,6 @@ class RestartControl:
     """Serves one command a connection: the line `restart`, answered by `ok` or by the error in one line.
 
     A context manager; it serves in a thread of its own, one connection at a time.
-
-    Args:
-        restart: restarts the broker and returns when it serves again.
-
-    Attributes:
-        address: `HOST:PORT` to connect to.
     """
 
     def __init__(self, restart: Callable[[], None]) -> None:

@@ -20,16 +20,7 @@ TRANSIENT = {"delivery_mode": 1}
 
 
 class Restarts:
-    """A broker, and the connections of one test.
-
-    Args:
-        process: the broker.
-        killed: it ends by kill -9 instead of a clean stop.
-
-    Attributes:
-        killed: as given.
-        process: as given.
-    """
+    """A broker, and the connections of one test."""
 
     def __init__(self, process: LeveretProcess, killed: bool) -> None:
         self.process = process
@@ -74,11 +65,7 @@ class Restarts:
         return self.channel()
 
     def __call__(self, *, at: float = 0.0) -> Channel:
-        """Stop or kill the broker and start it again; return a channel to it.
-
-        Args:
-            at: not before this time, of time.monotonic().
-        """
+        """Stop or kill the broker and start it again; return a channel to it."""
         self.end()
         time.sleep(max(0.0, at - time.monotonic()))
         return self.begin()

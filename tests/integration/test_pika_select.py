@@ -18,12 +18,7 @@ from tests.support.leveret_process import LeveretProcess
 
 
 class SelectClient:
-    """A SelectConnection whose loop runs in a thread; a context manager that closes it.
-
-    Attributes:
-        connection: pika's connection, to be used on the loop only.
-        closed: gets the reason when the connection is closed.
-    """
+    """A SelectConnection whose loop runs in a thread; a context manager that closes it."""
 
     def __init__(self, url: str) -> None:
         self.closed: Future[Exception] = Future()

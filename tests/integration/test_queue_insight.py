@@ -14,12 +14,7 @@ from tests.support.management import Management
 
 
 class Place:
-    """One virtual host, of one test.
-
-    Args:
-        api: The API of the broker.
-        vhost: Its name.
-    """
+    """One virtual host, of one test."""
 
     def __init__(self, api: HttpApi, vhost: str) -> None:
         self.api = api

@@ -23,12 +23,7 @@ KEYS = ["time", "level", "domain", "msg"]
 
 
 class Reloading:
-    """A broker whose configuration file is changed.
-
-    Args:
-        program: The broker.
-        file: Its configuration.
-    """
+    """A broker whose configuration file is changed."""
 
     def __init__(self, program: Program, file: Path) -> None:
         self.program = program

@@ -21,14 +21,7 @@ PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
 
 @dataclass(frozen=True)
 class Certificates:
-    """What the clients of the tests have.
-
-    Attributes:
-        authority: Of the broker and its clients.
-        client: A good certificate.
-        expired: One that has expired.
-        foreign: One of another authority.
-    """
+    """What the clients of the tests have."""
 
     authority: Authority
     client: Issued
@@ -37,11 +30,7 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Make them.
-
-    Args:
-        folder: Must exist.
-    """
+    """Make them."""
     authority, other = folder / "authority", folder / "other"
     authority.mkdir()
     other.mkdir()
@@ -85,17 +74,7 @@ def _old_version(certificates: Certificates) -> ssl.SSLContext:
 
 @dataclass(frozen=True)
 class Failure:
-    """One way to fail.
-
-    Attributes:
-        title: In words.
-        port: amqp or amqps.
-        context: Makes what the client encrypts with; None for a client without TLS.
-        log: What the broker logs behind `closing AMQP connection PEER -> BROKER: `.
-        seen: A part of what the client sees, as its own library says it.
-        greeting: What it sends first.
-        server_name: Of which name it wants to see a certificate.
-    """
+    """One way to fail."""
 
     title: str
     port: str
@@ -185,16 +164,7 @@ FAILURES: Final = (
 
 
 def fail(failure: Failure, certificates: Certificates, address: str) -> tuple[str, str]:
-    """Connect, and fail.
-
-    Args:
-        failure: How.
-        certificates: What the client has.
-        address: Host and port.
-
-    Returns:
-        The client's address, and what it sees: its library's words, or what it has read.
-    """
+    """Connect, and fail."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=120) as plain:
         own = "{}:{}".format(*plain.getsockname())

@@ -11,16 +11,7 @@ _PAUSE = 0.01
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = PATIENCE) -> None:
-    """Return as soon as the condition holds.
-
-    Args:
-        condition: asked again and again.
-        what: what is waited for, for the failure's text.
-        timeout: seconds.
-
-    Raises:
-        AssertionError: it did not come to hold in time.
-    """
+    """Return as soon as the condition holds."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout} s: {what}"

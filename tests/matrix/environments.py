@@ -17,12 +17,7 @@ _MADE: Final = ROOT / "build" / "matrix" / "environments"
 
 
 class Environment:
-    """A virtual environment, made when it is first needed and whenever what it shall have changes.
-
-    Args:
-        name: `environments/NAME.txt` has the packages that it needs, with the oldest versions that will do;
-            `NAME.constraints.txt` the versions of all packages to install.
-    """
+    """A virtual environment, made when it is first needed and whenever what it shall have changes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -21,13 +21,7 @@ _CONFIG: Final = Path("tests/matrix/programs/pytest.ini")
 
 @dataclass(frozen=True)
 class Target:
-    """A broker that the programs are tried on.
-
-    Attributes:
-        name: As the table names it.
-        url: AMQP URL of its default user.
-        http_url: Base URL of its HTTP API, with that user.
-    """
+    """A broker that the programs are tried on."""
 
     name: str
     url: str
@@ -36,13 +30,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one test.
-
-    Attributes:
-        feature: What it tests: its name without `test_`, in words.
-        variant: The parameters that it ran with, as pytest names them; empty without any.
-        passed: Whether it has passed; what was skipped has not.
-    """
+    """What became of one test."""
 
     feature: str
     variant: str
@@ -51,14 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one program's tests.
-
-    Attributes:
-        program: The program.
-        outcomes: One for each test.
-        status: pytest's exit status.
-        output: What pytest printed.
-    """
+    """What became of one program's tests."""
 
     program: Program
     outcomes: tuple[Outcome, ...]

@@ -12,13 +12,7 @@ _PROGRAMS: Final = Path("tests/matrix/programs")
 
 @dataclass(frozen=True)
 class Program:
-    """A program or library, as the table names it.
-
-    Attributes:
-        name: Its name.
-        environment: The environment that has it, by the name of its files in `environments/`.
-        file: Its tests, from the project's root on.
-    """
+    """A program or library, as the table names it."""
 
     name: str
     environment: str

@@ -14,12 +14,7 @@ _HEADINGS: Final = ("mutants", "killed", "timed out", "survived", "not run", " s
 
 @dataclass
 class Row:
-    """What became of a module's mutants.
-
-    Attributes:
-        name: The module's path, or what a sum is of.
-        outcomes: How many mutants by outcome, in mutmut's words.
-    """
+    """What became of a module's mutants."""
 
     name: str
     outcomes: Counter[str] = field(default_factory=Counter)

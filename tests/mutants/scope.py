@@ -34,13 +34,7 @@ class UnknownPlaceError(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """What one run changes and runs.
-
-    Attributes:
-        name: The module or folder, such as "storage/stores".
-        modules: Its files, from the project's root.
-        tests: Files and folders of tests, from the project's root.
-    """
+    """What one run changes and runs."""
 
     name: str
     modules: tuple[str, ...]

@@ -35,11 +35,7 @@ class MutmutFailedError(Exception):
 
 
 class Workspace:
-    """A folder under build/mutants, made by `prepare`.
-
-    Args:
-        scope: What is changed and run.
-    """
+    """A folder under build/mutants, made by `prepare`."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

@@ -12,16 +12,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class ArchiverProcess:
-    """`leveret-analytics archive` on a data directory; it runs from the start on.
-
-    Args:
-        data_dir: The data directory.
-        archive: Path of the archive; its log is written beside it.
-        interval: Seconds between two copies.
-
-    Attributes:
-        kills: How often it was killed.
-    """
+    """`leveret-analytics archive` on a data directory; it runs from the start on."""
 
     def __init__(self, data_dir: Path, archive: Path, interval: float = 1) -> None:
         options = ["--data-dir", str(data_dir), "--to", str(archive), "--interval", str(interval), "--broker", "one"]

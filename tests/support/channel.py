@@ -134,19 +134,7 @@ _CONTENT = (commands.Basic.Deliver, commands.Basic.GetOk, commands.Basic.Return)
 
 
 class Channel(ChannelMethods):
-    """An open channel. The broker's channel.close is answered with close-ok and raised by the waiting call.
-
-    Args:
-        connection: an open connection.
-        number: channel number, 0..65535.
-
-    Attributes:
-        replies: replies to requests that have not been read with reply() yet.
-        returns: returned messages, oldest first.
-        confirms: acks and nacks from the broker, oldest first.
-        cancelled: consumer tags of basic.cancel from the broker.
-        answer_close: whether to answer a channel.close from the broker with close-ok.
-    """
+    """An open channel. The broker's channel.close is answered with close-ok and raised by the waiting call."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -223,12 +211,7 @@ class Channel(ChannelMethods):
         return {"exchange": method.exchange, "routing_key": method.routing_key}
 
     def wait_until(self, condition: Callable[[], bool], what: str, timeout: float | None = None) -> None:
-        """Read frames until `condition` holds.
-
-        Raises:
-            ChannelClosed, ConnectionClosed, ConnectionDropped: the broker closed instead.
-            TimeoutError: the condition was false for `timeout` seconds, by default the connection's timeout.
-        """
+        """Read frames until `condition` holds."""
         deadline = time.monotonic() + (self.connection.timeout if timeout is None else timeout)
         while not condition():
             if self.closed is not None:
@@ -268,17 +251,7 @@ class Channel(ChannelMethods):
         mandatory: bool = False,
         immediate: bool = False,
     ) -> None:
-        """basic.publish with its content, in one write.
-
-        Args:
-            exchange: to publish to.
-            routing_key: at most 255 bytes.
-            body: split into frames of the connection's frame_max.
-            properties: for `content.properties`, or encoded flags and values.
-            header: a whole content header payload instead of one made from body and properties.
-            mandatory: mandatory bit.
-            immediate: immediate bit.
-        """
+        """basic.publish with its content, in one write."""
         if header is None:
             if not isinstance(properties, bytes):
                 properties = content.properties(**(properties or {}))
@@ -332,12 +305,7 @@ class Channel(ChannelMethods):
         return [settled[tag] for tag in sorted(settled)]
 
     def sync(self, *queues: Name) -> None:
-        """Read everything that the broker sends in response to earlier requests of this channel.
-
-        Args:
-            queues: also wait until these queues have processed all earlier requests. The last one becomes the
-                channel's last-declared queue.
-        """
+        """Read everything that the broker sends in response to earlier requests of this channel."""
         for queue in queues:
             self.queue_declare(queue, passive=True)
         self.flow(True)
@@ -358,13 +326,7 @@ class Channel(ChannelMethods):
     def expect_channel_close(
         self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None
     ) -> Iterator[None]:
-        """Assert that the broker sends this channel.close during the block or after it.
-
-        Args:
-            code: reply code.
-            text: the whole reply text.
-            ids: class and method id, or pamqp's class of that method; None for any.
-        """
+        """Assert that the broker sends this channel.close during the block or after it."""
         try:
             yield
             self.wait_until(lambda: self.closed is not None, "channel.close")

@@ -28,12 +28,7 @@ FIELDS = (
 
 
 def properties(**given: Any) -> bytes:
-    """Encode basic properties: the flag word, then the values in flag order.
-
-    Args:
-        given: values by AMQP names with `_` for `-`; empty values are sent too. `headers` is triples or an
-            encoded table; strings may be bytes.
-    """
+    """Encode basic properties: the flag word, then the values in flag order."""
     flags, out = 0, b""
     for position, (name, kind) in enumerate(FIELDS):
         if name not in given:
@@ -52,14 +47,7 @@ def properties(**given: Any) -> bytes:
 
 
 def header(body_size: int, encoded_properties: bytes = b"\0\0", *, class_id: int = 60, weight: int = 0) -> bytes:
-    """Build the payload of a content header frame.
-
-    Args:
-        body_size: announced body size in bytes, 0..2**64-1.
-        encoded_properties: flag word and values, as `properties` returns them.
-        class_id: 60 is basic.
-        weight: must be 0 in AMQP 0-9-1.
-    """
+    """Build the payload of a content header frame."""
     return struct.pack(">HHQ", class_id, weight, body_size) + encoded_properties
 
 

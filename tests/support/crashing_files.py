@@ -17,13 +17,7 @@ class ProcessDied(BaseException):
 
 
 class CrashingFiles(SimulatedFiles):
-    """A disk that ends the process just before a change, or half way through a write.
-
-    Attributes:
-        changes: Number of changes made.
-        left: Number of changes until the process dies; None for no limit.
-        is_dead: The process has died; further operations have no effect.
-    """
+    """A disk that ends the process just before a change, or half way through a write."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -37,13 +37,7 @@ _NUMBERS: Final = {"range(100000)": "range(1000)", "range(3000)": "range(30)"}
 
 
 class Step(NamedTuple):
-    """Something to do.
-
-    Attributes:
-        kind: `program`, or `line` of a shell.
-        text: The program, or the line.
-        printed: What the page says the program prints; None if it says nothing.
-    """
+    """Something to do."""
 
     kind: str
     text: str
@@ -71,13 +65,7 @@ WALKED: Final = [
 
 
 class Walk:
-    """A reader with a broker.
-
-    Args:
-        amqp: Host and port of its AMQP.
-        management: Those of its HTTP API.
-        others: Those of what the pages do not use.
-    """
+    """A reader with a broker."""
 
     def __init__(self, amqp: str, management: str, **others: str) -> None:
         self._amqp, self._management = amqp, management

@@ -13,24 +13,7 @@ PLENTY = 1 << 30
 
 
 class FakeConsumer:
-    """Accepts messages while it has credit, and records them.
-
-    Args:
-        queue: The queue.
-        tag: Consumer tag.
-        room: Maximum number of unacked messages; with no_ack, number of messages until the test raises it.
-        no_ack: Whether messages are settled when they are sent.
-        exclusive: Whether it is an exclusive consumer.
-        priority: The x-priority argument.
-        log: List to which the tag is appended for each message. Consumers that share one are on the same channel.
-
-    Attributes:
-        unacked: Number of unacked messages.
-        held: Entries delivered and not settled, oldest first.
-        runs: The bodies of each delivery, as text.
-        cancellations: Number of calls of cancelled().
-        log: See Args.
-    """
+    """Accepts messages while it has credit, and records them."""
 
     def __init__(
         self,

@@ -28,14 +28,7 @@ _FILES: Final = 3
 
 
 class ForkedBroker:
-    """A broker that the server has forked; has what `subprocess.Popen` has of these names.
-
-    Args:
-        report: where the server says the process id, and in the end the exit status.
-
-    Attributes:
-        pid: process id.
-    """
+    """A broker that the server has forked; has what `subprocess.Popen` has of these names."""
 
     def __init__(self, report: socket.socket) -> None:
         self._report = report
@@ -123,11 +116,7 @@ def _variables() -> dict[str, str]:
 
 
 class _Server:
-    """Forks brokers as asked, and reports their ends.
-
-    Args:
-        requests: socket of the requests.
-    """
+    """Forks brokers as asked, and reports their ends."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests

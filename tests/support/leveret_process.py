@@ -30,22 +30,7 @@ _FORK_SERVER = ForkServer()
 
 
 class LeveretProcess:
-    """A running broker; a context manager that stops it.
-
-    Args:
-        directory: holds the data directory (`data`) and the log (`stderr.log`); must exist.
-        config: YAML configuration file.
-        settings: options by name, passed as `--set key=value`.
-        arguments: further command line arguments.
-        environment: further environment variables. With any, a new Python is started for the broker.
-        before_kill: called with the number of a process that is to be killed.
-
-    Attributes:
-        version: the version in the ready line.
-
-    Raises:
-        RuntimeError: the broker ended or was not ready within 180 s; the text ends with its log.
-    """
+    """A running broker; a context manager that stops it."""
 
     def __init__(
         self,
@@ -165,11 +150,7 @@ class LeveretProcess:
         return self.log.read_text(errors="replace")
 
     def stop(self) -> int:
-        """Stop the broker with SIGTERM if it is running; return its exit status.
-
-        Raises:
-            RuntimeError: it did not end within 180 s, and was killed.
-        """
+        """Stop the broker with SIGTERM if it is running; return its exit status."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

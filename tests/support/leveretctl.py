@@ -18,13 +18,7 @@ _DEADLINE = 180.0
 
 
 class CommandResult(NamedTuple):
-    """Result of a command.
-
-    Attributes:
-        status: exit status.
-        out: standard output.
-        err: standard error.
-    """
+    """Result of a command."""
 
     status: int
     out: str
@@ -32,11 +26,7 @@ class CommandResult(NamedTuple):
 
 
 class Leveretctl:
-    """Runs commands for one broker in this process.
-
-    Args:
-        url: URL of the broker's HTTP API; None for the program's default.
-    """
+    """Runs commands for one broker in this process."""
 
     def __init__(self, url: str | None) -> None:
         self._environment = {} if url is None else {URL_VARIABLE: url}

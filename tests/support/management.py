@@ -10,11 +10,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 
 class Management:
-    """Requests to the API under `/api`.
-
-    Args:
-        url: `http://user:password@host:port`; user and password default to guest.
-    """
+    """Requests to the API under `/api`."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -23,17 +19,7 @@ class Management:
         self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
     def request(self, method: str, *path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        """Send a request and return the decoded JSON response; None if it has no body.
-
-        Args:
-            method: HTTP method.
-            path: segments below `/api`, not yet percent-encoded.
-            body: sent as JSON unless None.
-            headers: further request headers.
-
-        Raises:
-            urllib.error.HTTPError: status 400 or above.
-        """
+        """Send a request and return the decoded JSON response; None if it has no body."""
         request = urllib.request.Request(
             f"{self.base}/api/{'/'.join(quote(part, safe='') for part in path)}",
             method=method,

@@ -9,12 +9,7 @@ from typing import Any, cast
 
 
 class ManualTimer:
-    """Timer handle returned by call_later().
-
-    Attributes:
-        when: Due time in seconds.
-        cancelled: Whether the timer was cancelled.
-    """
+    """Timer handle returned by call_later()."""
 
     def __init__(self, when: float, order: int, callback: Callable[[], object]) -> None:
         self.when = when
@@ -31,11 +26,7 @@ class ManualTimer:
 
 
 class ManualLoop:
-    """The part of an event loop that connections use.
-
-    Attributes:
-        now: Time of the clock in seconds.
-    """
+    """The part of an event loop that connections use."""
 
     def __init__(self) -> None:
         self.now = 1000.0

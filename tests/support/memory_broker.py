@@ -34,12 +34,7 @@ CAPABILITIES = ("authentication_failure_close", "connection.blocked", "consumer_
 
 
 class MemoryBroker:
-    """A broker with the vhost / and the user guest, on a ManualLoop.
-
-    Args:
-        slice_clock: Clock of time slices; by default they never end.
-        settings: Options by name; others have their defaults.
-    """
+    """A broker with the vhost / and the user guest, on a ManualLoop."""
 
     def __init__(self, slice_clock: Callable[[], int] = lambda: 0, **settings: Any) -> None:
         self.loop = ManualLoop()
@@ -65,12 +60,7 @@ class MemoryBroker:
 
 
 class MemoryClient:
-    """The client's end of a connection.
-
-    Attributes:
-        connection: The server's end.
-        transport: The transport between client and server.
-    """
+    """The client's end of a connection."""
 
     def __init__(self, broker: MemoryBroker, extra: dict[str, Any]) -> None:
         self._broker = broker

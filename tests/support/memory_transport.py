@@ -12,21 +12,7 @@ _ADDRESSES: Mapping[str, Any] = {"peername": ("127.0.0.1", 50001), "sockname": (
 
 
 class MemoryTransport(asyncio.Transport):
-    """The server's end of a connection.
-
-    Args:
-        loop: Event loop on which connection_lost() is called.
-        extra: Values of get_extra_info(); by default the addresses of a loopback connection.
-
-    Attributes:
-        written: Bytes written since the last take().
-        writes: Number of writes.
-        closed: Whether the server has closed it.
-        reading: False while reading is paused.
-        high_water: High-water mark of the write buffer in bytes.
-        unread: Simulated size of the write buffer in bytes, set by the test.
-        aborted: Whether it was closed without flushing the write buffer.
-    """
+    """The server's end of a connection."""
 
     def __init__(self, loop: ManualLoop, extra: Mapping[str, Any] = _ADDRESSES) -> None:
         super().__init__(dict(extra))

@@ -84,14 +84,7 @@ class ModelConsumer:
 
 
 class ModelQueue:
-    """One queue.
-
-    Args:
-        name: Name of the queue.
-        kind: `classic`, `priority` or `quorum`.
-        arguments: Values by policy key; for a quorum queue also delivery-limit, for a priority queue max-priority.
-            With redelivery-limit, returned messages of all kinds are counted and come first.
-    """
+    """One queue."""
 
     def __init__(self, name: str, kind: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
@@ -152,17 +145,7 @@ class ModelQueue:
 
 
 class ModelBroker:
-    """Queues, the default exchange, and a fanout exchange for dead letters.
-
-    Args:
-        fanout: Name of the fanout exchange, and the queues bound to it.
-
-    Attributes:
-        now: Time of the clock in microseconds.
-        undecided: A publish has evicted messages while some had expired. Whether those count as evicted or as expired
-            depends on whether a broker checks after each message or after each run.
-        letters: Number of dead letters sent.
-    """
+    """Queues, the default exchange, and a fanout exchange for dead letters."""
 
     def __init__(self, fanout: tuple[str, Sequence[str]]) -> None:
         self.queues: dict[str, ModelQueue] = {}

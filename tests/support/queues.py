@@ -20,14 +20,7 @@ Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 
 class ManualTimers(Timers):
-    """The clock and the timers of a manual loop.
-
-    Args:
-        loop: The loop; its clock counts from 1970.
-
-    Attributes:
-        set_by: Seconds by which the wall clock was adjusted.
-    """
+    """The clock and the timers of a manual loop."""
 
     __slots__ = ("_loop", "set_by")
 
@@ -65,11 +58,7 @@ def declare(
 
 
 class AnyHolder(UnackedHolder, Protocol):
-    """A holder of unacked messages, of the product or of the tests.
-
-    Attributes:
-        queue: The queue of the messages.
-    """
+    """A holder of unacked messages, of the product or of the tests."""
 
     queue: Queue
 

@@ -19,15 +19,7 @@ SMALL: Final = EngineOptions(segment_bytes=600, disk_free_limit=0, ballast_bytes
 
 
 class Clock(SystemClock):
-    """Clock that advances with each reading.
-
-    Args:
-        start: Its first time, in microseconds since 1970.
-        step: Microseconds per reading.
-
-    Attributes:
-        time: The last returned time.
-    """
+    """Clock that advances with each reading."""
 
     def __init__(self, start: int = 1_700_000_000_000_000, step: int = 1000) -> None:
         super().__init__()

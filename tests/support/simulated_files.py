@@ -41,15 +41,7 @@ class _Inode:
 
 
 class SimulatedFiles:
-    """Implements leveret.storage.disk.files.Files.
-
-    Attributes:
-        room: Free space in bytes; None for no limit. A write that exceeds it is short.
-        unreadable: Paths whose reads fail.
-        sync_fails: Whether every sync fails. No later sync writes what such a one should have written.
-        appended: Number of bytes appended.
-        syncs: Number of successful calls of fdatasync().
-    """
+    """Implements leveret.storage.disk.files.Files."""
 
     def __init__(self) -> None:
         self.room: int | None = None

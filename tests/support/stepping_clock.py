@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 class SteppingClock:
-    """Clock that advances one millisecond per reading.
-
-    Attributes:
-        readings: Number of readings.
-    """
+    """Clock that advances one millisecond per reading."""
 
     def __init__(self) -> None:
         self.readings = 0

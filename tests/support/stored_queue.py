@@ -19,14 +19,7 @@ from tests.support.stepping_clock import SteppingClock
 
 
 class Start:
-    """A start of a broker with one queue.
-
-    Args:
-        files: The disk.
-        now: Time of both clocks, in seconds.
-        durable: Whether the queue is durable.
-        given: Its arguments.
-    """
+    """A start of a broker with one queue."""
 
     def __init__(self, files: SimulatedFiles, now: float = 1000.0, durable: bool = True, **given: Any) -> None:
         self.loop = ManualLoop()

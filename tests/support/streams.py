@@ -25,22 +25,7 @@ OPTIONS: Final = EngineOptions(disk_free_limit=0, ballast_bytes=0)
 
 
 class StreamBroker:
-    """A virtual host in a data directory, with a stream.
-
-    Args:
-        files: The disk.
-        arguments: Further arguments of the stream.
-        options: Options of the engine.
-        now: Time of the clock in seconds.
-        slice_clock: Clock of time slices; by default they never end.
-        name: Name of the stream.
-        qids: Streams to restore before, with their numbers on disk.
-        commits_later: Whether groups are committed by a thread, whose calls run with advance().
-
-    Attributes:
-        vhost: The virtual host.
-        stream: The stream.
-    """
+    """A virtual host in a data directory, with a stream."""
 
     def __init__(
         self,

@@ -12,14 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-    """A received request.
-
-    Attributes:
-        method: HTTP method.
-        path: path with the query.
-        body: body as received.
-        headers: headers by name.
-    """
+    """A received request."""
 
     method: str
     path: str
@@ -28,12 +21,7 @@ class Request(NamedTuple):
 
 
 class StubApi(NamedTuple):
-    """The server.
-
-    Attributes:
-        port: port on 127.0.0.1.
-        requests: received requests, in order.
-    """
+    """The server."""
 
     port: int
     requests: list[Request]

@@ -70,12 +70,7 @@ def method_frame(channel: int, kind: methods.MethodType, **arguments: Any) -> by
 
 
 class Wire:
-    """A blocking socket that sends raw bytes and reads complete frames within a deadline.
-
-    Args:
-        sock: a connected socket.
-        timeout: default timeout of reads in seconds.
-    """
+    """A blocking socket that sends raw bytes and reads complete frames within a deadline."""
 
     def __init__(self, sock: socket.socket, timeout: float = DEFAULT_TIMEOUT) -> None:
         self.socket = sock

@@ -100,30 +100,7 @@ def start_ok(
 
 
 class Connection:
-    """An open connection; a context manager that closes it with connection.close.
-
-    Args:
-        url: `amqp://user:password@host:port/vhost`.
-        user, password, vhost: instead of the URL's.
-        capabilities: sent in start-ok; None for all known ones, {} for none.
-        client_properties: further client properties as triples.
-        heartbeat: seconds for tune-ok, 0 for none.
-        frame_max: bytes for tune-ok; None for the broker's value.
-        channel_max: for tune-ok; None for the broker's value.
-        timeout: default timeout of reads in seconds.
-        mechanism: `PLAIN`, or another together with `response`.
-        response: the SASL response instead of PLAIN's.
-
-    Attributes:
-        start: the broker's connection.start.
-        tune: the broker's connection.tune.
-        blocked: reason of connection.blocked while blocked, else None.
-        closed: the broker's connection.close, once received.
-
-    Raises:
-        ConnectionClosed: the broker refused with a connection.close.
-        ConnectionDropped: the broker refused without one.
-    """
+    """An open connection; a context manager that closes it with connection.close."""
 
     def __init__(
         self,
@@ -194,13 +171,7 @@ class Connection:
     # Receiving
 
     def read(self, timeout: float | None = None) -> None:
-        """Read one frame and pass it to its channel, or handle it here if it is on channel 0.
-
-        Raises:
-            ConnectionClosed: the frame is connection.close; close-ok is sent.
-            ConnectionDropped: the broker closed TCP.
-            TimeoutError: no frame within `timeout` seconds.
-        """
+        """Read one frame and pass it to its channel, or handle it here if it is on channel 0."""
         if self.closed is not None:
             raise self.closed
         received = self.wire.read_frame(timeout)
@@ -285,13 +256,7 @@ class Connection:
     def expect_connection_close(
         self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None
     ) -> Iterator[None]:
-        """Assert that the broker sends this connection.close during the block or after it.
-
-        Args:
-            code: reply code.
-            text: the whole reply text.
-            ids: class and method id, or pamqp's class of that method; None for any.
-        """
+        """Assert that the broker sends this connection.close during the block or after it."""
         try:
             yield
             deadline = time.monotonic() + self.timeout

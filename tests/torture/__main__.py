@@ -27,16 +27,7 @@ _TRIES = 2
 
 
 class Torture:
-    """Runs histories.
-
-    Args:
-        directory: For the brokers' directories.
-        keep: Where the directory of a broker that failed is left.
-        settings: Options of the broker.
-
-    Attributes:
-        counts: What has happened.
-    """
+    """Runs histories."""
 
     def __init__(self, directory: Path, keep: Path, settings: Mapping[str, str]) -> None:
         self._directory = directory

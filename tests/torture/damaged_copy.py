@@ -32,17 +32,7 @@ class OtherClient(Protocol):
 def start_on_damaged_copy(
     directory: Path, rng: random.Random, clients: Iterable[Client], others: Iterable[OtherClient]
 ) -> str:
-    """Damage a file of a copy of a directory, and return the kind of the file and what a broker made of it.
-
-    Args:
-        directory: Has the data directory `data`, which no broker uses.
-        rng: Says which file, and how.
-        clients: Know what the queues have.
-        others: Know what else there is.
-    Raises:
-        AssertionError: A body has changed, messages are missing without a word, or the broker does not start although
-            it could.
-    """
+    """Damage a file of a copy of a directory, and return the kind of the file and what a broker made of it."""
     copy = directory / "damaged"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory / "data", copy / "data")

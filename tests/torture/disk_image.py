@@ -34,15 +34,7 @@ class Kind(IntEnum):
 
 
 class Record(NamedTuple):
-    """One call.
-
-    Args:
-        kind: What was done.
-        inode: Number of the file.
-        at: Offset of what was written, new size, or number of the sync.
-        first: Path or written bytes.
-        second: New path of a rename or link.
-    """
+    """One call."""
 
     kind: Kind
     inode: int
@@ -65,13 +57,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class _Change:
-    """A write, or a new size if there are no bytes.
-
-    Attributes:
-        at: Offset, or the size.
-        octets: What was written.
-        is_dropped: A sync of it has failed: no later sync says anything about it.
-    """
+    """A write, or a new size if there are no bytes."""
 
     at: int
     octets: bytes | None
@@ -162,11 +148,7 @@ _Node: TypeAlias = _File | _Directory
 
 @dataclass
 class DiskImage:
-    """A directory as it was when a process began to use it, and what the process has done since.
-
-    Args:
-        root: The directory; what is in it now is taken to be on the disk.
-    """
+    """A directory as it was when a process began to use it, and what the process has done since."""
 
     root: Path
     _top: _Directory = field(default_factory=_Directory)

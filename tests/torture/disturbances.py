@@ -24,14 +24,7 @@ _HOUR: Final = 3600
 
 @dataclass
 class Scene:
-    """A round under way.
-
-    Attributes:
-        process: The broker.
-        load: The clients.
-        disk: What lies between the broker and its directory; None if there is no C compiler.
-        rng: The lots.
-    """
+    """A round under way."""
 
     process: LeveretProcess
     load: Round
@@ -41,14 +34,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something that is done during a round.
-
-    Attributes:
-        disturb: Does it, and ends it. Returns whether it has had an effect.
-        needs_disk: Whether it needs Scene.disk.
-        refusals: Whether the broker may refuse clients something meanwhile, or end.
-        delays_events: Whether acknowledgements may not be written for a while, so that a kill takes them too.
-    """
+    """Something that is done during a round."""
 
     disturb: Callable[[Scene], bool]
     needs_disk: bool = False

@@ -27,13 +27,7 @@ _SETTINGS: Final = {"storage.segment_size": 65_536, "log_level": "warning", "dis
 
 
 class FailedStep(Exception):
-    """A promise was broken.
-
-    Args:
-        history: The steps until then.
-        error: What was found.
-        log: The end of the broker's log.
-    """
+    """A promise was broken."""
 
     def __init__(self, history: Sequence[Step], error: BaseException, log: str) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -42,17 +36,7 @@ class FailedStep(Exception):
 
 
 class Episode:
-    """A broker, its clients, and what was found.
-
-    Args:
-        directory: An empty directory for the broker.
-        library: The preload library; None if there is no C compiler.
-        seed: Seed of the clients.
-        settings: Further options of the broker.
-
-    Attributes:
-        counts: How often what has happened.
-    """
+    """A broker, its clients, and what was found."""
 
     def __init__(self, directory: Path, library: Path | None, seed: int, settings: Mapping[str, str]) -> None:
         data = directory.resolve() / "data"
@@ -69,11 +53,7 @@ class Episode:
         )
 
     def run(self, history: Sequence[Step], deadline: float) -> None:
-        """Do the steps until time.monotonic() has reached the deadline.
-
-        Raises:
-            FailedStep: A promise was broken.
-        """
+        """Do the steps until time.monotonic() has reached the deadline."""
         for done, step in enumerate(history, 1):
             if time.monotonic() > deadline:
                 break

@@ -18,14 +18,7 @@ _PLAIN: Final = "none"
 
 @dataclass(frozen=True)
 class Step:
-    """A round of clients, and the start after it.
-
-    Attributes:
-        disturbance: Name of what is done meanwhile.
-        end: How the broker ends.
-        start: How it is started again.
-        seed: Of what else is decided by lot.
-    """
+    """A round of clients, and the start after it."""
 
     disturbance: str
     end: End
@@ -37,11 +30,7 @@ class Step:
 
 
 def parse_history(text: str) -> list[Step]:
-    """Return the steps of a text like `none/kill/at-once/1,full-disk/power/killed/2`.
-
-    Raises:
-        ValueError: It is none; the text says which step is wrong.
-    """
+    """Return the steps of a text like `none/kill/at-once/1,full-disk/power/killed/2`."""
     steps = []
     for part in text.split(","):
         words = part.strip().split("/")
@@ -57,13 +46,7 @@ def _is_step(disturbance: str, end: str, start: str, seed: str) -> bool:
 
 
 def make_history(rng: random.Random, rounds: int, can_fail: bool) -> list[Step]:
-    """Return steps chosen by lot.
-
-    Args:
-        rng: The lots.
-        rounds: How many.
-        can_fail: Whether power can be lost, and calls can fail.
-    """
+    """Return steps chosen by lot."""
     names = [name for name, each in DISTURBANCES.items() if can_fail or not each.needs_disk]
     ends = [(End.KILL, 4), (End.POWER, 5 if can_fail else 0), (End.STOP, 2)]
     starts = [("at-once", 6), ("killed", 2), ("failing", 2 if can_fail else 0), ("damaged", 2)]

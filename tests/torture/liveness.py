@@ -45,11 +45,7 @@ _ALLOWED_DESCRIPTORS: Final = 2
 
 
 class Arrivals:
-    """Messages that were published, and those that were acknowledged, by queue.
-
-    Attributes:
-        counts: What has happened.
-    """
+    """Messages that were published, and those that were acknowledged, by queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,13 +77,7 @@ class Arrivals:
 
 
 class Actor(threading.Thread):
-    """A client that does something until it is stopped.
-
-    Args:
-        url: Address of the broker.
-        arrivals: The account.
-        seed: Of what it does.
-    """
+    """A client that does something until it is stopped."""
 
     def __init__(self, url: str, arrivals: Arrivals, seed: int) -> None:
         super().__init__(daemon=True)
@@ -111,11 +101,7 @@ class Actor(threading.Thread):
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End it.
-
-        Raises:
-            Exception: What it failed with.
-        """
+        """End it."""
         self.stopping.set()
         self.join(_PATIENCE)
         if self._failure is not None:
@@ -180,16 +166,7 @@ class Visitor(Actor):
 
 
 class Resident(Actor):
-    """Consumes from one queue all the time.
-
-    Args:
-        url: Address of the broker.
-        arrivals: The account.
-        queue: The queue.
-
-    Attributes:
-        probed: Set when it has got the probe.
-    """
+    """Consumes from one queue all the time."""
 
     def __init__(self, url: str, arrivals: Arrivals, queue: str) -> None:
         self._queue = queue
@@ -210,12 +187,7 @@ class Resident(Actor):
 
 
 class Usage(NamedTuple):
-    """What a broker needs.
-
-    Attributes:
-        resident: Memory in bytes.
-        descriptors: Open files and sockets.
-    """
+    """What a broker needs."""
 
     resident: int
     descriptors: int
@@ -231,11 +203,7 @@ def usage_of(pid: int) -> Usage:
 
 
 def run(process: LeveretProcess, seconds: float, seed: int) -> tuple[Arrivals, Usage, Usage]:
-    """Run the load twice: shortly, and for some seconds; return what the broker needed after each.
-
-    Raises:
-        AssertionError: A message or a consumer was forgotten, or memory or descriptors are not given back.
-    """
+    """Run the load twice: shortly, and for some seconds; return what the broker needed after each."""
     url, arrivals = f"{process.url}/%2F", Arrivals()
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()

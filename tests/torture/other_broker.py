@@ -33,17 +33,7 @@ _NUMBERS: Final = re.compile(r"\[([\d, ]+)\]")
 
 
 def torture(url: str, management: str, restart: Callable[[], object], seconds: float, seed: int) -> Counter[str]:
-    """Kill a broker under load again and again.
-
-    Args:
-        url: AMQP URL of the broker; its virtual host has no queues of the load's names that are needed.
-        management: URL of its HTTP API.
-        restart: Kills it and starts it again; returns when clients can connect.
-        seconds: How long; the last round is finished.
-        seed: Of the clients, and of what else is decided by lot.
-    Returns:
-        How often what has happened.
-    """
+    """Kill a broker under load again and again."""
     rng, deadline = random.Random(seed), time.monotonic() + seconds
     counts: Counter[str] = Counter()
     clients: list[Client] = []

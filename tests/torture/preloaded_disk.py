@@ -44,11 +44,7 @@ class NoCompilerError(Exception):
 
 
 def build(directory: Path) -> Path:
-    """Compile the library; return its path.
-
-    Raises:
-        NoCompilerError: There is none, or it does not make libraries for this system.
-    """
+    """Compile the library; return its path."""
     library = directory / "disk.so"
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
@@ -61,17 +57,7 @@ def build(directory: Path) -> Path:
 
 
 class PreloadedDisk:
-    """What lies between a broker and its data directory.
-
-    Args:
-        library: Result of build().
-        root: The data directory.
-        directory: Holds the record and the control file.
-        only: Only calls on files with this in their paths fail.
-
-    Attributes:
-        environment: Variables for the broker.
-    """
+    """What lies between a broker and its data directory."""
 
     def __init__(self, library: Path, root: Path, directory: Path, only: str = "") -> None:
         self._root = root
@@ -122,14 +108,7 @@ class PreloadedDisk:
         return self._image
 
     def fail(self, call: Call, after: int, times: int = 1, error: int = errno.EIO) -> None:
-        """Let calls fail.
-
-        Args:
-            call: Their kind.
-            after: How many calls succeed before.
-            times: How many fail then.
-            error: Error number.
-        """
+        """Let calls fail."""
         # The number of times is what switches it on.
         _FAULT.pack_into(self._control, self._at(call), after, 0, error, 0)
         struct.pack_into("<i", self._control, self._at(call) + 4, times)

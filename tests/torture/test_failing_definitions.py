@@ -30,12 +30,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Declared:
-    """What clients were told is there, or gone.
-
-    Attributes:
-        there: Queues whose declare-ok came, and whose deletion was not asked for.
-        gone: Queues whose delete-ok came.
-    """
+    """What clients were told is there, or gone."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()

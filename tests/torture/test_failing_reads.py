@@ -28,11 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Arrivals:
-    """A consumer of all queues in a thread of its own.
-
-    Args:
-        url: Of the broker.
-    """
+    """A consumer of all queues in a thread of its own."""
 
     def __init__(self, url: str) -> None:
         self._url = url

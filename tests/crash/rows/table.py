@@ -44,12 +44,7 @@ _ROWS: Final[list[_Row]] = []
 
 
 def row(*variants: Any, late: bool = False) -> Callable[[_Make], _Make]:
-    """Make a function a row, or a row for each variant, which it gets after its connections.
-
-    Args:
-        variants: One argument each, or a tuple of them.
-        late: It loads after the others, shortly before the end.
-    """
+    """Make a function a row, or a row for each variant, which it gets after its connections."""
 
     def add(make: _Make) -> _Make:
         _ROWS.extend(_Row(make, each if isinstance(each, tuple) else (each,), late) for each in variants or ((),))
@@ -87,16 +82,7 @@ class _Work:
 
 
 def run_rows(end: End, directory: Path, seed: int) -> None:
-    """Have all rows load a broker, end it, and look at what they find, as often as they want.
-
-    Args:
-        end: How the broker ends.
-        directory: Where its data directory is made.
-        seed: Of what a loss of power leaves.
-
-    Raises:
-        ExceptionGroup: Rows have not found what they expected.
-    """
+    """Have all rows load a broker, end it, and look at what they find, as often as they want."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
         import_module(f"tests.crash.rows.{path.stem}")
     directory, rng = directory.resolve(), random.Random(seed)

@@ -12,23 +12,14 @@ from tests.integration.waiting import PATIENCE, wait_until
 
 @dataclass(frozen=True)
 class Note:
-    """One line.
-
-    Attributes:
-        at: Seconds since 1970.
-        text: What was noted.
-    """
+    """One line."""
 
     at: float
     text: str
 
 
 class Notes:
-    """The file.
-
-    Args:
-        path: Its path; it is made with the first note.
-    """
+    """The file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

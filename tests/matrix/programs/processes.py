@@ -17,18 +17,7 @@ _END: Final = 60.0
 
 
 class Program:
-    """A program of this environment, in a process group of its own; a context manager that ends it.
-
-    Args:
-        arguments: What follows `python -m`.
-        variables: Further environment variables.
-        log: File for what it prints.
-        ready: What it prints when it is ready.
-        gentle: Whether it is asked to end, and killed only if it does not.
-
-    Raises:
-        AssertionError: It ended, or was not ready in time; the text ends with its log.
-    """
+    """A program of this environment, in a process group of its own; a context manager that ends it."""
 
     def __init__(
         self, arguments: Sequence[str], variables: Mapping[str, str], log: Path, *, ready: str, gentle: bool = True

@@ -10,17 +10,7 @@ from tests.support.management import Management
 
 
 class Vhost:
-    """A virtual host.
-
-    Args:
-        api: The broker's HTTP API.
-        server: AMQP URL of the broker, without a virtual host.
-        name: The virtual host's name.
-
-    Attributes:
-        url: AMQP URL of the virtual host.
-        name: Its name.
-    """
+    """A virtual host."""
 
     def __init__(self, api: Management, server: str, name: str) -> None:
         self._api = api

@@ -29,15 +29,7 @@ QUORUM: Final = {
 
 @dataclass
 class Bench:
-    """A virtual host with a Celery application of certain settings.
-
-    Attributes:
-        url: The virtual host.
-        directory: For all files.
-        settings: Of the application, beyond its defaults.
-        app: The application, to send tasks.
-        notes: What tasks have noted.
-    """
+    """A virtual host with a Celery application of certain settings."""
 
     url: str
     directory: Path

@@ -10,11 +10,7 @@ from dramatiq_abort import Event, EventBackend
 
 
 class FileEvents(EventBackend):
-    """A directory with a file for each event that was signalled.
-
-    Args:
-        directory: It must exist.
-    """
+    """A directory with a file for each event that was signalled."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -25,14 +25,7 @@ _numbers = itertools.count(1)
 
 
 class Workshop:
-    """A virtual host, a sender, and the notes that actors leave.
-
-    Args:
-        url: The virtual host.
-        directory: For all files.
-        queue: The actors' queue.
-        max_priority: Its highest priority; 0: it has none.
-    """
+    """A virtual host, a sender, and the notes that actors leave."""
 
     def __init__(self, url: str, directory: Path, queue: str, max_priority: int) -> None:
         self._url, self._directory, self._queue, self._max_priority = url, directory, queue, max_priority

@@ -22,16 +22,7 @@ T = TypeVar("T")
 
 
 class Workshop:
-    """A virtual host, a sender, and the notes that subscribers leave.
-
-    Args:
-        url: The virtual host.
-        directory: For all files.
-
-    Attributes:
-        notes: What subscribers have noted.
-        running: The program.
-    """
+    """A virtual host, a sender, and the notes that subscribers leave."""
 
     running: Program
 

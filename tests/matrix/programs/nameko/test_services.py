@@ -21,16 +21,7 @@ _numbers = itertools.count(1)
 
 
 class Workshop:
-    """A virtual host and the notes that services leave.
-
-    Args:
-        vhost: The virtual host.
-        directory: For all files.
-
-    Attributes:
-        notes: What services have noted.
-        config: nameko's configuration.
-    """
+    """A virtual host and the notes that services leave."""
 
     def __init__(self, vhost: Vhost, directory: Path) -> None:
         self._vhost, self._directory = vhost, directory

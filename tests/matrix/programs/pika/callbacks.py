@@ -25,15 +25,7 @@ _PATIENCE: Final = 60.0
 
 
 class Session:
-    """One connection and what happens on it.
-
-    Args:
-        adapter: The adapter's name.
-        url: AMQP URL.
-
-    Attributes:
-        seen: What has happened, for the test.
-    """
+    """One connection and what happens on it."""
 
     def __init__(self, adapter: str, url: str) -> None:
         connect = getattr(importlib.import_module(f"pika.adapters.{adapter}_connection"), _ADAPTERS[adapter])

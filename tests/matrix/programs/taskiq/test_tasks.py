@@ -22,13 +22,7 @@ _numbers = itertools.count(1)
 
 
 class Workshop:
-    """A virtual host, a sender, and the notes that tasks leave.
-
-    Args:
-        url: The virtual host.
-        directory: For all files.
-        kind: The kind of queues; see `made`.
-    """
+    """A virtual host, a sender, and the notes that tasks leave."""
 
     def __init__(self, url: str, directory: Path, kind: str) -> None:
         self._url, self._directory, self._kind = url, directory, kind
