@@ -41,9 +41,8 @@ from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.runner import KIND, Jobs
-from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.session.listener import Listener
-from leveret.broker.session.server import Server
+from leveret.broker.session.server import Interceptor, Server
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,22 +15,63 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.confirms import Confirms
-from leveret.broker.session.delivery import DeliveryFrames
-from leveret.broker.session.direct_reply import ReplyConsumer
-from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
+from leveret.broker.session.delivery_frames import DeliveryFrames, StreamFrames, send_message
 from leveret.broker.session.transaction import Transaction
-from leveret.broker.session.unacked import Unacked
+from leveret.broker.session.unacked import UNLIMITED, SharedPrefetch, Unacked
 from leveret.protocol.faults import AmqpFault, encode_reply_text, not_found
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.states import ChannelState
 from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 
 _CHANNEL_CLOSE: Final = INDEX["channel.close"]
 _CANCEL: Final = INDEX["basic.cancel"]
+_DELIVER: Final = INDEX["basic.deliver"]
+
+#: The pseudo-queue that clients consume direct replies from, and set as reply-to of requests.
+REPLY_QUEUE: Final = "amq.rabbitmq.reply-to"
 
 #: Approximate size of frame headers, method and content header of a delivery, in bytes.
 _DELIVERY_OVERHEAD: Final = 100
+_STREAM_DELIVERY_OVERHEAD: Final = 130
+#: Stands for all unacknowledged messages of streams: they are not needed any more.
+_NO_MESSAGE: Final = Message(Envelope(b"\x00\x00", b""), b"")
+
+
+class ReplyConsumer:
+    """The direct reply-to consumer of a channel: it gets replies to requests without a reply queue.
+
+    Source: https://www.rabbitmq.com/docs/direct-reply-to, and RabbitMQ 3.10.8 observed.
+
+    Args:
+        host: What the channels of the connection share.
+        number: Channel number.
+        unacked: Unacknowledged messages of the channel.
+        tag: The consumer tag.
+
+    Attributes:
+        name: Routing key for replies to this consumer; unique and not guessable.
+    """
+
+    __slots__ = ("_host", "_number", "_unacked", "name", "tag")
+
+    def __init__(self, host: ChannelHost, number: int, unacked: Unacked, tag: str) -> None:
+        self._host = host
+        self._number = number
+        self._unacked = unacked
+        self.tag = tag
+        parts = (base64.b64encode(secrets.token_bytes(size)).decode("ascii") for size in (33, 16))
+        self.name = f"{REPLY_QUEUE}.{'.'.join(parts)}"
+        host.vhost.replies[self.name] = self
+
+    def deliver_reply(self, message: Message) -> None:
+        """Send a reply. As in RabbitMQ 3.10.8, its delivery tag is the channel's next one, which is not advanced."""
+        send_message(self._host, self._number, _DELIVER, (self.tag, self._unacked.next_tag, False), message)
+
+    def cancel(self) -> None:
+        """Cancel the consumer."""
+        self._host.vhost.replies.pop(self.name, None)
 
 
 class UnfinishedPublish(Protocol):
@@ -259,7 +302,7 @@ class _HeldConfirms:
         confirms = self._confirms
         if self._channel.confirms is confirms:
             confirms.synced(self._last)
-            self._channel.output.confirm(confirms)
+            self._channel.output.confirm_synced(confirms)
 
 
 class ChannelConsumer(Consumer):
@@ -357,3 +400,39 @@ class ChannelConsumer(Consumer):
         channel.shared_prefetch.remove(self)
         if channel.host.notifies_cancel:
             channel.send(_CANCEL, self.tag, True)
+
+
+class ChannelStreamConsumer(ChannelConsumer):
+    """A consumer of a stream on a channel.
+
+    Args:
+        channel: The channel.
+        queue: The stream.
+        tag: The consumer tag.
+        exclusive: The exclusive bit, which has no effect.
+        prefetch: Maximum number of unacked messages, 1 or more.
+        arguments: Arguments of basic.consume.
+    """
+
+    __slots__ = ("_stream_frames",)
+
+    def __init__(
+        self, channel: Channel, queue: Queue, tag: str, exclusive: bool, prefetch: int, arguments: FieldTable
+    ) -> None:
+        super().__init__(channel, queue, tag, False, exclusive, 0, prefetch, arguments)
+        self._stream_frames = StreamFrames(channel.number, tag, channel.host.frame_max)
+
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
+        """Send messages to the client."""
+        channel = self.channel
+        output, unacked, counters = channel.output, channel.unacked, channel.counters
+        first = unacked.next_tag
+        unacked.next_tag = end = self._stream_frames.append(output.parts, entries, first)
+        counters.deliver += len(entries)
+        held = [(self, (entry[0], _NO_MESSAGE, False)) for entry in entries]
+        unacked.held.update(zip(range(first, end), held, strict=True))
+        self.unacked += len(entries)
+        channel.shared_prefetch.count_delivered(self, len(entries))
+        output.sent(body_bytes + len(entries) * _STREAM_DELIVERY_OVERHEAD)
+        if channel.tracer is not None:
+            channel.tracer.delivered(channel.origin, self.queue.name, entries)

@@ -9,8 +9,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.broker.session.output import Output
-from leveret.broker.session.route_search import RouteSearch
-from leveret.broker.session.routes import RouteCache
+from leveret.broker.session.routes import RouteCache, RouteSearch
 from leveret.protocol.field_table import FieldTable
 
 

@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Literal, cast
 
+from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
 from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
-from leveret.broker.session.channel_table import ChannelTable
-from leveret.broker.session.deadline import Deadline
-from leveret.broker.session.dispatch import dispatch, method_of
+from leveret.broker.session.channel_table import ChannelTable, method_of
 from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
-from leveret.broker.session.heartbeat import Heartbeat
 from leveret.broker.session.intake import Intake
-from leveret.broker.session.output import Output
+from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
 from leveret.broker.session.server import Server
-from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, reset
 from leveret.protocol.constants import PROTOCOL_HEADER
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -64,6 +62,12 @@ class OpenConnections:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._open))
+
+    def channels(self) -> Iterator[Channel]:
+        """Iterate over the channels of all connections."""
+        for connection in self:
+            if connection.is_open:
+                yield from connection.channels
 
     def add(self, connection: Connection) -> None:
         """Add a connection."""
@@ -142,7 +146,7 @@ class Connection:
         self.reader.set_channel_frames(ChannelFrames.REFUSED)
         self._handshake: Handshake | None = None
         self._is_lost = False
-        self._deadline = Deadline(server.loop)
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- socket -------------------------------------------------------------------------------------------
 
@@ -200,7 +204,7 @@ class Connection:
         self._release()
         self.intake.end()
         self._connections.remove(self)
-        self._deadline.cancel()
+        self._cancel_timer()
         self._is_lost = True
 
     # -- events -------------------------------------------------------------------------------------------
@@ -228,20 +232,29 @@ class Connection:
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
 
     def _handle_running(self, event: Event) -> None:
-        """Handle an event of an open connection."""
-        if type(event) is PublishRun or type(event) is VariedRun or type(event) is AckRun:
-            dispatch(self.channels, event)
+        """Handle an event of an open connection. What kind it is of is decided here, and nowhere else."""
+        if type(event) is PublishRun:
+            self.channels.publish(event)
+        elif type(event) is AckRun:
+            self.channels.acknowledge(event)
+        elif type(event) is VariedRun:
+            self.channels.publish_varied(event)
+        elif type(event) is MethodReceived:
+            if event.channel:
+                self.channels.handle(event)
+            else:
+                self._handle_own(event.method.index)
         elif isinstance(event, Exception):
             raise event
-        elif type(event) is not MethodReceived or event.channel:
-            dispatch(self.channels, event)
-        elif event.method.index == _CLOSE:
+
+    def _handle_own(self, method: int) -> None:
+        """Handle a method of the connection itself."""
+        if method == _CLOSE:
             self.closed_by_client()
-        elif event.method.index == _UPDATE_SECRET:
+        elif method == _UPDATE_SECRET:
             self.output.send(encode_method(0, _UPDATE_SECRET_OK))
         else:
-            text = "unexpected method in connection state running"
-            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "unexpected method in connection state running", method)
 
     def _handle_closing(self, event: Event) -> None:
         """Handle an event after connection.close: only close-ok, the client's close and malformed input count."""
@@ -317,7 +330,7 @@ class Connection:
         self._end_handshake()
         self.intake.open(handshake.capabilities.blocked)
         self.reader.set_channel_frames(ChannelFrames.READ)
-        self._deadline.cancel()
+        self._cancel_timer()
         server.broker.connections.add(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
@@ -327,7 +340,7 @@ class Connection:
             self.reader.discard_input()
             timeout = self._server.settings.handshake_timeout / 1000
             refuse = partial(self._refuse, Refusal(str(refusal), refusal.fault))
-            self._deadline.set(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
+            self._call_later(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
             return
         if refusal.fault is not None:
             # The client is not told why.
@@ -393,7 +406,7 @@ class Connection:
         """
         if seconds is None:
             seconds = min(_CLOSING_SECONDS, self._heartbeats.interval or _CLOSING_SECONDS)
-        self._deadline.set(seconds, partial(self.drop, "reset"))
+        self._call_later(seconds, partial(self.drop, "reset"))
 
     def drop(self, how: Literal["finish", "reset", "abort"] = "finish") -> None:
         """Drop the socket.
@@ -417,7 +430,17 @@ class Connection:
             return
         self._transport.close()
         # A client that reads nothing would otherwise keep the socket open forever.
-        self._deadline.set(_LINGER_SECONDS, self._transport.abort)
+        self._call_later(_LINGER_SECONDS, self._transport.abort)
+
+    def _call_later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something after a delay, in place of what was to be done before."""
+        self._cancel_timer()
+        self._timer = self._server.loop.call_later(seconds, action)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _release(self) -> None:
         """Release all resources of the connection in the broker."""

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from leveret.broker.core.scheduling.time_slice import UNLIMITED
-from leveret.broker.session.heartbeat import Heartbeat
-from leveret.broker.session.output import Output
+from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.server import Server
 from leveret.protocol.events import Event, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, ReplyCode

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final, cast
 
 from leveret.broker.accepting import Acceptor, Refused
+from leveret.broker.addresses import connection_name, socket_name
+from leveret.broker.session.ack_timeout import ConsumerTimeout
 from leveret.broker.session.connection import Connection, OpenConnections
-from leveret.broker.session.consumer_timeout import ConsumerTimeout
 from leveret.broker.session.server import Server
-from leveret.broker.session.sockets import connection_name, socket_name
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
@@ -63,7 +63,7 @@ class Listener:
             self._acceptors.append(acceptor)
         if self._consumer_timeout is None and settings.consumer_timeout is not None:
             self._consumer_timeout = ConsumerTimeout(
-                self._server.broker.timers, self.connections, settings.consumer_timeout
+                self._server.broker.timers, self.connections.channels, settings.consumer_timeout
             )
 
     def _accept(self) -> asyncio.BaseProtocol:

@@ -1,8 +1,9 @@
-"""Output buffer of a connection: collects frames during a turn and writes them together."""
+"""Output of a connection: a buffer that collects frames during a turn and writes them together, and heartbeats."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +11,11 @@ from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
 from leveret.broker.session.confirms import Confirms
+from leveret.protocol.constants import FRAME_END, FRAME_HEARTBEAT
+
+log = logging.getLogger("leveret.connection")
+
+HEARTBEAT_FRAME: Final = bytes((FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END))
 
 #: Bytes of output of one connection in one turn above which its consumers wait for the next turn. Bounds memory, and
 #: keeps the broker responsive to other connections.
@@ -94,6 +100,12 @@ class Output:
         self.confirming[confirms] = None
         self._flush_later()
 
+    def confirm_synced(self, confirms: Confirms) -> None:
+        """Send the confirms of a channel, which are for messages on disk, without making anything durable again."""
+        if not self.confirming and not self._scheduled:
+            self._turn.confirm_later(self)
+        self.confirming[confirms] = None
+
     def pending_bytes(self) -> int:
         """Return the number of bytes in the write buffer of the transport."""
         return self._transport.get_write_buffer_size()
@@ -169,3 +181,66 @@ class Output:
         if self.resume is not None:
             resume, self.resume = self.resume, None
             resume()
+
+
+class Heartbeat:
+    """Sends and monitors heartbeats: checks output twice per interval and input once.
+
+    As in RabbitMQ, a connection is dropped after two consecutive checks without input, 2 to 3 intervals after the last
+    byte.
+
+    Args:
+        loop: The event loop.
+        output: Output buffer; gets a heartbeat if nothing was written for half an interval.
+        name: Name of the connection, for the log.
+
+    Attributes:
+        interval: Negotiated interval in seconds; 0 for no heartbeats.
+        received: Set by the connection when bytes arrive.
+        paused: Set while input is not read, or the client need not send heartbeats.
+    """
+
+    __slots__ = ("_checks_input", "_loop", "_misses", "_name", "_output", "_timer", "interval", "paused", "received")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, output: Output, name: str) -> None:
+        self._loop = loop
+        self._name = name
+        self._output = output
+        self._checks_input = False
+        self._misses = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.interval = 0
+        self.received = self.paused = False
+
+    def start(self, interval: int, on_missed: Callable[[], None]) -> None:
+        """Start sending and checking.
+
+        Args:
+            interval: Negotiated interval in seconds, 1..65535.
+            on_missed: Called once when heartbeats of the client are missed. The timer holds it, to leave no reference
+                cycle behind.
+        """
+        self.interval = interval
+        self._timer = self._loop.call_later(interval / 2, self._tick, on_missed)
+
+    def stop(self) -> None:
+        """Stop sending and checking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tick(self, on_missed: Callable[[], None]) -> None:
+        self._timer = self._loop.call_later(self.interval / 2, self._tick, on_missed)
+        if not self._output.wrote:
+            self._output.send_heartbeat(HEARTBEAT_FRAME)
+        self._output.wrote = False
+        self._checks_input = not self._checks_input
+        if not self._checks_input and self._misses_input():
+            self.stop()
+            log.error("closing AMQP connection %s: missed heartbeats from client", self._name)
+            on_missed()
+
+    def _misses_input(self) -> bool:
+        """Check whether the second interval without input is over."""
+        self._misses = 0 if self.received or self.paused else self._misses + 1
+        self.received = False
+        return self._misses == 2

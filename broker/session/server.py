@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.resources.memory_checks import MemoryChecks
-from leveret.broker.session.interceptor import Interceptor
 from leveret.broker.version import VERSION
+from leveret.protocol.events import Event
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 #: Server capabilities; clients check them before they use a feature.
@@ -20,6 +22,18 @@ _CAPABILITIES: Final = (
     "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
     "direct_reply_to",
 )  # fmt: skip
+
+
+class Interceptor(Protocol):
+    """Gets the events of all connections of a broker inside a test; other brokers have none."""
+
+    def wrap(self, connection: ClientConnection, handle: Callable[[Event], None]) -> Callable[[Event], None]:
+        """Return what handles the events of a new connection.
+
+        Args:
+            connection: The connection, before its handshake.
+            handle: Handles its events, and does not raise.
+        """
 
 
 class Server:

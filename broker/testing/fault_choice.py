@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.session.handlers.registry import HANDLERS
+from leveret.broker.session.channel_table import HANDLERS
 from leveret.broker.testing.messages import PublishedMessage
 from leveret.protocol.field_table import as_text, find
 from leveret.protocol.methods import INDEX

@@ -12,9 +12,9 @@ from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.messages.published import read_extra_keys
 from leveret.broker.core.messages.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
+from leveret.broker.session.channel_table import method_of
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.connection import Connection
-from leveret.broker.session.dispatch import method_of
 from leveret.broker.testing.fault_choice import Choice, Fault
 from leveret.broker.testing.messages import read_published
 from leveret.protocol.constants import BASIC_ACK

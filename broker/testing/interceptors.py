@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.session.interceptor import Interceptor
+from leveret.broker.session.server import Interceptor
 from leveret.protocol.events import Event
 
 

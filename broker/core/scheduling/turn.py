@@ -41,11 +41,13 @@ class Turn:
         clock: Monotonic time in microseconds, for time slices; by default they are never over.
 
     Attributes:
-        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients.
+        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients; not
+            at the end of a turn that only sends confirms of what is durable already.
     """
 
     __slots__ = (
-        "_again", "_call_soon", "_clock", "_connections", "_pending", "_queues", "_slice", "before_writing",
+        "_again", "_call_soon", "_clock", "_connections", "_has_work", "_pending", "_queues", "_slice",
+        "before_writing",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +65,8 @@ class Turn:
         self._pending = False
         #: Whether end_later() was called while the turn ends.
         self._again = False
+        #: Whether there may be something to make durable.
+        self._has_work = False
 
     @property
     def is_pending(self) -> bool:
@@ -88,7 +92,7 @@ class Turn:
 
     def end_later(self) -> None:
         """Schedule the end of a turn, to make changes durable."""
-        self._again = True
+        self._again = self._has_work = True
         if not self._pending:
             self._pending = True
             self._call_soon(self.end)
@@ -96,7 +100,7 @@ class Turn:
     def deliver_later(self, queue: Delivering) -> None:
         """Schedule a queue to deliver at the end of this turn."""
         if not queue.scheduled:
-            queue.scheduled = True
+            queue.scheduled = self._has_work = True
             self._queues.append(queue)
             if not self._pending:
                 self._pending = True
@@ -104,6 +108,11 @@ class Turn:
 
     def flush_later(self, connection: Flushing) -> None:
         """Schedule a connection, which is not scheduled yet, to write at the end of this turn."""
+        self._has_work = True
+        self.confirm_later(connection)
+
+    def confirm_later(self, connection: Flushing) -> None:
+        """Schedule a connection as flush_later() does, if it only confirms what is durable already."""
         self._connections.append(connection)
         if not self._pending:
             self._pending = True
@@ -125,11 +134,13 @@ class Turn:
         self._slice = None
         # Calls of end_later() until now are served by this turn.
         self._again = False
-        for write in self.before_writing:
-            try:
-                write()
-            except Exception:
-                log.exception("internal error while a turn was made durable")
+        if self._has_work:
+            self._has_work = False
+            for write in self.before_writing:
+                try:
+                    write()
+                except Exception:
+                    log.exception("internal error while a turn was made durable")
         connections, self._connections = self._connections, []
         for connection in connections:
             try:

@@ -11,11 +11,15 @@ from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations import queues
-from leveret.broker.session.ack_deadline import AckDeadline
-from leveret.broker.session.channel import Channel, ChannelConsumer
-from leveret.broker.session.delivery import send_message
-from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
-from leveret.broker.session.stream_delivery import ChannelStreamConsumer
+from leveret.broker.session.ack_timeout import AckDeadline
+from leveret.broker.session.channel import (
+    REPLY_QUEUE,
+    Channel,
+    ChannelConsumer,
+    ChannelStreamConsumer,
+    ReplyConsumer,
+)
+from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.unacked import Outcome, Unacked
 from leveret.policies.arguments import refuse_consumer
 from leveret.policies.stream_filter import read_stream_filter

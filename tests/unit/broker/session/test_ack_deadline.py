@@ -8,7 +8,7 @@ import pytest
 from pamqp import commands
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.session.consumer_timeout import ConsumerTimeout
+from leveret.broker.session.ack_timeout import ConsumerTimeout
 from leveret.policies.policy import Policy
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.methods import Method
@@ -187,7 +187,7 @@ def test_gets_follow_the_queue(broker: MemoryBroker) -> None:
 def test_what_comes_first(
     broker: MemoryBroker, consumer: int | None, argument: int | None, policy: int, in_force: int
 ) -> None:
-    everyone = ConsumerTimeout(broker.broker.timers, broker.connections, 10_000)
+    everyone = ConsumerTimeout(broker.broker.timers, broker.connections.channels, 10_000)
     given = [] if argument is None else [("x-consumer-timeout", "I", argument)]
     client = opened(broker, *given)
     broker.vhost.policies.set(Policy("p", "", {"consumer-timeout": policy}), operator=False)
@@ -205,7 +205,7 @@ def test_what_comes_first(
 
 
 def test_the_option_is_for_all_others(broker: MemoryBroker) -> None:
-    everyone = ConsumerTimeout(broker.broker.timers, broker.connections, 10_000)
+    everyone = ConsumerTimeout(broker.broker.timers, broker.connections.channels, 10_000)
     client = opened(broker, messages=0)
     qos(client, 1)
     consume(client, "own", 600_000)

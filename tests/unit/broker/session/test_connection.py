@@ -5,7 +5,7 @@ import logging
 import pytest
 from pamqp import commands
 
-from leveret.broker.session.handlers.registry import HANDLERS
+from leveret.broker.session.channel_table import HANDLERS
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.methods import INDEX
 from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pamqp import commands
 
-from leveret.broker.session.consumer_timeout import ConsumerTimeout
+from leveret.broker.session.ack_timeout import ConsumerTimeout
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 #: The timeout under test, in seconds; RabbitMQ's own is half an hour.
@@ -14,7 +14,7 @@ TIMEOUT = 10.0
 
 @pytest.fixture
 def timeout(broker: MemoryBroker) -> Iterator[ConsumerTimeout]:
-    watching = ConsumerTimeout(broker.broker.timers, broker.connections, int(TIMEOUT * 1000))
+    watching = ConsumerTimeout(broker.broker.timers, broker.connections.channels, int(TIMEOUT * 1000))
     yield watching
     watching.stop()
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from leveret.broker.session.delivery import DeliveryFrames
+from leveret.broker.session.delivery_frames import DeliveryFrames
 from leveret.protocol.constants import FRAME_BODY, FRAME_HEADER
 from leveret.protocol.properties import encode_content_header, encode_text
 from leveret.protocol.short_strings import encode_shortstr

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.session.heartbeat import HEARTBEAT_FRAME, Heartbeat
-from leveret.broker.session.output import Output
+from leveret.broker.session.output import HEARTBEAT_FRAME, Heartbeat, Output
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
+from leveret.broker.session.unacked import UNLIMITED, SharedPrefetch
 from leveret.storage.interface import Entry
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.addresses import is_loopback
-from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, socket_name
+from leveret.broker.addresses import connection_name, disable_delay, endpoints, is_loopback, socket_name
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 

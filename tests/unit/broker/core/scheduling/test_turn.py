@@ -51,6 +51,21 @@ def test_queues_deliver_before_connections_write(turn: Turn, calls: list[Callabl
     assert calls == []
 
 
+def test_what_confirms_durable_messages_makes_nothing_durable(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    turn.before_writing.append(lambda: log.append("write"))
+    schedules = (turn.confirm_later, turn.flush_later, turn.deliver_later)
+    for schedule in schedules:
+        schedule(Worker(log, "x"))
+        calls.pop()()
+    assert log == ["flush x", "write", "flush x", "deliver x", "write"]
+    log.clear()
+    turn.confirm_later(Worker(log, "x"))
+    turn.end_later()
+    calls.pop()()
+    assert log == ["write", "flush x"]
+
+
 def _fail() -> None:
     raise ZeroDivisionError
 

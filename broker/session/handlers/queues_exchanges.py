@@ -1,16 +1,16 @@
-"""Methods of class queue."""
+"""Methods of classes queue and exchange."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.operations import bindings, queues
+from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.operations import bindings, exchanges, queues
 from leveret.broker.operations.bindings import Ends
-from leveret.broker.session.channel import Channel
-from leveret.broker.session.direct_reply import REPLY_QUEUE
-from leveret.broker.session.history import give_history
+from leveret.broker.session.channel import REPLY_QUEUE, Channel
 from leveret.protocol.faults import access_refused, not_found
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX
@@ -20,9 +20,13 @@ _BIND_OK: Final = INDEX["queue.bind-ok"]
 _UNBIND_OK: Final = INDEX["queue.unbind-ok"]
 _PURGE_OK: Final = INDEX["queue.purge-ok"]
 _DELETE_OK: Final = INDEX["queue.delete-ok"]
+_EXCHANGE_DECLARE_OK: Final = INDEX["exchange.declare-ok"]
+_EXCHANGE_DELETE_OK: Final = INDEX["exchange.delete-ok"]
+_EXCHANGE_BIND_OK: Final = INDEX["exchange.bind-ok"]
+_EXCHANGE_UNBIND_OK: Final = INDEX["exchange.unbind-ok"]
 
 
-def declare(
+def declare_queue(
     channel: Channel,
     ticket: int,
     name: str,
@@ -73,7 +77,7 @@ def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
         channel.send(_DECLARE_OK, name, 0, 1)
 
 
-def bind(
+def bind_queue(
     channel: Channel,
     ticket: int,
     queue_name: str,
@@ -88,14 +92,14 @@ def bind(
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
         Unfinished: The binding gets a long history.
     """
-    ends, key = _read_ends(channel, queue_name, exchange_name, routing_key)
+    ends, key = _queue_ends(channel, queue_name, exchange_name, routing_key)
     bound = bindings.bind(channel.host.principal, ends, key, arguments, channel.host)
-    give_history(channel, bound.history)
+    _give_history(channel, bound.history)
     if not nowait:
         channel.send(_BIND_OK)
 
 
-def unbind(
+def unbind_queue(
     channel: Channel,
     ticket: int,
     queue_name: str,
@@ -108,12 +112,12 @@ def unbind(
     Raises:
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).
     """
-    ends, key = _read_ends(channel, queue_name, exchange_name, routing_key)
+    ends, key = _queue_ends(channel, queue_name, exchange_name, routing_key)
     bindings.unbind(channel.host.principal, ends, key, arguments, channel.host)
     channel.send(_UNBIND_OK)
 
 
-def _read_ends(channel: Channel, queue_name: str, exchange_name: str, routing_key: str) -> tuple[Ends, str]:
+def _queue_ends(channel: Channel, queue_name: str, exchange_name: str, routing_key: str) -> tuple[Ends, str]:
     """Return the ends of a binding and the routing key, with defaults filled in."""
     name = strip_line_ends(channel.queue_name(queue_name))
     if name.startswith(REPLY_QUEUE):
@@ -123,7 +127,7 @@ def _read_ends(channel: Channel, queue_name: str, exchange_name: str, routing_ke
     return Ends(strip_line_ends(exchange_name), name, to_queue=True), key
 
 
-def purge(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
+def purge_queue(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
     """Drop all ready messages of a queue.
 
     Raises:
@@ -134,7 +138,7 @@ def purge(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
         channel.send(_PURGE_OK, purged)
 
 
-def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_empty: bool, nowait: bool) -> None:
+def delete_queue(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_empty: bool, nowait: bool) -> None:
     """Delete a queue; an unknown name is ignored.
 
     Raises:
@@ -151,10 +155,117 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
     queues.delete(host.principal, name, if_unused, if_empty, host, answer)
 
 
+# -- exchanges --------------------------------------------------------------------------------------------
+
+
+def declare_exchange(
+    channel: Channel,
+    ticket: int,
+    name: str,
+    type_name: str,
+    passive: bool,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Declare an exchange, or with passive=true check whether it exists.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+    """
+    principal = channel.host.principal
+    if passive:
+        exchanges.check_exists(principal, name)
+    else:
+        exchanges.declare(principal, name, type_name, durable, auto_delete, internal, arguments)
+    if not nowait:
+        channel.send(_EXCHANGE_DECLARE_OK)
+
+
+def delete_exchange(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bool) -> None:
+    """Delete an exchange and its bindings; an unknown name is ignored.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406) with if-unused if it is in use.
+    """
+    exchanges.delete(channel.host.principal, strip_line_ends(name), if_unused)
+    if not nowait:
+        channel.send(_EXCHANGE_DELETE_OK)
+
+
+def bind_exchange(
+    channel: Channel,
+    ticket: int,
+    destination: str,
+    source: str,
+    routing_key: str,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Bind an exchange to another one.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+        Unfinished: The binding gets a long history.
+    """
+    ends = _exchange_ends(source, destination)
+    _give_history(channel, bindings.bind(channel.host.principal, ends, routing_key, arguments).history)
+    if not nowait:
+        channel.send(_EXCHANGE_BIND_OK)
+
+
+def unbind_exchange(
+    channel: Channel,
+    ticket: int,
+    destination: str,
+    source: str,
+    routing_key: str,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Delete a binding between exchanges; an unknown binding is ignored.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403).
+    """
+    bindings.unbind(channel.host.principal, _exchange_ends(source, destination), routing_key, arguments)
+    if not nowait:
+        channel.send(_EXCHANGE_UNBIND_OK)
+
+
+def _exchange_ends(source: str, destination: str) -> Ends:
+    return Ends(strip_line_ends(source), strip_line_ends(destination), to_queue=False)
+
+
+def _give_history(channel: Channel, history: Iterator[None]) -> None:
+    """Run the steps that give a new binding its history; see Bound.
+
+    Args:
+        channel: The channel of queue.bind or exchange.bind.
+        history: The steps.
+    Raises:
+        Unfinished: It takes longer than a time slice. The method is handled again then, and finds its binding.
+    """
+    new_slice = channel.host.vhost.turn.slice
+
+    def run() -> bool:
+        time_slice = new_slice()
+        return all(not time_slice.is_over() for _ in history)
+
+    if not run():
+        raise Unfinished(run)
+
+
 METHODS: Final = {
-    "queue.declare": declare,
-    "queue.bind": bind,
-    "queue.unbind": unbind,
-    "queue.purge": purge,
-    "queue.delete": delete,
+    "queue.declare": declare_queue,
+    "queue.bind": bind_queue,
+    "queue.unbind": unbind_queue,
+    "queue.purge": purge_queue,
+    "queue.delete": delete_queue,
+    "exchange.declare": declare_exchange,
+    "exchange.delete": delete_exchange,
+    "exchange.bind": bind_exchange,
+    "exchange.unbind": unbind_exchange,
 }

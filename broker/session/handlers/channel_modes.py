@@ -1,24 +1,67 @@
-"""Methods of class tx."""
+"""Methods of classes channel, confirm and tx, and access.request of older clients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session.channel import Channel
+from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.transaction import Transaction
-from leveret.protocol.faults import precondition_failed
+from leveret.protocol.faults import not_implemented, precondition_failed
 from leveret.protocol.methods import INDEX
 
-_SELECT_OK: Final = INDEX["tx.select-ok"]
+_FLOW_OK: Final = INDEX["channel.flow-ok"]
+_CLOSE_OK: Final = INDEX["channel.close-ok"]
+_REQUEST_OK: Final = INDEX["access.request-ok"]
+_CONFIRM_SELECT_OK: Final = INDEX["confirm.select-ok"]
+_TX_SELECT_OK: Final = INDEX["tx.select-ok"]
 _COMMIT: Final = INDEX["tx.commit"]
 _COMMIT_OK: Final = INDEX["tx.commit-ok"]
 _ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]
 
 
-def select(channel: Channel) -> None:
+def flow(channel: Channel, active: bool) -> None:
+    """Answer channel.flow with active=true; as in RabbitMQ, clients use basic.qos to limit deliveries.
+
+    Raises:
+        ConnectionFault: NOT_IMPLEMENTED (540) for active=false.
+    """
+    if not active:
+        raise not_implemented("active=false")
+    channel.send(_FLOW_OK, True)
+
+
+def close_channel(channel: Channel, reply_code: int, reply_text: str, class_id: int, method_id: int) -> None:
+    """Close the channel at the client's request; its number is free afterwards."""
+    channel.flush_confirms()
+    channel.deliver_due()
+    channel.close()
+    channel.send(_CLOSE_OK)
+
+
+def request_access(channel: Channel, *_: Any) -> None:
+    """Answer access.request of AMQP 0-8; tickets are ignored."""
+    channel.send(_REQUEST_OK, 1)
+
+
+def select_confirms(channel: Channel, nowait: bool) -> None:
+    """Put the channel into confirm mode.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) on a channel in transaction mode.
+    """
+    if channel.transaction is not None:
+        raise precondition_failed("cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = Confirms(channel.number, channel.counters)
+    if not nowait:
+        channel.send(_CONFIRM_SELECT_OK)
+
+
+def select_tx(channel: Channel) -> None:
     """Put the channel into transaction mode: publishes and acknowledgements are held until commit.
 
     Raises:
@@ -28,10 +71,10 @@ def select(channel: Channel) -> None:
         raise precondition_failed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
         channel.transaction = Transaction(channel.unacked)
-    channel.send(_SELECT_OK)
+    channel.send(_TX_SELECT_OK)
 
 
-def commit(channel: Channel) -> None:
+def commit_tx(channel: Channel) -> None:
     """Commit the transaction.
 
     Raises:
@@ -74,7 +117,7 @@ class _Commit:
             self._channel.send(_COMMIT_OK)
 
 
-def rollback(channel: Channel) -> None:
+def rollback_tx(channel: Channel) -> None:
     """Roll the transaction back.
 
     Raises:
@@ -90,4 +133,12 @@ def _transaction(channel: Channel) -> Transaction:
     return channel.transaction
 
 
-METHODS: Final = {"tx.select": select, "tx.commit": commit, "tx.rollback": rollback}
+METHODS: Final = {
+    "channel.flow": flow,
+    "channel.close": close_channel,
+    "access.request": request_access,
+    "confirm.select": select_confirms,
+    "tx.select": select_tx,
+    "tx.commit": commit_tx,
+    "tx.rollback": rollback_tx,
+}

@@ -1,7 +1,8 @@
-"""Cancels consumers that leave deliveries unacknowledged for longer than their own timeout.
+"""Timeouts of acknowledgements.
 
-The timeout is that of the consumer's argument x-consumer-timeout, of its queue's argument, or of the policy key
-consumer-timeout. Consumers without one are subject to the option consumer_timeout; see consumer_timeout.py.
+A consumer that leaves deliveries unacknowledged for longer than its own timeout is cancelled. That timeout is its
+argument x-consumer-timeout, its queue's argument, or the policy key consumer-timeout. For all others the option
+consumer_timeout applies, which closes their channel.
 
 Source: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 """
@@ -10,16 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from leveret.broker.core.queues.holders import Consumer
-from leveret.broker.core.scheduling.timers import Timer
+from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.unacked import GetHolder
 from leveret.policies.arguments import MAX_TTL_MS
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState
+from leveret.storage.callbacks import call_each
 
 log = logging.getLogger("leveret.channel")
 
@@ -29,6 +33,8 @@ _CHECKS: Final = 20
 #: Bounds of the interval, in seconds.
 _INTERVAL_MIN: Final = 0.05
 _INTERVAL_MAX: Final = 60.0
+#: Interval of the checks for the option consumer_timeout, in seconds, as in RabbitMQ.
+_CHECK_SECONDS: Final = 60.0
 
 
 class AckDeadline:
@@ -111,6 +117,36 @@ class AckDeadline:
         queue.release(consumer, entries, "abandoned")
         channel.shared_prefetch.release(len(entries))
         queue.requeue(entries, abandoned=True)
+
+
+class ConsumerTimeout:
+    """Checks the deliveries of all channels periodically.
+
+    Args:
+        timers: The broker's clock and timers.
+        channels: Iterates over the channels of all connections.
+        timeout_ms: Delivery acknowledgement timeout, in milliseconds.
+    """
+
+    def __init__(self, timers: Timers, channels: Callable[[], Iterator[Channel]], timeout_ms: int) -> None:
+        self._timers = timers
+        self._channels = channels
+        self._timeout_ms = timeout_ms
+        self._interval = min(_CHECK_SECONDS, timeout_ms / 1000)
+        self._timer: Timer = timers.call_later(self._interval, self._check)
+
+    def stop(self) -> None:
+        """Stop the checks."""
+        self._timer.cancel()
+
+    def _check(self) -> None:
+        self._timer = self._timers.call_later(self._interval, self._check)
+        call_each([partial(self._check_channel, each) for each in self._channels()], "for the acknowledgement timeout")
+
+    def _check_channel(self, channel: Channel) -> None:
+        now = self._timers.monotonic() / 1_000_000
+        if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):
+            channel.fail(timeout_fault(channel.number, self._timeout_ms), 0)
 
 
 def timeout_fault(channel: int, timeout_ms: int) -> ChannelFault:
