@@ -20,7 +20,7 @@ from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores.data_directory import (
     DataDirectoryUnusableError,
     disk_free_limit,
@@ -30,8 +30,7 @@ from leveret.broker.core.message_stores.data_directory import (
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
-from leveret.broker.core.resources.memory_checks import MemoryChecks
-from leveret.broker.core.resources.paging import Pager
+from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.loss_log import LossLog
@@ -129,7 +128,7 @@ class App:
         self.node = Node(timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_limit)
         self._memory_checks = MemoryChecks(
             MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
-            Pager(self.broker, _paging_threshold(settings, limit)),
+            Pager(self.broker.backings, _paging_threshold(settings, limit)),
             loop,
         )
         interceptor = None if embedding is None else embedding.interceptor

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
-from leveret.broker.core.connections import Connections
-from leveret.broker.core.definitions.durable import DurableRecorder
-from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.clients import Connections
+from leveret.broker.core.counters.totals import BrokerStatistics
+from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
+from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.message_stores.registry import MessageStores
-from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.queue import resume
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.totals import BrokerStatistics
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
+from leveret.broker.core.vhosts.metadata import VirtualHostMetadata, metadata_to_json
+from leveret.broker.core.vhosts.recorder import DurableRecorder
+from leveret.broker.core.vhosts.tracing import Tracer
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.patterns import report_to
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 
@@ -97,6 +98,10 @@ class Broker:
             self._delete_orphaned(name)
             self.save_vhost(vhost)
         return self.vhosts[name]
+
+    def backings(self) -> Iterator[QueueBacking]:
+        """Return where the messages of all queues are kept."""
+        return (queue.backing for vhost in self.vhosts.values() for queue in vhost.queues.values())
 
     def _resume(self, numbers: Collection[int]) -> None:
         """Let queues deliver messages that the system could not read for a while.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from leveret.broker.core.exchanges import default
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
-from leveret.broker.core.messages.history_replay import replay_history
 from leveret.broker.core.queues.declaration import check_not_locked
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.due_messages import replay_history
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import FieldTable
 

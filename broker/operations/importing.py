@@ -17,8 +17,8 @@ from leveret.broker.core.exchanges.registry import check_exchange_type
 from leveret.broker.core.json_values.tables import table_from_json
 from leveret.broker.core.json_values.text import check_nesting
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
+from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.bindings import Ends, add_binding, find_destination
 from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits
 from leveret.policies.keys import is_from_elsewhere

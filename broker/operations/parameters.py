@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import PolicyError
 from leveret.policies.values import VHOST_LIMITS, limits_error
 

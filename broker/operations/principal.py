@@ -6,7 +6,7 @@ from typing import Literal
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.faults import access_refused, precondition_failed
 
 _IMPERSONATOR = "impersonator"

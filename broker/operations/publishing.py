@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
-from leveret.broker.core.messages.published import read_extra_keys
-from leveret.broker.core.messages.routing import route
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, read_extra_keys
+from leveret.broker.core.vhosts.routing import route
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.policies.arguments import MAX_TTL_MS
 from leveret.protocol import properties

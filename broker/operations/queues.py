@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.names import generate_name, strip_line_ends
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import FieldTable

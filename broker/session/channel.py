@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.messages.origin import Origin
-from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.delivery_frames import DeliveryFrames, StreamFrames, send_message

@@ -6,7 +6,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.broker.session.output import Output
 from leveret.broker.session.routes import RouteCache, RouteSearch

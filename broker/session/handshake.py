@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.users import User
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.printable import escape_line
 from leveret.broker.session.peer_certificate import TlsSession
 from leveret.broker.session.server import Server

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from leveret.broker.core.counters.counters import ConnectionCounters
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ConnectionCounters
 from leveret.broker.session.confirms import Confirms
 from leveret.protocol.constants import FRAME_END, FRAME_HEARTBEAT
 

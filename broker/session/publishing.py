@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.publish_details import PublishDetails
-from leveret.broker.core.queues.target import Target
+from leveret.broker.core.messages.origin import PublishDetails
+from leveret.broker.core.messages.target import Target
 from leveret.broker.core.scheduling.time_slice import TimeSlice, Unfinished
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import REPLY_QUEUE, Channel

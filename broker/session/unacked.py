@@ -8,10 +8,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, Literal, Protocol, TypeAlias, final
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.holders import Consumer, Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 

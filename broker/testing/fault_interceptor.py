@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, cast
 
 from leveret.broker.app import App
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.core.messages.published import read_extra_keys
-from leveret.broker.core.messages.routing import route
+from leveret.broker.core.messages.origin import read_extra_keys
+from leveret.broker.core.vhosts.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.channel_table import method_of
 from leveret.broker.session.confirms import Confirms

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.queues.browsing import Browser
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.properties import Properties

@@ -11,11 +11,11 @@ from typing import Final
 from leveret.broker.core.deduplication.header_value import read_key
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from leveret.broker.core.message_stores.data_directory import DiskMessageStores
-from leveret.broker.core.messages.routing import route
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.routing import route
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.stream_offset import Begin, StreamPlace
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.engine import EngineOptions, StorageEngine

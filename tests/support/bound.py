@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.manual_loop import ManualLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.protocol.properties import encode_content_header, encode_headers

@@ -13,8 +13,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.resources.memory import MemoryMonitor
-from leveret.broker.core.resources.memory_checks import MemoryChecks
-from leveret.broker.core.resources.paging import Pager
+from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.session.connection import Connection, OpenConnections
 from leveret.broker.session.server import Server
@@ -44,7 +43,7 @@ class MemoryBroker:
         self.accounts.add_user("guest", "guest", ("administrator",))
         self.accounts.set_permissions("guest", "/", ".*", ".*", ".*")
         monitor = MemoryMonitor(self.broker.alarms, _MEMORY_LIMIT, self.loop.time)
-        self.memory_checks = MemoryChecks(monitor, Pager(self.broker, _MEMORY_LIMIT), self.loop.loop)
+        self.memory_checks = MemoryChecks(monitor, Pager(self.broker.backings, _MEMORY_LIMIT), self.loop.loop)
         self.server = Server(Settings(**settings), self.broker, self.accounts, self.memory_checks, self.loop.loop)
         self.connections = OpenConnections()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 
 

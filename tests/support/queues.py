@@ -10,7 +10,7 @@ from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop

@@ -8,7 +8,7 @@ from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop

@@ -10,7 +10,7 @@ from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.header_value import read_key, read_ttl
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
 from leveret.broker.core.deduplication.value_log import Sync, ValueLog
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.storage.message import Message
 
 #: Memory of a value that does not expire, and of one that does, in bytes, as measured.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
+from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
-from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.message_stores.backing import Backing
 from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.target import Definition, Target
-from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.messages.target import Definition, Remembering, Target, leave_out, names_of
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -39,7 +37,7 @@ class FilteredRoute(Target):
         name: str,
         duplicates: DuplicateFilter,
         targets: tuple[Target, ...],
-        histories: tuple[RecentHistoryExchange | FilteredRoute, ...] = (),
+        histories: tuple[Remembering, ...] = (),
         counters: ExchangeCounters | None = None,
     ) -> None:
         super().__init__(vhost_name, name, _RouteBacking(targets, duplicates.log is not None))
@@ -55,6 +53,10 @@ class FilteredRoute(Target):
     def definitions(self) -> list[Definition]:
         """Return the definitions of the exchange and of all targets."""
         return [*super().definitions(), *[each for target in self.targets for each in target.definitions()]]
+
+    def queue_names(self) -> list[str]:
+        """Return the names of the queues that its targets are or lead to."""
+        return names_of(self.targets)
 
     def without(self, names: Collection[str | None]) -> Target | None:
         """Return the same without some queues; None if nothing is left."""
@@ -179,28 +181,3 @@ class _RouteBacking(Backing):
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk of all targets."""
         return [store for target in self._targets for store in target.stored.stores()]
-
-
-def names_of(targets: Iterable[Target]) -> list[str]:
-    """Return the names of the queues that targets are or lead to."""
-    names: list[str] = []
-    for target in targets:
-        if isinstance(target, Queue):
-            names.append(target.name)
-        elif isinstance(target, FilteredRoute):
-            names += names_of(target.targets)
-    return names
-
-
-def leave_out(targets: Iterable[Target], names: Collection[str | None]) -> tuple[Target, ...]:
-    """Return targets without some queues, by their names."""
-    kept: list[Target] = []
-    for target in targets:
-        left: Target | None = target
-        if isinstance(target, Queue):
-            left = None if target.name in names else target
-        elif isinstance(target, FilteredRoute):
-            left = target.without(names)
-        if left is not None:
-            kept.append(left)
-    return tuple(kept)

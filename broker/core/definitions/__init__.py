@@ -1,1 +1,1 @@
-"""Durable definitions: how they are written, restored, exported and imported."""
+"""Definitions as documents, and their restoration at a start."""

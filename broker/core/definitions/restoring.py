@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.durable import table_from_text, values_qid_of
 from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import metadata_from_json
+from leveret.broker.core.vhosts.metadata import metadata_from_json
+from leveret.broker.core.vhosts.recorder import table_from_text, values_qid_of
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
 from leveret.protocol.faults import AmqpFault
 from leveret.storage.definitions_database import DefinitionsDatabase, Key, Row

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
+from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.delays.delay_header import mark_delayed
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
-from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.messages.publish_details import PublishDetails
-from leveret.broker.core.queues.target import Target
+from leveret.broker.core.messages.origin import PublishDetails, Publisher
+from leveret.broker.core.messages.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.storage.event_format import TOLD
 from leveret.storage.message import NO_ENVELOPE, Message
 

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from leveret.broker.core.counters.counters import ExchangeCounters
+from leveret.broker.core.messages.target import Remembering, Target
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.terms import Term, table_to_term
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, as_text, find, sort_table
@@ -38,6 +39,7 @@ class Exchange:
         uses_headers: Whether routing depends on message headers, so that routes cannot be cached by routing key.
         uses_keys: Whether routing depends on routing keys; if not, only one key of a message is evaluated.
         varies: Whether equal messages may go to different destinations, so that each message is routed by itself.
+        has_memory: Whether it keeps, filters or remembers messages: keeper(), router(), filtered() and history().
         alternate: Name of the alternate exchange, which need not exist; None if there is none. It is set by an argument
             or by Topology.set_alternate.
         bindings: Bindings of which it is the source, by identity.
@@ -54,6 +56,7 @@ class Exchange:
     description: ClassVar[str]
     uses_keys: ClassVar[bool] = True
     varies: ClassVar[bool] = False
+    has_memory: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -143,6 +146,35 @@ class Exchange:
             yield from self.destinations(key, headers)
             if count % _STEP == 0:
                 yield None
+
+    def keeper(self, headers: FieldTable) -> Target | None:
+        """Return what keeps a message with these headers until it is due; None if it is routed at once."""
+        return None
+
+    def router(self) -> Exchange:
+        """Return the exchange that finds destinations: that inside a delayed one, or the exchange itself."""
+        return self
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether filtered() takes the place of what is behind it."""
+        return False
+
+    def filtered(
+        self, behind: tuple[Target, ...], histories: tuple[Remembering, ...], counters: ExchangeCounters | None
+    ) -> Target:
+        """Return what takes messages in place of what is behind a filter; requires is_filter.
+
+        Args:
+            behind: What the destinations of its bindings lead to.
+            histories: What has to remember the messages that pass.
+            counters: Counters of the exchange that the messages were published to, if routed messages are counted.
+        """
+        raise NotImplementedError
+
+    def history(self, headers: FieldTable) -> Remembering | None:
+        """Return what has to remember a message with these headers; None for nothing."""
+        return None
 
     @abstractmethod
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
+from leveret.broker.core.deduplication.filtered_route import FilteredRoute
 from leveret.broker.core.exchanges.fanout import FanoutExchange
+from leveret.broker.core.messages.target import Remembering, Target
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import INTEGER_KINDS, FieldTable, FieldValue, as_text, find
 
@@ -36,6 +39,7 @@ class DeduplicatingExchange(FanoutExchange):
 
     type_name: ClassVar[str] = "x-message-deduplication"
     description: ClassVar[str] = "Message Deduplication Exchange."
+    has_memory: ClassVar[bool] = True
 
     def _create_index(self) -> None:
         size = _read_number(self.arguments, CACHE_SIZE)
@@ -50,6 +54,18 @@ class DeduplicatingExchange(FanoutExchange):
                 raise precondition_failed(f"Invalid argument, '{CACHE_TTL}' must be an integer greater than 0")
         self.persistence = self._declared_persistence = _read_persistence(self.arguments)
         self.duplicates: DuplicateFilter | None = None
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether the virtual host has made the filter."""
+        return self.duplicates is not None
+
+    def filtered(
+        self, behind: tuple[Target, ...], histories: tuple[Remembering, ...], counters: ExchangeCounters | None
+    ) -> Target:
+        """Return what drops duplicates and passes the other messages on; see Exchange.filtered()."""
+        assert self.duplicates is not None
+        return FilteredRoute(self.vhost_name, self.name, self.duplicates, behind, histories, counters)
 
     def apply_policy(self, definition: Mapping[str, Any]) -> None:
         """Let the keys of a policy replace the arguments; what is remembered stays.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
+from leveret.broker.core.delays.delay_header import read_delay
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.exchanges.plain_types import PLAIN_TYPES, unknown_type_text
+from leveret.broker.core.messages.target import Target
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import FieldTable, as_text, find
 
@@ -29,6 +31,7 @@ class DelayedExchange(Exchange):
 
     type_name: ClassVar[str] = "x-delayed-message"
     description: ClassVar[str] = "Delayed Message Exchange."
+    has_memory: ClassVar[bool] = True
 
     def _create_index(self) -> None:
         # A header says whether a message is delayed.
@@ -44,6 +47,14 @@ class DelayedExchange(Exchange):
     def _remove(self, binding: Binding) -> None:
         self.inner.unbind(binding)
 
+    def keeper(self, headers: FieldTable) -> Target | None:
+        """Return what keeps a message until it is due; None if it has no delay."""
+        return self.waiting if read_delay(headers) else None
+
+    def router(self) -> Exchange:
+        """Return the exchange inside."""
+        return self.inner
+
     def find(self, keys: Sequence[str], headers: FieldTable, header: bytes) -> Iterable[Destination | None]:
         """Find the destinations of a message that is due, or not delayed."""
         return self.inner.find(keys, headers, header)
@@ -51,11 +62,6 @@ class DelayedExchange(Exchange):
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
         """Find the destinations of a message that is due, or not delayed."""
         return self.inner.destinations(routing_key, headers)
-
-
-def inner_of(exchange: Exchange) -> Exchange:
-    """Return the exchange that finds destinations: that inside a delayed one, or the exchange itself."""
-    return exchange.inner if isinstance(exchange, DelayedExchange) else exchange
 
 
 def _read_type(arguments: FieldTable) -> str:

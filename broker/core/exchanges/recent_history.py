@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from leveret.broker.core.exchanges.fanout import FanoutExchange
+from leveret.broker.core.messages.target import Remembering
 from leveret.broker.core.terms import format_value
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import FieldTable, find
@@ -31,6 +32,7 @@ class RecentHistoryExchange(FanoutExchange):
 
     type_name: ClassVar[str] = "x-recent-history"
     description: ClassVar[str] = "Recent History Exchange."
+    has_memory: ClassVar[bool] = True
 
     def _create_index(self) -> None:
         # A header says whether a message is remembered.
@@ -41,15 +43,14 @@ class RecentHistoryExchange(FanoutExchange):
         """Remember messages, and forget the oldest ones if they are too many."""
         self._messages.extend(messages)
 
-    def history(self) -> list[Message]:
+    def remembered(self) -> list[Message]:
         """Return the remembered messages, oldest first."""
         return list(self._messages)
 
-
-def remembers(headers: FieldTable) -> bool:
-    """Return whether exchanges of this type remember a message with these headers."""
-    field = find(headers, _NO_STORE)
-    return field is None or field.kind != "t" or not field.value
+    def history(self, headers: FieldTable) -> Remembering | None:
+        """Return itself, unless a header says that a message is not to be remembered."""
+        field = find(headers, _NO_STORE)
+        return self if field is None or field.kind != "t" or not field.value else None
 
 
 def _read_length(arguments: FieldTable) -> int:

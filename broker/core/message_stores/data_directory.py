@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config.options import Settings
-from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
+from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
 from leveret.broker.core.message_stores.disk_backing import DiskBacking
 from leveret.broker.core.message_stores.numbered_backing import NumberedBacking, NumberedDiskBacking

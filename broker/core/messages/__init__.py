@@ -1,1 +1,1 @@
-"""The way of a message to its queues: routing, dead letters, tracing, publishing without a connection."""
+"""Messages as the core sees them: who has published them, and what a route leads to."""

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.messages.publish_details import PublishDetails
-from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery_count import unstored
 from leveret.broker.core.queues.limits import Limits, UnackedTotal

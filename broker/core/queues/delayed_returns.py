@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.work import Work
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import NO_ENVELOPE, Envelope, Message, TimedMessage
 from leveret.storage.stores.numbered_store import NumberedStore
@@ -40,7 +40,7 @@ class DelayedReturns:
     __slots__ = ("_append", "_deferred", "_deferred_of", "_queue_name", "_work", "schedule")
 
     def __init__(
-        self, store: NumberedStore, queue_name: str, clocks: tuple[Timers, Turn], work: DueWork, append: AppendDue
+        self, store: NumberedStore, queue_name: str, clocks: tuple[Timers, Turn], work: Work, append: AppendDue
     ) -> None:
         self._queue_name = queue_name
         self._work = work
@@ -87,7 +87,8 @@ class DelayedReturns:
         self.schedule.close()
 
     def _begin(self) -> None:
-        self._work.begin(self.schedule, f"queue '{self._queue_name}'", self._return_due())
+        subject = f"due messages of queue '{self._queue_name}' were routed"
+        self._work.begin(self._return_due(), subject, self.schedule.arm_next)
 
     def _return_due(self) -> Iterator[None]:
         """Return all that is due to the queue; a step reads or appends some messages."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.returning import RETURN_STEP, PutBack, Returning
 from leveret.broker.core.queues.traits import QueueTraits

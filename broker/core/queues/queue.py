@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
-from leveret.broker.core.delays.due_work import DueWork
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
 from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages.target import Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery import Delivery
 from leveret.broker.core.queues.delivery_count import DeliveryCounter
@@ -20,12 +20,12 @@ from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.return_rules import ReturnRules
 from leveret.broker.core.queues.returning import RETURN_STEP
-from leveret.broker.core.queues.target import Target
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
 from leveret.broker.core.queues.unique_publishing import publish_unique, publish_varied_unique
 from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.work import Work
 from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
@@ -54,7 +54,7 @@ class QueueHost(Protocol):
     name: str
     turn: Turn
     timers: Timers
-    due_work: DueWork
+    due_work: Work
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
         """Publish messages to the dead-letter exchange; results are reported to DeadLetterOutbox.sent()."""
@@ -175,6 +175,14 @@ class Queue(Target):
         return self.store.ready_count
 
     # -- publishing ---------------------------------------------------------------------------------------
+
+    def queue_names(self) -> list[str]:
+        """Return its name; see Target."""
+        return [self.name]
+
+    def without(self, names: Collection[str | None]) -> Target | None:
+        """Return None if it is among some queues, by their names; see Target."""
+        return None if self.name in names else self
 
     def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
         """Append messages.

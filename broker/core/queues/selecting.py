@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.queues.body_conditions import BodyConditions, UnreadableBody
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.message_filter import MessageFilter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.queues.consumer_names import ConsumerNames
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamReader, StreamStore

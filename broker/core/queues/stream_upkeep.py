@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.periodic_work import PeriodicWork
 from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.work import PeriodicWork
 
 _SECONDS: Final = 5.0
 

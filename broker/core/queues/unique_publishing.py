@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.header_value import read_key
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumers import ConsumerGroup
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.storage.interface import MessageStore
 from leveret.storage.message import Message

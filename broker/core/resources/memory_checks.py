@@ -1,13 +1,76 @@
-"""Checks memory once a second, and sooner while clients send much."""
+"""Checks memory once a second, and sooner while clients send much; pages messages to disk before the alarm is reached.
+
+Source: https://www.rabbitmq.com/docs/memory-use, https://www.rabbitmq.com/docs/memory#paging-threshold
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import Final
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Final, Protocol
 
-from leveret.broker.core.resources.memory import MemoryMonitor
-from leveret.broker.core.resources.paging import Pager
+from leveret.broker.core.resources.memory import MemoryMonitor, release_free_memory, used_memory
+
+#: Queues with fewer bytes of messages in memory are skipped.
+_WORTHWHILE_BYTES: Final = 1 << 20
+
+
+class Paged(Protocol):
+    """Where the messages of a queue are kept; see QueueBacking."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Body bytes of ready messages in memory."""
+
+    def page_out(self, body_bytes: int) -> None:
+        """Page about this many bytes of bodies out to disk."""
+
+
+class Pager:
+    """Pages messages to disk when memory runs low.
+
+    Args:
+        backings: Returns where the messages of all queues are kept.
+        threshold: Memory use in bytes that starts paging (mutable).
+    """
+
+    def __init__(self, backings: Callable[[], Iterable[Paged]], threshold: int) -> None:
+        self._backings = backings
+        self.threshold = threshold
+        #: Whether the last check paged messages out.
+        self._has_paged = False
+
+    def page_out_excess(self, used: int) -> int:
+        """Page out messages while memory use is above the threshold, the largest queues first.
+
+        Args:
+            used: Bytes of memory in use.
+        Returns:
+            Bytes that will leave memory.
+        """
+        if self._has_paged and used > self.threshold:
+            # Otherwise free memory of the allocator would count as in use, and too many messages would be paged out.
+            release_free_memory()
+            used = used_memory()
+        self._has_paged = False
+        excess = used - self.threshold
+        if excess <= 0:
+            return 0
+        holding = [
+            (backing.held_bytes, backing) for backing in self._backings() if backing.held_bytes >= _WORTHWHILE_BYTES
+        ]
+        freed = 0
+        for held, backing in sorted(holding, key=itemgetter(0), reverse=True):
+            if freed >= excess:
+                break
+            part = min(held, excess - freed)
+            backing.page_out(part)
+            freed += part
+        self._has_paged = freed > 0
+        return freed
+
 
 _INTERVAL_SECONDS: Final = 1.0
 #: Memory is also checked after the broker has received this fraction of the free memory below the limit.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sized
 from typing import Final
 
-from leveret.broker.core.stats.node import open_files_max
+from leveret.broker.core.resources.usage import open_files_max
 
 log = logging.getLogger("leveret.connection")
 

@@ -1,1 +1,1 @@
-"""Statistics: counters, samples every few seconds, and their histories."""
+"""Statistics that read counters: samples, sums, and lines and files about losses."""

@@ -8,11 +8,11 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.counters.counters import ChannelCounters
+from leveret.broker.core.counters.history import LossCounters
+from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.queues.queue import Queue, withheld_count
-from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.broker.core.stats.losses import LossCounters
-from leveret.broker.core.stats.totals import VirtualHostStatistics
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.stores.ages import note_time
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS

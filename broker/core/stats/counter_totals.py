@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.stats.totals import VirtualHostStatistics
+from leveret.broker.core.counters.counters import QueueCounters
+from leveret.broker.core.counters.totals import VirtualHostStatistics
 
 #: Queue types, named as in the HTTP API.
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")

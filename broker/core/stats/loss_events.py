@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, Event, EventKind
 

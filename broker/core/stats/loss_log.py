@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.periodic_work import PeriodicWork
-from leveret.broker.core.stats.losses import LossCounters
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.counters.history import LossCounters
+from leveret.broker.core.scheduling.work import PeriodicWork
+from leveret.broker.core.vhosts.vhost import VirtualHost
 
 log = logging.getLogger("leveret.losses")
 

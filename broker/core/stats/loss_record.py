@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
+from leveret.broker.core.counters.deleted_objects import Counters, DeletedObjects
+from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.delayed import DelayedExchange
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.scheduling.timers import RealTimer
-from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.stats.deleted_objects import Counters, DeletedObjects
-from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
-from leveret.broker.core.stats.losses import LossCounters
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.disk.files import Files, UnreadableFileError, replace_file
 from leveret.storage.engine import StorageEngine, events_since
 from leveret.storage.event_log import EventPosition

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.history import GLOBAL, STEP
 from leveret.broker.core.node import Node
-from leveret.broker.core.scheduling.periodic_work import PeriodicWork
+from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.broker.core.stats.census import Census
-from leveret.broker.core.stats.history import GLOBAL, STEP
 
 
 class Sampler:

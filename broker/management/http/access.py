@@ -17,7 +17,7 @@ from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.messages.origin import Origin
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.errors import (
     CHALLENGE,
     login_failed,

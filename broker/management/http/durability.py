@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.management.http.errors import failure
 from leveret.broker.management.http.origins import SAFE_METHODS
 

@@ -9,10 +9,9 @@ from aiohttp import web
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.history import STEP, SampledCounters
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.census import Census
-from leveret.broker.core.stats.history import STEP
-from leveret.broker.core.stats.sampled_counters import SampledCounters
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.json_fields import IntegerTooLong, parse_integer
 from leveret.protocol.constants import INT64_END

@@ -12,8 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
-from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, published_to
 from leveret.broker.core.queues.selecting import Selector
 from leveret.broker.core.queues.stream_places import number_at
 from leveret.broker.core.queues.stream_queue import StreamQueue

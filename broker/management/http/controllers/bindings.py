@@ -11,7 +11,7 @@ from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchanges import exchange_name
 from leveret.broker.management.http.documents.topology import (

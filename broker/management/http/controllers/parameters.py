@@ -13,7 +13,7 @@ from aiohttp import web
 
 from leveret.broker.core.definitions.exporting import export_parameters, policy_value
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found

@@ -11,19 +11,18 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.definitions.exporting import describe_policy
-from leveret.broker.core.queues.explanation import fill_percent
-from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_policies.cascade import follow_letters
-from leveret.broker.core.vhost_policies.coverage import (
+from leveret.broker.core.policy_effects.coverage import (
     PolicyMatch,
     count_in_force,
     describe_gaps,
     matching_exchanges,
     matching_queues,
 )
-from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
+from leveret.broker.core.policy_effects.explanation import fill_percent
+from leveret.broker.core.policy_effects.preview import Preview, follow_letters, preview_policy
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found

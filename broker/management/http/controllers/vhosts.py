@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
+from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.connections import close_connections

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, ClientTls
+from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.management.http.documents.views import PROCESS, iso_time
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.stats.history import STEP
-from leveret.broker.core.stats.losses import LossCounters, LossHistory
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
+from leveret.broker.core.counters.history import STEP, LossCounters, LossHistory
 from leveret.broker.management.http.statistics import Rates, numbers
 from leveret.policies.dead_letter import REASONS
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from leveret import compilation
 from leveret.broker.config.options import Log, Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
 from leveret.broker.core.node import Node
+from leveret.broker.core.resources.usage import NodeStatistics, open_files_max
 from leveret.broker.core.stats.census import Census
-from leveret.broker.core.stats.node import NodeStatistics, open_files_max
-from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 

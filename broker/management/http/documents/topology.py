@@ -7,14 +7,14 @@ import hashlib
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
+from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
-from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.statistics import Rates, message_stats, numbers
 from leveret.protocol.field_table import encode_table
@@ -48,7 +48,7 @@ def exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dic
         document["message_bytes_delayed"] = exchange.waiting.body_bytes
         due = exchange.waiting.schedule.due_times()
         document["next_delayed_at"] = None if due is None else -(-due[0] // 1000)
-    deduplicating = inner_of(exchange)
+    deduplicating = exchange.router()
     if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
         info, size = deduplicating.duplicates.info(), deduplicating.duplicates.size
         document["cache_info"] = {"bytes": info.memory, "entries": info.entries, "nodes": [node], "size": size}

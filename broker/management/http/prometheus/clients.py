@@ -10,7 +10,7 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection
-from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.management.http.documents.clients import channel_name
 from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, counter, gauge
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.prometheus.families import Family, Vhosts, gauge
 
 _PREFIX: Final = "rabbitmq_cluster_"

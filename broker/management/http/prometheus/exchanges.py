@@ -8,7 +8,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.management.http.prometheus.families import Family, Vhosts, counter, gauge
 
 _DELAYED: Final = (
@@ -40,13 +40,13 @@ def _deduplicating_in(broker: Broker, vhosts: Vhosts) -> list[Exchange]:
         for vhost in broker.vhosts.values()
         if vhosts is None or vhost.name in vhosts
         for exchange in vhost.topology.exchanges.values()
-        if isinstance(inner_of(exchange), DeduplicatingExchange)
+        if isinstance(exchange.router(), DeduplicatingExchange)
     ]
 
 
 def _remembered(exchange: Exchange) -> int:
     """Return the number of values that an exchange remembers."""
-    inner = inner_of(exchange)
+    inner = exchange.router()
     return inner.duplicates.info().entries if isinstance(inner, DeduplicatingExchange) and inner.duplicates else 0
 
 

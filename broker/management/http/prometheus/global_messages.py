@@ -7,9 +7,8 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
 from leveret.broker.core.stats.counter_totals import QUEUE_TYPES, CounterTotals
-from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 

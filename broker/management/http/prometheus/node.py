@@ -17,8 +17,8 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.global_parameters import CLUSTER_ID
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
+from leveret.broker.core.resources.usage import open_files, open_files_max
 from leveret.broker.core.stats.counter_totals import CounterTotals, ended_totals
-from leveret.broker.core.stats.node import open_files, open_files_max
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
 from leveret.broker.version import RABBITMQ_VERSION

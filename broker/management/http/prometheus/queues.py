@@ -9,9 +9,9 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.counters import QueueCounters
+from leveret.broker.core.policy_effects.explanation import fill_percent
 from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
-from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, add, counter, gauge

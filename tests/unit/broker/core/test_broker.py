@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 
 from leveret.broker.core.broker import Broker, ClientConnection
+from leveret.broker.core.counters.counters import ConnectionCounters
 from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.node import Node
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ConnectionCounters
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.definitions_database import Key

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leveret.broker.core.exchanges.base import Destination
-from leveret.broker.core.messages.routing import Route, route
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.vhosts.routing import Route, route
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import add_exchange, add_queues, named_queue, table

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_metadata import (
+from leveret.broker.core.vhosts.metadata import (
     InvalidMetadata,
     VirtualHostMetadata,
     metadata_from_json,
     metadata_to_json,
     read_metadata,
 )
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer

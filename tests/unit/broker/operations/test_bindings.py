@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations import bindings
 from leveret.broker.operations.bindings import Ends
 from leveret.protocol.faults import AmqpFault

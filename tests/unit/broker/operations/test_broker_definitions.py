@@ -12,7 +12,7 @@ from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.operations.broker_definitions import (
     DefinitionsKeeper,
     export_steps,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations import exchanges
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault

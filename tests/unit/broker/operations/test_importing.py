@@ -7,8 +7,8 @@ import pytest
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.messages.routing import route
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.importing import load_vhosts, topology_steps
 from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.manual_loop import ManualLoop

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.jobs.moving import Move, MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
 from leveret.broker.operations.jobs.works import ends_of

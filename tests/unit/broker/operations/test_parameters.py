@@ -4,7 +4,7 @@ import pytest
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.parameters import (
     InvalidLimits,
     clear_policy,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal, grant_to_creator
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from tests.support.manual_loop import ManualLoop

@@ -4,7 +4,7 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.messages.origin import Origin
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.publishing import publish
 from leveret.protocol import properties
 from leveret.protocol.faults import AmqpFault

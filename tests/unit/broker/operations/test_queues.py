@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.message_stores.registry import WriteFailures
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms
 from leveret.storage.stores.memory_store import MemoryStore
 from tests.support import methods

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 from pamqp import commands
 
+from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.output import Output
 from tests.support.manual_loop import ManualLoop

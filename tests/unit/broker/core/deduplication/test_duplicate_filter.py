@@ -6,9 +6,9 @@ import pytest
 
 from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.messages.routing import Route, route
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.routing import Route, route
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.message import Message

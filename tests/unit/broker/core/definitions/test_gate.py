@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
+from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.protocol.faults import ConnectionFault

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
 from tests.support.delayed import bind, bodies_in, declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop

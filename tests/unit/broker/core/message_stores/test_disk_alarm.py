@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.config.options import Settings
-from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores.data_directory import open_stores
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.turn import Turn

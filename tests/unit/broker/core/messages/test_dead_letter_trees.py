@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.memory_store import MemoryStore

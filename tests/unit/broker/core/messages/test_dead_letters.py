@@ -10,7 +10,7 @@ import pytest
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leveret.broker.core.queues.ages import holders, oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.interface import Entry
 from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.manual_loop import ManualLoop

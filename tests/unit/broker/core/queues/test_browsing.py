@@ -19,7 +19,7 @@ from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.counters.counters import QueueCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from tests.support.messages import message
 

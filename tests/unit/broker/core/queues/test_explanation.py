@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.explanation import describe_fill, explain_queue
+from leveret.broker.core.policy_effects.explanation import describe_fill, explain_queue
 from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, publish

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leveret.broker.core.queues.limits import UNBOUNDED, Limits
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings
 from leveret.storage.stores.memory_store import MemoryStore

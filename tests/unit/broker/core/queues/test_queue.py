@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop

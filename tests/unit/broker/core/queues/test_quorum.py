@@ -10,7 +10,7 @@ from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.traits import QUORUM
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldValue, find
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue, find
 from leveret.storage.interface import Entry

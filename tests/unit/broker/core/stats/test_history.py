@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.stats.history import BASIC, GLOBAL, RATES_ONLY, STEP, History
+from leveret.broker.core.counters.history import BASIC, GLOBAL, RATES_ONLY, STEP, History
 
 #: A full hour, so that all levels have a sample there.
 START = 1_795_230_000 // 86_400 * 86_400

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from leveret.broker.core.counters.counters import QueueCounters
+from leveret.broker.core.counters.deleted_objects import DAY, DeletedObjects
+from leveret.broker.core.counters.history import LOSSES, STEP, History
 from leveret.broker.core.node import Node
-from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.deleted_objects import DAY, DeletedObjects
-from leveret.broker.core.stats.history import LOSSES, STEP, History
 from leveret.broker.core.stats.sampler import Sampler
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
@@ -265,7 +265,7 @@ def test_after_a_day_only_the_sum_is_kept() -> None:
 
 
 def test_of_too_many_the_oldest_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.broker.core.stats.deleted_objects._DELETED_MAX", 2)
+    monkeypatch.setattr("leveret.broker.core.counters.deleted_objects._DELETED_MAX", 2)
     deleted = DeletedObjects(QueueCounters(), QueueCounters())
     for number, name in enumerate("qrs", 1):
         deleted.add(name, lossy(number), NOW)

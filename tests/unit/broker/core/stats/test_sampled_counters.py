@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters, ExchangeCounters
-from leveret.broker.core.stats.history import STEP
+from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters, ExchangeCounters
+from leveret.broker.core.counters.history import STEP
 
 NOW = 1_795_230_000
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_policies.coverage import (
+from leveret.broker.core.policy_effects.coverage import (
     PolicyMatch,
     count_in_force,
     describe_gaps,
     matching_exchanges,
     matching_queues,
 )
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.queue_content import arguments
 from tests.support.queues import declare

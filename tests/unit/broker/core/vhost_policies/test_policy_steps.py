@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop

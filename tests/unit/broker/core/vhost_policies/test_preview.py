@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.core.vhost_policies.cascade import Cascade, Reached, follow_letters
-from leveret.broker.core.vhost_policies.preview import Drop, Preview, preview_policy
+from leveret.broker.core.policy_effects.preview import Cascade, Drop, Preview, Reached, follow_letters, preview_policy
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.queue_content import arguments, publish
 from tests.support.queues import declare

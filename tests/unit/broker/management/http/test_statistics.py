@@ -9,9 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.counters.counters import ExchangeCounters
+from leveret.broker.core.counters.history import STEP
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.stats.history import STEP
 from leveret.broker.management.http.statistics import Rates, message_stats, numbers
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers

@@ -8,7 +8,7 @@ from typing import Any, Final
 from leveret.broker.core.definitions.exporting import policy_value
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
+from leveret.broker.core.vhosts.policies import VirtualHostPolicies
 from leveret.policies.explanation import Source, explain_setting, explain_settings, ineffective_policies
 from leveret.policies.keys import KEYS
 from leveret.policies.policy import Policy

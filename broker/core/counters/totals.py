@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.core.stats.sampled_counters import SampledCounters
+from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters, QueueCounters
+from leveret.broker.core.counters.history import SampledCounters
 
 #: The VirtualHostStatistics.FIELDS that may decrease.
 _GAUGES = ("messages_ready", "messages_unacknowledged", "messages_waiting")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from typing import ClassVar, Protocol, TypeAlias
 
 from leveret.broker.core.message_stores.backing import Backing
 from leveret.broker.core.messages.origin import Publisher
 from leveret.storage.message import Message
 
-#: What a definition is of, and virtual host and name.
+#: Kind of a definition, and virtual host and name.
 Definition: TypeAlias = tuple[str, tuple[str, str]]
+
+
+class Remembering(Protocol):
+    """What has to remember the messages of a route, besides its targets."""
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Remember messages, which have one envelope."""
 
 
 class Target:
@@ -50,9 +57,20 @@ class Target:
         """Return the definitions on which confirms of its messages depend."""
         return [(self.definition_kind, (self.vhost_name, self.name))]
 
+    def queue_names(self) -> list[str]:
+        """Return the names of the queues that it is or leads to."""
+        return []
+
+    def without(self, names: Collection[str | None]) -> Target | None:
+        """Return the same without some queues, by their names; None if nothing is left."""
+        return self
+
     def decided(self, messages: Sequence[Message]) -> Target:
         """Return what takes messages of a transaction when it is committed. They have one envelope."""
         return self
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Remember messages that reach nothing behind it, if it remembers any."""
 
     @abstractmethod
     def publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None = None) -> int:
@@ -75,3 +93,14 @@ class Target:
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
+
+
+def names_of(targets: Iterable[Target]) -> list[str]:
+    """Return the names of the queues that targets are or lead to."""
+    return [name for target in targets for name in target.queue_names()]
+
+
+def leave_out(targets: Iterable[Target], names: Collection[str | None]) -> tuple[Target, ...]:
+    """Return targets without some queues, by their names."""
+    kept = [target.without(names) for target in targets]
+    return tuple([target for target in kept if target is not None])

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.entering import enter_values
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.vhosts.recorder import DurableRecorder
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.policies.keys import merge_operator
 from leveret.policies.policy import Policy, find_policy
 from leveret.protocol.faults import ConnectionFault
@@ -109,7 +109,7 @@ class VirtualHostPolicies:
         # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
-        deduplicating = inner_of(exchange)
+        deduplicating = exchange.router()
         if isinstance(deduplicating, DeduplicatingExchange):
             deduplicating.apply_policy({} if policy is None else policy.definition)
             self._move_values(exchange)

@@ -1,4 +1,4 @@
-"""History of counters: samples in several resolutions.
+"""Counters that are sampled every few seconds, their histories, and losses, which have a history of their own.
 
 A row is stored only if a number has changed, so that idle objects need no memory. The retention is RabbitMQ's: samples
 every 5 s for ten minutes, every minute for an hour, and for the whole broker coarser ones for a day.
@@ -6,10 +6,12 @@ every 5 s for ten minutes, every minute for an hour, and for the whole broker co
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from operator import add
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 #: Seconds between samples.
 STEP: Final = 5
@@ -206,3 +208,144 @@ class History:
             if age <= retention.age:
                 return place
         return len(self._retention) - 1
+
+
+class SampledCounters:
+    """Counters of one object and the history of their samples.
+
+    A sample of an idle object costs one comparison, and no memory.
+
+    Attributes:
+        history: The samples; None until a counter has changed.
+        idle_since: Time of the last sample with a change, in seconds since 1970; 0 unless the object is idle.
+    """
+
+    __slots__ = ("_last_row", "history", "idle_since")
+
+    #: Names of the numbers in a row.
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        self.history: History | None = None
+        self.idle_since = 0
+        self._last_row: tuple[int, ...] = ()
+
+    def sample(
+        self,
+        now: int,
+        row: tuple[int, ...],
+        detailed: bool = True,
+        retention: Sequence[Retention] = BASIC,
+        from_zero: bool = True,
+    ) -> bool:
+        """Take a sample; return whether a number has changed since the last one.
+
+        Args:
+            now: Seconds since 1970, a multiple of the step of histories.
+            row: The numbers, by FIELDS.
+            detailed: Whether a new history may be detailed.
+            retention: Retention of a detailed history.
+            from_zero: Whether the numbers were 0 before the first sample; otherwise the first sample counts as no
+                change.
+        """
+        if row == self._last_row or (not self._last_row and not any(row)):
+            self.idle_since = self.idle_since or now - STEP
+            return False
+        self._last_row = row
+        self.idle_since = 0
+        if self.history is None:
+            self.history = History(len(row), retention if detailed else RATES_ONLY)
+            if not from_zero:
+                self.history.add(now - STEP, row)
+        self.history.add(now, row)
+        return True
+
+    @property
+    def is_detailed(self) -> bool:
+        """Whether it has a detailed history, which keeps more than rates need."""
+        return self.history is not None and self.history.is_detailed
+
+
+class LossHistory(SampledCounters):
+    """The samples of one object's losses; only objects with losses have one."""
+
+    __slots__ = ()
+
+
+class LossCounters(SampledCounters):
+    """Counters of an object that may lose messages.
+
+    Args:
+        since: See below; 0 for a sum of counters.
+
+    Attributes:
+        losses: Samples of losses; None until a sample has found any.
+        since: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
+        earlier: Losses before the last restart, by LOSS_FIELDS; empty if there were none.
+    """
+
+    __slots__ = ("earlier", "losses", "since")
+
+    #: Names of the numbers in a row of losses; the first is the number of permanently lost messages.
+    LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost",)
+
+    def __init__(self, since: int = 0) -> None:
+        super().__init__()
+        self.losses: LossHistory | None = None
+        self.since = since
+        self.earlier: tuple[int, ...] = ()
+
+    @property
+    @abstractmethod
+    def has_losses(self) -> bool:
+        """Whether it may have lost messages; a fast check."""
+
+    @abstractmethod
+    def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """Return the losses since the last restart, by LOSS_FIELDS; see loss_row()."""
+
+    def loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """Return the losses, including those before the last restart, by LOSS_FIELDS.
+
+        Args:
+            retained: Dead letters that a queue retains until a target accepts them; they are not lost.
+        """
+        row = self.current_loss_row(retained)
+        return tuple(map(add, row, self.earlier)) if self.earlier else row
+
+    @abstractmethod
+    def absorb(self, other: Self) -> None:
+        """Add the counters of a deleted object."""
+
+    def add_earlier(self, row: Sequence[int]) -> None:
+        """Add losses before the last restart, by LOSS_FIELDS."""
+        if any(row):
+            self.earlier = tuple(map(add, self.earlier, row)) if self.earlier else tuple(row)
+
+    def restore_history(self, dumped: Sequence[Any], width: int, now: int) -> None:
+        """Restore the samples of an earlier run.
+
+        Args:
+            dumped: The result of History.dump().
+            width: Numbers in each of its rows.
+            now: Seconds since 1970, a multiple of the step of histories.
+        Raises:
+            ValueError: They have another form.
+        """
+        retention = LOSSES if len(dumped) == len(LOSSES) - 1 else LOSSES_SPARSE
+        history = History(len(self.LOSS_FIELDS), retention)
+        history.load(dumped, width, now)
+        self.losses = LossHistory()
+        self.losses.history = history
+
+    def sample_losses(self, now: int, detailed: bool, retained: int = 0) -> None:
+        """Take a sample of the losses.
+
+        Args:
+            now: Seconds since 1970, a multiple of the step of histories.
+            detailed: Whether a new history may keep samples of finer resolution than half an hour.
+            retained: See loss_row().
+        """
+        if self.losses is None:
+            self.losses = LossHistory()
+        self.losses.sample(now, self.loss_row(retained), retention=LOSSES if detailed else LOSSES_SPARSE)

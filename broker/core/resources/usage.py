@@ -8,8 +8,8 @@ import resource
 import threading
 from typing import ClassVar
 
+from leveret.broker.core.counters.history import SampledCounters
 from leveret.broker.core.resources.memory import used_memory
-from leveret.broker.core.stats.sampled_counters import SampledCounters
 
 
 class NodeStatistics(SampledCounters):

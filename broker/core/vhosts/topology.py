@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.equivalence import check_equal, check_flag, check_name
 from leveret.broker.core.exchanges import default, registry
 from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.protocol.erlang_terms import format_atom
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find

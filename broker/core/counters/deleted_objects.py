@@ -6,8 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from leveret.broker.core.stats.history import STEP
-from leveret.broker.core.stats.losses import LossCounters
+from leveret.broker.core.counters.history import STEP, LossCounters
 
 #: Longest time window in seconds; the names of deleted objects are kept for as long.
 DAY: Final = 86_400

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from leveret.broker.core.deduplication.filtered_route import names_of
-from leveret.broker.core.messages.origin import Origin
-from leveret.broker.core.messages.published import published_to, read_extra_keys
-from leveret.broker.core.messages.routing import route
-from leveret.broker.core.queues.target import Target
+from leveret.broker.core.messages.origin import Origin, published_to, read_extra_keys
+from leveret.broker.core.messages.target import Target, names_of
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.vhosts.routing import route
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol import properties
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize

@@ -8,22 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
+from leveret.broker.core.counters.deleted_objects import DeletedObjects
+from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
-from leveret.broker.core.definitions.durable import DurableRecorder
-from leveret.broker.core.definitions.unrestored import Unrestored
-from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.deduplicating import DISK, DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange, inner_of
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
-from leveret.broker.core.messages.dead_letter import DeadLetters
-from leveret.broker.core.messages.due_messages import DueMessages
-from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.messages.publish_details import PublishDetails
-from leveret.broker.core.messages.tracing import Tracer
-from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -38,12 +33,14 @@ from leveret.broker.core.queues.stream_upkeep import StreamUpkeep
 from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.stats.counters import ExchangeCounters
-from leveret.broker.core.stats.deleted_objects import DeletedObjects
-from leveret.broker.core.stats.totals import VirtualHostStatistics
-from leveret.broker.core.topology import Topology
-from leveret.broker.core.vhost_metadata import VirtualHostMetadata
-from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
+from leveret.broker.core.scheduling.work import Work
+from leveret.broker.core.vhosts.dead_letters import DeadLetters
+from leveret.broker.core.vhosts.due_messages import DueMessages
+from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
+from leveret.broker.core.vhosts.policies import VirtualHostPolicies
+from leveret.broker.core.vhosts.recorder import DurableRecorder, Unrestored
+from leveret.broker.core.vhosts.topology import Topology
+from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.policies.policy import find_policy
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
@@ -117,7 +114,7 @@ class VirtualHost:
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
         self.policies = VirtualHostPolicies(self.topology, self.recorder, self._keep_values)
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
-        self.due_work = DueWork(turn, timers)
+        self.due_work = Work(turn, timers)
         self.due_messages = DueMessages(self.topology, self.due_work)
         self.streams = StreamUpkeep(timers)
         self.unrestored = Unrestored(name, self.recorder, self._stores)
@@ -371,7 +368,7 @@ class VirtualHost:
 
     def _prepare_exchange(self, exchange: Exchange, qid: int | None, values_qid: int | None) -> None:
         """Open the store of an exchange that delays messages, and make the filter of one that drops duplicates."""
-        deduplicating = inner_of(exchange)
+        deduplicating = exchange.router()
         if isinstance(deduplicating, DeduplicatingExchange):
             deduplicating.duplicates = DuplicateFilter(exchange.counters, self.timers, self.turn)
             deduplicating.apply_policy(self.policies.definition_of(exchange))
@@ -393,7 +390,7 @@ class VirtualHost:
         Returns:
             Whether that has changed, so that its definition is another one.
         """
-        deduplicating = inner_of(exchange)
+        deduplicating = exchange.router()
         if not isinstance(deduplicating, DeduplicatingExchange) or deduplicating.duplicates is None:
             return False
         duplicates = deduplicating.duplicates
@@ -412,7 +409,7 @@ class VirtualHost:
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
             exchange.waiting.delete()
-        deduplicating = inner_of(exchange)
+        deduplicating = exchange.router()
         if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
             deduplicating.duplicates.close()
         self.due_messages.clear_cache()

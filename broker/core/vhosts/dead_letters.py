@@ -13,14 +13,13 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from leveret.broker.core.deduplication.filtered_route import leave_out, names_of
-from leveret.broker.core.messages.routing import Remembering, route_in_steps
+from leveret.broker.core.messages.target import Remembering, Target, leave_out, names_of
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
-from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.vhosts.routing import route_in_steps
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.policies.dead_letter import REJECTED, Death, record_death, visited_queues
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find, normalize

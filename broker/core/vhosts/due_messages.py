@@ -1,4 +1,4 @@
-"""Routes the messages of exchanges x-delayed-message that are due."""
+"""Routes messages that exchanges have kept: those of x-delayed-message that are due, and those of x-recent-history."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from leveret.broker.core.delays.due_work import DueWork
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.published import published_to, read_extra_keys
-from leveret.broker.core.messages.routing import Route, route_in_steps
-from leveret.broker.core.topology import Topology
+from leveret.broker.core.exchanges.base import Binding, Exchange
+from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
+from leveret.broker.core.messages.origin import published_to, read_extra_keys
+from leveret.broker.core.messages.target import Target
+from leveret.broker.core.scheduling.work import Work
+from leveret.broker.core.vhosts.routing import Route, route, route_in_steps
+from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.header_scan import DECODE, scan_header
 from leveret.protocol.properties import Properties
 from leveret.storage.event_format import EventKind
@@ -35,7 +37,7 @@ class DueMessages:
         work: Provides time slices.
     """
 
-    def __init__(self, topology: Topology, work: DueWork) -> None:
+    def __init__(self, topology: Topology, work: Work) -> None:
         self._topology = topology
         self._work = work
         #: Routes by exchange, and its exchange and routing key as published.
@@ -61,7 +63,9 @@ class DueMessages:
         self._routes.clear()
 
     def _begin(self, waiting: WaitingMessages, steps: Iterator[None]) -> None:
-        self._work.begin(waiting.schedule, f"exchange '{waiting.name}'", steps)
+        # If it fails, what was to be routed stays on disk until the next start.
+        subject = f"due messages of exchange '{waiting.name}' were routed"
+        self._work.begin(steps, subject, waiting.schedule.arm_next)
 
     def _route_due(self, waiting: WaitingMessages) -> Iterator[None]:
         """Route all that is due; a step reads or routes some messages."""
@@ -146,3 +150,45 @@ def _publish(found: Route, messages: Sequence[Message]) -> Generator[None, None,
 
 def _size(message: Message) -> int:
     return len(message.body)
+
+
+def replay_history(topology: Topology, binding: Binding) -> Iterator[None]:
+    """Return steps that deliver what the source of a new binding remembers to its destination, oldest first.
+
+    A step is a message; it takes a moment, so that the caller may serve others in between. What arrives then is not
+    among the messages. Exchanges of other types have no steps.
+
+    Args:
+        topology: Exchanges and queues of the virtual host.
+        binding: The new binding. If its destination is an exchange, the messages are routed by it.
+    """
+    source = binding.source.router()
+    if not isinstance(source, RecentHistoryExchange):
+        return iter(())
+    return _deliver(topology, binding, source.remembered())
+
+
+def _deliver(topology: Topology, binding: Binding, messages: Sequence[Message]) -> Iterator[None]:
+    destination = binding.destination
+    for message in messages:
+        # It may be deleted while others are served.
+        queues: tuple[Target, ...] = ()
+        if isinstance(destination, Exchange):
+            if topology.exchanges.get(destination.name) is destination:
+                queues = _find_queues(topology, destination, message)
+        elif not destination.deleted:
+            queues = (destination,)
+        for queue in queues:
+            queue.publish([message], len(message.body))
+        yield
+
+
+def _find_queues(topology: Topology, exchange: Exchange, message: Message) -> tuple[Target, ...]:
+    envelope = message.envelope
+    _, key = published_to(envelope)
+    headers = Properties(envelope.header).headers()
+    keys = [key, *read_extra_keys(headers, "CC"), *envelope.blind_keys]
+    found = route(topology, exchange, keys, headers, envelope.header)
+    for history in found.histories:
+        history.remember([message])
+    return found.queues

@@ -9,7 +9,7 @@ from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.explanation import why_not_in_force
 from leveret.policies.policy import APPLY_TO, Policy
 

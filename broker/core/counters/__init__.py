@@ -1,0 +1,1 @@
+"""The counters of all objects, their histories, and what remains of deleted ones."""
