@@ -278,7 +278,7 @@ QUEUE: Final[Table] = (
                total="all_queues.refused_told"), _TAKEN),
     Field("deduplicated", "counters.deduplicated", "integer", "Duplicates that it dropped", None,
           _own(_counter, "queue_deduplicated_total",
-               "Total number of duplicates that a queue has dropped, for queues that drop duplicates",
+               "Duplicates that a queue has dropped, for queues that drop duplicates",
                "queue_deduplication",
                source="deduplicated"), _TAKEN),
     Field("fill", "fill", "Fill|null", "How full it is; null without limits",
@@ -573,10 +573,23 @@ EXCHANGE: Final[Table] = (
     Field("outgoing", "nothing", "array", "Always empty", single=True),
 )
 
+VHOST: Final[Table] = (
+    Field("name", "vhost.name", "string", "Name", SAME, _gauge(
+          "vhost_status", "Whether a given vhost is running", "vhost_status", total=DETAILED, source="one",
+          prefix=CLUSTER)),
+    Field("description", "metadata.description", "string", "Description", SAME),
+    Field("tags", "tags", "array", "Tags", SAME),
+    Field("default_queue_type", "default_queue_type", "string", "Type of queues without x-queue-type, or undefined",
+          SAME),
+    Field("metadata", "further", "object", "Description, tags and default queue type, if that is set"),
+    Field("tracing", "metadata.tracing", "boolean", "Whether messages are traced", SAME),
+    Field("cluster_state", "cluster_state", "object", "running by node", SAME),
+)
+
 BINDING: Final[Table] = (
     Field("source", "identity.source", "string", "Name of the exchange", Column("source_name")),
     Field("source_kind", "", "string", "exchange", Column(form="exchange_kind", needs=("source",))),
-    Field("vhost", "vhost", "string", "Virtual host"),
+    Field("vhost", "binding.source.vhost_name", "string", "Virtual host"),
     Field("destination", "identity.destination", "string", "Name of the queue or exchange", Column("destination_name")),
     Field("destination_type", "identity.destination_type", "string", "queue or exchange", Column("destination_kind")),
     Field("routing_key", "identity.routing_key", "string", "Routing key", SAME),

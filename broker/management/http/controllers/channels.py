@@ -11,6 +11,7 @@ from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientC
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.controllers.connections import find_connection, visible_connections
 from leveret.broker.management.http.documents.clients import (
+    CHANNEL_SORT_KEYS,
     channel_document,
     channel_name,
     client_provided_name,
@@ -90,7 +91,7 @@ class Channels(Controller):
         view = View[ClientConsumer](
             lambda consumer: consumer_document(consumer, self._node_name, self._consumer_timeout),
             order=lambda consumer: (channel_name(consumer.channel), consumer.tag),
-            keys={"consumer_tag": lambda consumer: consumer.tag, "queue.name": lambda consumer: consumer.queue.name},
+            keys={"queue.name": lambda consumer: consumer.queue.name},
         )
         return await list_response(request, consumers, view)
 
@@ -100,14 +101,7 @@ class Channels(Controller):
         view = View(
             self._describe(request),
             order=lambda channel: (channel.client.vhost_name, channel.client.name, channel.number),
-            keys={
-                "name": channel_name,
-                "vhost": lambda channel: channel.client.vhost_name,
-                "user": lambda channel: channel.client.username,
-                "number": lambda channel: channel.number,
-                "consumer_count": lambda channel: len(channel.consumers),
-                "messages_unacknowledged": lambda channel: channel.unacked_count,
-            },
+            keys=CHANNEL_SORT_KEYS,
             name=channel_name,
             alias=lambda channel: client_provided_name(channel.client),
         )

@@ -10,9 +10,16 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
+from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
+from leveret.broker.management.http.documents.clients import (
+    ConnectionView,
+    client_provided_name,
+    connection_document,
+    short_connection,
+)
+from leveret.broker.management.http.documents.views import sort_keys
 from leveret.broker.management.http.errors import not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.responses import json_response, object_response
@@ -59,16 +66,11 @@ class Connections(Controller):
         return web.Response(status=204)
 
     async def _list(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
+        alarmed = self._broker.alarms.any
         view = View(
             self._describe(request),
             order=lambda connection: (connection.vhost_name, connection.name),
-            keys={
-                "name": lambda connection: connection.name,
-                "vhost": lambda connection: connection.vhost_name,
-                "user": lambda connection: connection.username,
-                "channels": lambda connection: len(connection.channels),
-                "connected_at": lambda connection: connection.connected_at,
-            },
+            keys=sort_keys(CONNECTION, lambda connection: ConnectionView(connection, self._node_name, alarmed)),
             name=lambda connection: connection.name,
             alias=client_provided_name,
         )
@@ -123,7 +125,7 @@ class ConnectionActions(Controller):
 
     async def show(self, request: web.Request) -> web.Response:
         """List the connections of a user, with few columns."""
-        return json_response([self._describe(connection) for connection in self._find(request)])
+        return json_response([short_connection(connection, self._node_name) for connection in self._find(request)])
 
     async def close(self, request: web.Request) -> web.Response:
         """Close the connections of a user, if any. The header X-Reason has the reason."""
@@ -139,14 +141,6 @@ class ConnectionActions(Controller):
         if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
             raise not_authorised(OBJECT_REFUSAL)
         return [connection for connection in self._broker.connections if connection.username == name]
-
-    def _describe(self, connection: ClientConnection) -> dict[str, Any]:
-        return {
-            "name": connection.name,
-            "vhost": connection.vhost_name,
-            "user": connection.username,
-            "node": self._node_name,
-        }
 
 
 def close_connections(broker: Broker, reason: str, user: str | None = None, vhost: str | None = None) -> None:

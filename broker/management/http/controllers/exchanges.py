@@ -10,7 +10,11 @@ from aiohttp import web
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.documents.topology import exchange_document
+from leveret.broker.management.http.documents.topology import (
+    EXCHANGE_SORT_KEYS,
+    exchange_document,
+    single_exchange_document,
+)
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import (
@@ -57,12 +61,7 @@ class Exchanges(Controller):
         view = View[Exchange](
             lambda exchange: exchange_document(exchange, self._node_name, rates),
             order=lambda exchange: (exchange.vhost_name, exchange.name),
-            keys={
-                "name": lambda exchange: exchange.name,
-                "vhost": lambda exchange: exchange.vhost_name,
-                "type": lambda exchange: exchange.type_name,
-                "durable": lambda exchange: exchange.durable,
-            },
+            keys=EXCHANGE_SORT_KEYS,
             name=lambda exchange: exchange.name,
         )
         return await list_response(request, found, view, paginated=True)
@@ -73,8 +72,7 @@ class Exchanges(Controller):
         exchange = vhost.topology.exchanges.get(exchange_name(request.match_info["name"]))
         if exchange is None:
             raise not_found()
-        document = exchange_document(exchange, self._node_name, self._rates(request))
-        return object_response(request, {**document, "incoming": [], "outgoing": []})
+        return object_response(request, single_exchange_document(exchange, self._node_name, self._rates(request)))
 
     async def declare(self, request: web.Request) -> web.Response:
         """Declare an exchange. The body has type, durable, auto_delete, internal and arguments."""

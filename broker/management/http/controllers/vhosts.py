@@ -14,6 +14,7 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.connections import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
+from leveret.broker.management.http.documents.topology import vhost_document
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length
 from leveret.broker.management.http.listing import View, list_response
@@ -102,27 +103,12 @@ class VirtualHosts(Controller):
     async def _descriptions(self, request: web.Request) -> Callable[[VirtualHost], dict[str, Any]]:
         """Return a function that describes a virtual host. Counters are added up once for all of them."""
         if stats_are_disabled(request):
-            return self._describe
+            return lambda vhost: vhost_document(vhost, self._node_name)
         rates, counted = Rates(request, self._broker), (await count_all(self._broker)).vhosts
 
         def describe(vhost: VirtualHost) -> dict[str, Any]:
             statistics = vhost.statistics
             row = counted.get(vhost.name) or statistics.row()
-            return {**self._describe(vhost), **vhost_stats(statistics, row, rates)}
+            return {**vhost_document(vhost, self._node_name), **vhost_stats(statistics, row, rates)}
 
         return describe
-
-    def _describe(self, vhost: VirtualHost) -> dict[str, Any]:
-        metadata = vhost.metadata
-        inner: dict[str, Any] = {"description": metadata.description, "tags": list(metadata.tags)}
-        if metadata.default_queue_type is not None:
-            inner["default_queue_type"] = metadata.default_queue_type
-        return {
-            "name": vhost.name,
-            "description": metadata.description,
-            "tags": list(metadata.tags),
-            "default_queue_type": metadata.default_queue_type or "undefined",
-            "metadata": inner,
-            "tracing": metadata.tracing,
-            "cluster_state": {self._node_name: "running"},
-        }

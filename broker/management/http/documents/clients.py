@@ -4,19 +4,200 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, ClientTls
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.consumers import QueueConsumer
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.management.http.documents.views import PROCESS, iso_time
+from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER, CONSUMER_NAME
+from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find
 
-_DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
+_DATA: Final = numbers(ConnectionCounters.FIELDS, **{field.name: field.rate for field in CONNECTION if field.rate})
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
+
+
+class ConnectionView(ErlangProcess):
+    """The attributes of a connection that the fields of CONNECTION are read from.
+
+    Args:
+        client: The connection.
+        node: Name of the node.
+        alarmed: Whether a resource alarm is set, which blocks the connection when it publishes.
+    """
+
+    __slots__ = ("_alarmed", "client", "counters", "node")
+
+    protocol = "AMQP 0-9-1"
+    type = "network"
+    nothing = None
+
+    def __init__(self, client: ClientConnection, node: str = "", alarmed: bool = False) -> None:
+        self.client = client
+        self.counters = client.output.counters
+        self.node = node
+        self._alarmed = alarmed
+
+    client_properties = property(lambda self: table_to_json(self.client.client_properties))
+    host = property(lambda self: self.client.local[0])
+    port = property(lambda self: self.client.local[1])
+    peer_host = property(lambda self: self.client.peer[0])
+    peer_port = property(lambda self: self.client.peer[1])
+    channels = property(lambda self: len(self.client.channels))
+    send_pend = property(lambda self: self.client.output.pending_bytes())
+    ssl = property(lambda self: self.client.tls is not None)
+    tls = property(lambda self: self.client.tls or _NoTls)
+
+    @property
+    def user_provided_name(self) -> str | None:
+        """The client-provided connection name."""
+        name = self.client_properties.get("connection_name")
+        return name if isinstance(name, str) else None
+
+    @property
+    def state(self) -> str:
+        """Whether an alarm blocks it."""
+        return "blocked" if self.client.blocked else "blocking" if self._alarmed else "running"
+
+
+class _NoTls:
+    """What an unencrypted connection has of TLS."""
+
+    protocol = cipher = subject = issuer = validity = None
+
+
+class ChannelView(ErlangProcess):
+    """The attributes of a channel that the fields of CHANNEL are read from.
+
+    Args:
+        channel: The channel.
+        node: Name of the node.
+        rates: Rates of the request, for a document.
+    """
+
+    __slots__ = ("_rates", "channel", "client", "node")
+
+    state = "running"
+    pending_raft_commands = 0
+
+    def __init__(self, channel: ClientChannel, node: str = "", rates: Rates | None = None) -> None:
+        self.channel = channel
+        self.client = channel.client
+        self.node = node
+        self._rates = rates
+
+    name = property(lambda self: channel_name(self.channel))
+    connection_details = property(lambda self: connection_details(self.client))
+    consumer_count = property(lambda self: len(self.channel.consumers))
+    messages_uncommitted = property(lambda self: self.channel.uncommitted[0])
+    acks_uncommitted = property(lambda self: self.channel.uncommitted[1])
+    user_provided_name = property(lambda self: client_provided_name(self.client) or None)
+
+    @property
+    def idle_since(self) -> str | None:
+        """When something has happened last."""
+        since = self.channel.counters.idle_since
+        return iso_time(since) if since else None
+
+    @property
+    def message_stats(self) -> dict[str, Any] | None:
+        """Numbers of messages with their rates."""
+        assert self._rates is not None, "a document needs rates"
+        counters = self.channel.counters
+        return message_stats(self._rates, _MESSAGES, counters.row(), counters) or None
+
+
+class ConsumerView:
+    """The attributes of a consumer that the fields of CONSUMER are read from.
+
+    Args:
+        consumer: The consumer.
+        node: Name of the node.
+        consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
+    """
+
+    __slots__ = ("_consumer_timeout", "consumer", "node")
+
+    def __init__(self, consumer: ClientConsumer, node: str = "", consumer_timeout: int | None = None) -> None:
+        self.consumer = consumer
+        self.node = node
+        self._consumer_timeout = consumer_timeout
+
+    queue_details = property(lambda self: {"name": self.consumer.queue.name, "vhost": self.consumer.queue.vhost_name})
+    channel_details = property(lambda self: _channel_details(self.consumer.channel, self.node))
+    ack_required = property(lambda self: not self.consumer.no_ack)
+    arguments = property(lambda self: table_to_json(self.consumer.arguments))
+    timeout = property(lambda self: self.consumer.timeout_ms or self._consumer_timeout or 0)
+    next_offset = property(lambda self: self._place[0])
+    lag = property(lambda self: self._place[1])
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        """Its next offset in the stream, and how many messages follow."""
+        return cast("StreamQueue", self.consumer.queue).readers.place_of(cast("QueueConsumer", self.consumer))
+
+    @property
+    def activity_status(self) -> str:
+        """Whether it gets messages, and why."""
+        consumer, queue = self.consumer, self.consumer.queue
+        if isinstance(queue, StreamQueue):
+            name = queue.names.name_of(cast("QueueConsumer", consumer))
+            # The other is as in RabbitMQ before 4.1: it is not active.
+            active = None if name is None else name.active
+            is_single = name is not None
+        else:
+            active, is_single = queue.consumers.active, queue.consumers.single_active
+        if not is_single:
+            return "up"
+        return "single_active" if cast("object", active) is consumer else "waiting"
+
+    @property
+    def active(self) -> bool:
+        """Whether it gets messages; as in RabbitMQ before 4.1, those of streams without a name do not say so."""
+        status = self.activity_status
+        return status == "single_active" or (status == "up" and not isinstance(self.consumer.queue, StreamQueue))
+
+
+class ConsumerNameView:
+    """The attributes of a consumer name that the fields of CONSUMER_NAME are read from.
+
+    Args:
+        stream: The stream.
+        entry: The name.
+        node: Name of the node.
+    """
+
+    __slots__ = ("_node", "_stream", "entry")
+
+    def __init__(self, stream: StreamQueue, entry: ConsumerName, node: str = "") -> None:
+        self._stream = stream
+        self.entry = entry
+        self._node = node
+
+    next_offset = property(lambda self: self._stream.readers.distance(self.entry.next)[0])
+    lag = property(lambda self: self._stream.readers.distance(self.entry.next)[1])
+    changed = property(lambda self: self.entry.changed // 1000 or None)
+    waiting = property(lambda self: len(self.entry.waiting))
+
+    @property
+    def active(self) -> dict[str, Any] | None:
+        """The consumer that reads."""
+        active = cast("ClientConsumer | None", self.entry.active)
+        if active is None:
+            return None
+        return {"consumer_tag": active.tag, "channel_details": _channel_details(active.channel, self._node)}
+
+
+_short_connection: Final = document_maker(field for field in CONNECTION if field.basic)
+_connection: Final = document_maker(field for field in CONNECTION if not field.rate)
+_channel: Final = document_maker(CHANNEL)
+_consumer: Final = document_maker(field for field in CONSUMER if not field.of)
+_stream_consumer: Final = document_maker(CONSUMER)
+_consumer_name: Final = document_maker(CONSUMER_NAME)
+#: Values that lists are sorted by, by field. Sorting by others makes all documents.
+CHANNEL_SORT_KEYS: Final = sort_keys(CHANNEL, ChannelView)
 
 
 def client_provided_name(connection: ClientIdentity) -> str:
@@ -27,66 +208,13 @@ def client_provided_name(connection: ClientIdentity) -> str:
 
 def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:
     """Return the fields that identify a connection."""
-    return {
-        "name": connection.name,
-        "vhost": connection.vhost_name,
-        "user": connection.username,
-        "node": node,
-    }
+    return _short_connection(ConnectionView(connection, node))
 
 
 def connection_document(connection: ClientConnection, node: str, rates: Rates, alarmed: bool) -> dict[str, Any]:
-    """Return a connection with all fields.
-
-    Args:
-        connection: The connection.
-        node: Name of the node.
-        rates: Rates of the request.
-        alarmed: Whether a resource alarm is set, which blocks the connection when it publishes.
-    """
-    properties = table_to_json(connection.client_properties)
-    counters = connection.output.counters
-    document = {
-        **short_connection(connection, node),
-        "user_who_performed_action": connection.username,
-        "client_properties": properties,
-        "host": connection.local[0],
-        "port": connection.local[1],
-        "peer_host": connection.peer[0],
-        "peer_port": connection.peer[1],
-        "protocol": "AMQP 0-9-1",
-        "type": "network",
-        "auth_mechanism": connection.auth_mechanism,
-        "state": "blocked" if connection.blocked else "blocking" if alarmed else "running",
-        "connected_at": connection.connected_at,
-        "timeout": connection.heartbeat,
-        "channels": len(connection.channels),
-        "channel_max": connection.channel_max,
-        "frame_max": connection.frame_max,
-        "recv_cnt": counters.recv_cnt,
-        "send_cnt": counters.send_cnt,
-        "send_pend": connection.output.pending_bytes(),
-        **_encryption(connection.tls),
-        **PROCESS,
-    }
-    name = properties.get("connection_name")
-    if isinstance(name, str):
-        document["user_provided_name"] = name
-    return rates.add_to(document, _DATA, counters.row(), counters, "data_rates")
-
-
-def _encryption(tls: ClientTls | None) -> dict[str, Any]:
-    return {
-        "ssl": tls is not None,
-        "ssl_protocol": None if tls is None else tls.protocol,
-        "ssl_cipher": None if tls is None else tls.cipher,
-        # Part of the cipher's name, or with TLS 1.3 not part of the cipher suite.
-        "ssl_key_exchange": None,
-        "ssl_hash": None,
-        "peer_cert_subject": None if tls is None else tls.subject,
-        "peer_cert_issuer": None if tls is None else tls.issuer,
-        "peer_cert_validity": None if tls is None else tls.validity,
-    }
+    """Return a connection with all fields. See ConnectionView."""
+    view = ConnectionView(connection, node, alarmed)
+    return rates.add_to(_connection(view), _DATA, view.counters.row(), view.counters, "data_rates")
 
 
 def connection_details(connection: ClientIdentity) -> dict[str, Any]:
@@ -101,66 +229,18 @@ def channel_name(channel: ClientChannel) -> str:
 
 def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:
     """Return a channel with all fields except its consumers."""
-    client, counters = channel.client, channel.counters
-    provided_name = client_provided_name(client)
-    messages, acks = channel.uncommitted
-    document = {
-        "name": channel_name(channel),
-        "number": channel.number,
-        "node": node,
-        "user": client.username,
-        "user_who_performed_action": client.username,
-        "vhost": client.vhost_name,
-        "connection_details": connection_details(client),
-        "state": "running",
-        "confirm": channel.confirming,
-        "transactional": channel.transactional,
-        "consumer_count": len(channel.consumers),
-        "prefetch_count": channel.default_prefetch,
-        "global_prefetch_count": channel.prefetch,
-        "messages_unacknowledged": channel.unacked_count,
-        "messages_unconfirmed": channel.unconfirmed_count,
-        "messages_uncommitted": messages,
-        "acks_uncommitted": acks,
-        "pending_raft_commands": 0,
-        **PROCESS,
-    }
-    if provided_name:
-        document["user_provided_name"] = provided_name
-    if counters.idle_since:
-        document["idle_since"] = iso_time(counters.idle_since)
-    stats = message_stats(rates, _MESSAGES, counters.row(), counters)
-    if stats:
-        document["message_stats"] = stats
-    return document
+    return _channel(ChannelView(channel, node, rates))
 
 
 def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int | None) -> dict[str, Any]:
-    """Return a consumer.
+    """Return a consumer. See ConsumerView."""
+    make = _stream_consumer if isinstance(consumer.queue, StreamQueue) else _consumer
+    return make(ConsumerView(consumer, node, consumer_timeout))
 
-    Args:
-        consumer: The consumer.
-        node: Name of the node.
-        consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
-    """
-    channel, queue = consumer.channel, consumer.queue
-    active, status = _activity(consumer, queue)
-    document = {
-        "consumer_tag": consumer.tag,
-        "queue": {"name": queue.name, "vhost": queue.vhost_name},
-        "channel_details": _channel_details(channel, node),
-        "ack_required": not consumer.no_ack,
-        "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.prefetch,
-        "active": active,
-        "activity_status": status,
-        "arguments": table_to_json(consumer.arguments),
-        # Newer clients fail if it is missing; 0 means no timeout.
-        "consumer_timeout": consumer.timeout_ms or consumer_timeout or 0,
-    }
-    if isinstance(queue, StreamQueue):
-        document["next_offset"], document["lag"] = queue.readers.place_of(cast("QueueConsumer", consumer))
-    return document
+
+def consumer_name_document(stream: StreamQueue, name: ConsumerName, node: str) -> dict[str, Any]:
+    """Return a consumer name of a stream. See ConsumerNameView."""
+    return _consumer_name(ConsumerNameView(stream, name, node))
 
 
 def _channel_details(channel: ClientChannel, node: str) -> dict[str, Any]:
@@ -174,40 +254,3 @@ def _channel_details(channel: ClientChannel, node: str) -> dict[str, Any]:
         "peer_port": client.peer[1],
         "user": client.username,
     }
-
-
-def consumer_name_document(stream: StreamQueue, name: ConsumerName, node: str) -> dict[str, Any]:
-    """Return a consumer name of a stream.
-
-    Args:
-        stream: The stream.
-        name: The name.
-        node: Name of the node.
-    """
-    offset, lag = stream.readers.distance(name.next)
-    active = cast("ClientConsumer | None", name.active)
-    return {
-        "name": name.name,
-        "next_offset": offset,
-        "lag": lag,
-        "missed": name.missed,
-        "changed": name.changed // 1000 or None,
-        "active": None
-        if active is None
-        else {"consumer_tag": active.tag, "channel_details": _channel_details(active.channel, node)},
-        "waiting": len(name.waiting),
-    }
-
-
-def _activity(consumer: ClientConsumer, queue: Queue) -> tuple[bool, str]:
-    if isinstance(queue, StreamQueue):
-        name = queue.names.name_of(cast("QueueConsumer", consumer))
-        if name is None:
-            # As in RabbitMQ before 4.1.
-            return False, "up"
-        is_active = cast("object", name.active) is consumer
-        return is_active, "single_active" if is_active else "waiting"
-    if not queue.consumers.single_active:
-        return True, "up"
-    is_active = cast("object", queue.consumers.active) is consumer
-    return is_active, "single_active" if is_active else "waiting"

@@ -189,6 +189,8 @@ class QueueView(ErlangProcess):
         }
 
     stream = property(lambda self: _stream(self.queue, self.figures))
+    first_offset = property(lambda self: self.queue.stream.offsets[0])
+    next_offset = property(lambda self: self.queue.stream.offsets[1])
 
     @property
     def delivery_limit(self) -> int | str:

@@ -1,13 +1,16 @@
-"""Exchanges and bindings as JSON."""
+"""Exchanges, bindings and virtual hosts as JSON."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.counters.counters import ExchangeCounters
+from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
+from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
@@ -15,7 +18,9 @@ from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.management.fields import BINDING, EXCHANGE, VHOST
 from leveret.broker.management.http.documents.losses import loss_stats
+from leveret.broker.management.http.documents.views import document_maker, sort_keys
 from leveret.broker.management.http.statistics import Rates, message_stats, numbers
 from leveret.protocol.field_table import encode_table
 
@@ -26,43 +31,155 @@ _EMPTY_KEY: Final = "~"
 _HASH_SIZE: Final = 4
 
 
-def exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dict[str, Any]:
-    """Return an exchange.
+class ExchangeView:
+    """The attributes of an exchange that the fields of EXCHANGE are read from.
 
     Args:
         exchange: The exchange.
         node: Name of the node.
         rates: Rates of the request; None without statistics.
     """
-    document: dict[str, Any] = {
-        "name": exchange.name,
-        "vhost": exchange.vhost_name,
-        "type": exchange.type_name,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": table_to_json(exchange.arguments),
-    }
-    if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
-        document["messages_delayed"] = exchange.waiting.count
-        document["message_bytes_delayed"] = exchange.waiting.body_bytes
-        due = exchange.waiting.schedule.due_times()
-        document["next_delayed_at"] = None if due is None else -(-due[0] // 1000)
-    deduplicating = exchange.router()
-    if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
-        info, size = deduplicating.duplicates.info(), deduplicating.duplicates.size
-        document["cache_info"] = {"bytes": info.memory, "entries": info.entries, "nodes": [node], "size": size}
-        document["deduplicated"] = exchange.counters.deduplicated
-    if exchange.policy is not None:
-        document["policy"] = exchange.policy.name
-    if rates is not None:
-        stats = message_stats(rates, _MESSAGES, exchange.counters.row(), exchange.counters)
-        if stats:
-            document["message_stats"] = stats
-        lost = loss_stats(exchange.counters, rates)
-        if lost:
-            document["loss_stats"] = lost
-    return document
+
+    __slots__ = ("_node", "_rates", "exchange")
+
+    nothing: tuple[()] = ()
+    one = 1
+
+    def __init__(self, exchange: Exchange, node: str = "", rates: Rates | None = None) -> None:
+        self.exchange = exchange
+        self._node = node
+        self._rates = rates
+
+    arguments = property(lambda self: table_to_json(self.exchange.arguments))
+    policy = property(lambda self: None if self.exchange.policy is None else self.exchange.policy.name)
+    binding_count = property(lambda self: len(self.exchange.bindings))
+
+    @property
+    def waiting(self) -> WaitingMessages | None:
+        """The messages that wait in it, if it delays messages and is open."""
+        return self.exchange.waiting if isinstance(self.exchange, DelayedExchange) else None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it delays messages and has been deleted."""
+        return self.waiting is not None and self.waiting.deleted
+
+    @property
+    def next_delayed_at(self) -> int | None:
+        """When the first of the messages is due, in milliseconds since 1970, rounded up: none is early."""
+        due = None if self.waiting is None else self.waiting.schedule.due_times()
+        return None if due is None else -(-due[0] // 1000)
+
+    @property
+    def duplicates(self) -> DuplicateFilter | None:
+        """The header values that it remembers, if it drops duplicates and is open."""
+        inner = self.exchange.router()
+        return inner.duplicates if isinstance(inner, DeduplicatingExchange) else None
+
+    @property
+    def cache_info(self) -> dict[str, Any]:
+        """The values that it remembers."""
+        assert self.duplicates is not None
+        info = self.duplicates.info()
+        return {"bytes": info.memory, "entries": info.entries, "nodes": [self._node], "size": self.duplicates.size}
+
+    @property
+    def remembered(self) -> int:
+        """Number of these values."""
+        return 0 if self.duplicates is None else self.duplicates.info().entries
+
+    @property
+    def message_stats(self) -> dict[str, Any] | None:
+        """Numbers of messages with their rates."""
+        counters = self.exchange.counters
+        return (message_stats(self._rates, _MESSAGES, counters.row(), counters) or None) if self._rates else None
+
+    @property
+    def loss_stats(self) -> dict[str, Any] | None:
+        """Lost messages with their rates."""
+        return (loss_stats(self.exchange.counters, self._rates) or None) if self._rates else None
+
+
+class VirtualHostView:
+    """The attributes of a virtual host that the fields of VHOST are read from.
+
+    Args:
+        vhost: The virtual host.
+        node: Name of the node.
+    """
+
+    __slots__ = ("_node", "metadata", "vhost")
+
+    one = 1
+
+    def __init__(self, vhost: VirtualHost, node: str = "") -> None:
+        self.vhost = vhost
+        self.metadata = vhost.metadata
+        self._node = node
+
+    tags = property(lambda self: list(self.metadata.tags))
+    default_queue_type = property(lambda self: self.metadata.default_queue_type or "undefined")
+    cluster_state = property(lambda self: {self._node: "running"})
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """RabbitMQ shows description, tags and the default queue type a second time."""
+        metadata = self.metadata
+        inner: dict[str, Any] = {"description": metadata.description, "tags": list(metadata.tags)}
+        if metadata.default_queue_type is not None:
+            inner["default_queue_type"] = metadata.default_queue_type
+        return inner
+
+
+class BindingView:
+    """The attributes of a binding that the fields of BINDING are read from.
+
+    Args:
+        binding: The binding.
+    """
+
+    __slots__ = ("binding", "identity")
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.identity = binding.identity
+
+    arguments = property(lambda self: table_to_json(self.binding.arguments))
+    properties_key = property(lambda self: properties_key(self.binding))
+
+
+def _exchange_maker(*kinds: str) -> Callable[[object], dict[str, Any]]:
+    return document_maker(field for field in EXCHANGE if not field.single and (not field.of or field.of[0] in kinds))
+
+
+#: By whether it delays messages, and whether it drops duplicates.
+_EXCHANGES: Final = {
+    (False, False): _exchange_maker(),
+    (True, False): _exchange_maker("delayed"),
+    (False, True): _exchange_maker("deduplicating"),
+    (True, True): _exchange_maker("delayed", "deduplicating"),
+}
+_more_of_exchange: Final = document_maker(field for field in EXCHANGE if field.single)
+#: Values that lists are sorted by, by field. Sorting by others makes all documents.
+EXCHANGE_SORT_KEYS: Final = sort_keys((field for field in EXCHANGE if not field.of), ExchangeView)
+_vhost: Final = document_maker(VHOST)
+_binding: Final = document_maker(BINDING)
+
+
+def exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dict[str, Any]:
+    """Return an exchange. See ExchangeView."""
+    view = ExchangeView(exchange, node, rates)
+    return _EXCHANGES[view.waiting is not None, view.duplicates is not None](view)
+
+
+def single_exchange_document(exchange: Exchange, node: str, rates: Rates | None) -> dict[str, Any]:
+    """Return an exchange with all fields. See ExchangeView."""
+    return exchange_document(exchange, node, rates) | _more_of_exchange(ExchangeView(exchange))
+
+
+def vhost_document(vhost: VirtualHost, node: str) -> dict[str, Any]:
+    """Return a virtual host without statistics. See VirtualHostView."""
+    return _vhost(VirtualHostView(vhost, node))
 
 
 def default_binding(vhost: VirtualHost, queue: Queue) -> Binding:
@@ -72,16 +189,7 @@ def default_binding(vhost: VirtualHost, queue: Queue) -> Binding:
 
 def binding_document(binding: Binding) -> dict[str, Any]:
     """Return a binding."""
-    identity = binding.identity
-    return {
-        "source": identity.source,
-        "vhost": binding.source.vhost_name,
-        "destination": identity.destination,
-        "destination_type": identity.destination_type,
-        "routing_key": identity.routing_key,
-        "arguments": table_to_json(binding.arguments),
-        "properties_key": properties_key(binding),
-    }
+    return _binding(BindingView(binding))
 
 
 def properties_key(binding: Binding) -> str:

@@ -17,7 +17,6 @@ _GARBAGE_COLLECTION: Final[Mapping[str, int]] = {
     "minor_gcs": 0,
 }
 _NO_RATE: Final[Mapping[str, float]] = {"rate": 0.0}
-PROCESS = {"garbage_collection": _GARBAGE_COLLECTION, "reductions": 0, "reductions_details": _NO_RATE}
 
 
 class ErlangProcess:
@@ -85,7 +84,8 @@ def sort_keys(
 
         return value_or_missing
 
-    return {field.name: key(field) for field in fields if field.source and (field.sort or "." not in field.name)}
+    simple = [field for field in fields if field.source and "." not in field.name and "object" not in field.type]
+    return {field.name: key(field) for field in (*simple, *(field for field in fields if field.sort))}
 
 
 def iso_time(seconds: int) -> str:

@@ -10,19 +10,16 @@ from aiohttp import web
 from leveret.broker.core.scheduling.slices import in_slices_async
 from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
 from leveret.broker.management.http.prometheus.exposition import Exposition
-from leveret.broker.management.http.prometheus.families import Vhosts
 from leveret.broker.management.http.prometheus.node import (
     alarm_families,
     identity_families,
     node_families,
     object_families,
+    reader_families,
 )
-from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT, OWN_FAMILIES
-from leveret.broker.management.http.prometheus.readers import reader_families
-from leveret.broker.management.http.prometheus.streams import STREAM_FAMILIES
-from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
+from leveret.broker.management.http.prometheus.objects import CONSUMER_COUNT, DETAILED_FAMILIES, FAMILIES, Vhosts
+from leveret.broker.management.http.prometheus.totals import Totals
 from leveret.broker.management.http.responses import accepts_gzip
 
 _PREFIX: Final = "rabbitmq_"
@@ -84,8 +81,8 @@ class Metrics:
         counted = await self._totals.count()
         for common in self._common(exposition, counted):
             yield common
-        for family in (*OBJECT_FAMILIES, *OWN_FAMILIES, *STREAM_FAMILIES):
-            async for piece in exposition.objects(family, self._context.broker, None, family.prefix):
+        for family in FAMILIES:
+            async for piece in exposition.objects(family, self._context.broker):
                 yield piece
         for single in self._totals.of_messages(counted):
             yield exposition.text([single])
@@ -95,15 +92,15 @@ class Metrics:
         for group, single in node_families(self._context, f"{_PREFIX}detailed_"):
             if group in wanted:
                 yield exposition.text([single])
-        families = [family for family in (*OBJECT_FAMILIES, *OWN_FAMILIES, *STREAM_FAMILIES) if family.name in wanted]
+        families = [family for family in FAMILIES if family.name in wanted]
         if CONSUMER_COUNT.name in wanted and "queue_metrics" not in wanted:
             families.append(CONSUMER_COUNT)
         for family in families:
-            async for piece in exposition.objects(family, self._context.broker, vhosts, f"{family.prefix}detailed_"):
+            async for piece in exposition.objects(family, self._context.broker, vhosts, "detailed_"):
                 yield piece
-        for cluster in CLUSTER_FAMILIES:
-            if cluster.name in wanted:
-                async for piece in exposition.objects(cluster, self._context.broker, vhosts, cluster.prefix):
+        for family in DETAILED_FAMILIES:
+            if family.name in wanted:
+                async for piece in exposition.objects(family, self._context.broker, vhosts):
                     yield piece
         yield exposition.text(identity_families(self._context, "detailed"))
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.management.http.prometheus.families import Family, Item
+from leveret.broker.management.http.prometheus.objects import Family
 
 #: Objects whose samples are encoded in one step, which takes a millisecond.
 _BATCH: Final = 10
@@ -52,7 +52,7 @@ class Exposition:
         return self._encode(registry).removesuffix(self.end)
 
     async def objects(
-        self, family: Family[Item], broker: Broker, vhosts: Collection[str] | None, prefix: str
+        self, family: Family, broker: Broker, vhosts: Collection[str] | None = None, infix: str = ""
     ) -> AsyncIterator[bytes]:
         """Encode the metrics of all objects of a kind in pieces; other connections are served in between.
 
@@ -60,13 +60,13 @@ class Exposition:
             family: The metrics.
             broker: The broker with the objects.
             vhosts: Virtual hosts of the objects; None for all.
-            prefix: Prefix of all names.
+            infix: What follows the prefix of all names.
         """
-        columns = [[self.text([metric])] for metric in family.families((), prefix)]
+        columns = [[self.text([metric])] for metric in family.families((), infix)]
         items = family.objects(broker, vhosts)
         await asyncio.sleep(0)
         async for batch in in_slices(_batches(items)):
-            for column, metric in zip(columns, family.families(batch, prefix), strict=True):
+            for column, metric in zip(columns, family.families(batch, infix), strict=True):
                 column.append(_without_comments(self.text([metric])))
         # The format requires all samples of a metric to be adjacent.
         for column in columns:

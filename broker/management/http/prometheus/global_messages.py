@@ -9,7 +9,8 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
 from leveret.broker.core.stats.counter_totals import QUEUE_TYPES, CounterTotals
-from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
+from leveret.broker.management.fields import Metric
+from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 _PREFIX: Final = "rabbitmq_global_"
@@ -141,23 +142,23 @@ def global_families(counted: CounterTotals) -> Iterator[MetricFamily]:
         counted: The complete sums.
     """
     for metric, of_channels in _OF_CHANNELS:
-        yield metric.single(_PREFIX, of_channels(counted.channels), protocol=_PROTOCOL)
+        yield single(metric, _PREFIX, of_channels(counted.channels), protocol=_PROTOCOL)
     # All messages that queues have accepted, including dead letters.
-    yield _ROUTED.single(_PREFIX, counted.all_queues.published, protocol=_PROTOCOL)
+    yield single(_ROUTED, _PREFIX, counted.all_queues.published, protocol=_PROTOCOL)
     for metric, of_queues in _OF_QUEUES:
-        family = metric.family(_PREFIX, ("protocol", "queue_type"))
+        family = metric_family(metric, ("protocol", "queue_type"), _PREFIX)
         for queue_type, counters in counted.queues.items():
             add(family, (_PROTOCOL, _label(queue_type)), of_queues(counters))
         yield family
     yield from _dead_letters(counted)
-    yield _CONSUMERS.single(_PREFIX, counted.consumers, protocol=_PROTOCOL)
-    yield _PUBLISHERS.single(_PREFIX, counted.publishers, protocol=_PROTOCOL)
+    yield single(_CONSUMERS, _PREFIX, counted.consumers, protocol=_PROTOCOL)
+    yield single(_PUBLISHERS, _PREFIX, counted.publishers, protocol=_PROTOCOL)
 
 
 def _dead_letters(counted: CounterTotals) -> Iterator[MetricFamily]:
     """Yield the messages that were dead-lettered, and those that were dropped without a dead-letter exchange."""
     for reason, queue_types, metric in _DEAD:
-        family = metric.family(_PREFIX, ("queue_type", "dead_letter_strategy"))
+        family = metric_family(metric, ("queue_type", "dead_letter_strategy"), _PREFIX)
         for queue_type in queue_types:
             counters = counted.queues[queue_type]
             letters = counters.dead_lettered[reason]
@@ -166,7 +167,7 @@ def _dead_letters(counted: CounterTotals) -> Iterator[MetricFamily]:
             add(family, (_label(queue_type), "disabled"), max(0, counters.dropped[reason] - letters))
         yield family
     confirmed = counted.queues["quorum"].dead_letters_confirmed
-    yield _CONFIRMED.single(_PREFIX, confirmed, queue_type=_label("quorum"), dead_letter_strategy="at_least_once")
+    yield single(_CONFIRMED, _PREFIX, confirmed, queue_type=_label("quorum"), dead_letter_strategy="at_least_once")
 
 
 def _label(queue_type: str) -> str:

@@ -19,8 +19,9 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.resources.usage import open_files, open_files_max
 from leveret.broker.core.stats.counter_totals import CounterTotals, ended_totals
+from leveret.broker.management.fields import Metric
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
+from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
 from leveret.broker.version import RABBITMQ_VERSION
 
 _ALARMS: Final = (
@@ -77,6 +78,13 @@ _OBJECTS: Final = (
     gauge("consumers", "Consumers currently connected"),
     gauge("queues", "Queues available"),
 )
+_READERS: Final = (
+    gauge("readers", "Number of named readers"),
+    gauge("reader_held_bytes", "Size in bytes of the segment files that are kept for named readers alone"),
+    gauge("reader_held_files", "Number of segment files that are kept for named readers alone"),
+    counter("reader_unread_files_total", "Total number of segment files removed that a named reader had not read"),
+    counter("readers_dropped_total", "Total number of named readers dropped because they were not seen"),
+)
 _START: Final = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 _CLIENT_VERSION: Final = version("prometheus-client")
 _BUILD: Final = Metric("build_info", "unknown", "RabbitMQ & Erlang/OTP version info")
@@ -98,10 +106,10 @@ def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, M
         ("node_metrics", _LIMITS, _limits(broker, node)),
     ):
         for metric, value in zip(metrics, values, strict=True):
-            yield group, metric.single(prefix, value)
+            yield group, single(metric, prefix, value)
     found = context.accounts.attempts.by_protocol
     protocols = {HTTP: ProtocolAttempts(), AMQP: ProtocolAttempts(), **found}
-    families = [metric.family(prefix, ("protocol",)) for metric in _ATTEMPTS]
+    families = [metric_family(metric, ("protocol",), prefix) for metric in _ATTEMPTS]
     for protocol, attempts in protocols.items():
         for family, value in zip(families, (attempts.total, attempts.succeeded, attempts.failed), strict=True):
             add(family, (protocol,), value)
@@ -113,7 +121,7 @@ def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
     """Yield the alarms by resource."""
     for name, what, resource in _ALARMS:
         metric = Metric(name, "unknown", f"is 1 if {what} alarm is in effect")
-        yield metric.single("rabbitmq_", resource in broker.alarms.resources)
+        yield single(metric, "rabbitmq_", resource in broker.alarms.resources)
 
 
 def object_families(context: RequestContext, counted: CounterTotals) -> Iterator[MetricFamily]:
@@ -122,8 +130,16 @@ def object_families(context: RequestContext, counted: CounterTotals) -> Iterator
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
     values = (len(broker.connections), broker.connections.channel_count, counted.consumers, queues)
     for metric, value in zip(_OBJECTS, values, strict=True):
-        yield metric.single("rabbitmq_", value)
-    yield _START.single("", context.node.started_at / 1000)
+        yield single(metric, "rabbitmq_", value)
+    yield single(_START, "", context.node.started_at / 1000)
+
+
+def reader_families(broker: Broker) -> Iterator[MetricFamily]:
+    """Yield what is kept for named readers; nothing if there has never been one since the start."""
+    counts = broker.stores.reader_counts
+    if counts is not None and any(counts):
+        for metric, value in zip(_READERS, counts, strict=True):
+            yield single(metric, "leveret_", value)
 
 
 def identity_families(context: RequestContext, endpoint: str) -> Iterator[MetricFamily]:
@@ -134,7 +150,8 @@ def identity_families(context: RequestContext, endpoint: str) -> Iterator[Metric
         endpoint: aggregated, per-object or detailed.
     """
     broker = context.broker
-    yield _BUILD.single(
+    yield single(
+        _BUILD,
         "rabbitmq_",
         1,
         rabbitmq_version=RABBITMQ_VERSION,
@@ -142,7 +159,8 @@ def identity_families(context: RequestContext, endpoint: str) -> Iterator[Metric
         prometheus_client_version=_CLIENT_VERSION,
         erlang_version=platform.python_version(),
     )
-    yield _IDENTITY.single(
+    yield single(
+        _IDENTITY,
         "rabbitmq_",
         1,
         rabbitmq_node=context.node.name,

@@ -15,15 +15,16 @@ from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.exposition import Exposition
-from leveret.broker.management.http.prometheus.families import counter, gauge
+from leveret.broker.management.http.prometheus.families import counter, gauge, single
 from leveret.broker.management.http.prometheus.node import alarm_families, node_families
-from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
+from leveret.broker.management.http.prometheus.objects import FAMILIES
 from leveret.broker.management.http.prometheus.totals import Totals
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
 QUEUES = 1500
+QUEUE_FAMILIES = [family for family in FAMILIES if family.name in ("queue_coarse_metrics", "queue_metrics")]
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ async def test_many_queues_do_not_block_the_event_loop(broker: MemoryBroker, cli
     exposition = Exposition("")
     text = b""
     for family in QUEUE_FAMILIES:
-        text += b"".join([piece async for piece in exposition.objects(family, broker.broker, None, family.prefix)])
+        text += b"".join([piece async for piece in exposition.objects(family, broker.broker)])
     task.cancel()
     # A slice takes 3 ms; all samples take much longer than these slices.
     assert turns > 10
@@ -111,7 +112,7 @@ async def test_names_are_escaped(broker: MemoryBroker, client: MemoryClient) -> 
     client.call(1, commands.Queue.Declare, queue=name)
     exposition = Exposition("")
     family = QUEUE_FAMILIES[0]
-    text = b"".join([piece async for piece in exposition.objects(family, broker.broker, None, "p_")])
+    text = b"".join([piece async for piece in exposition.objects(family, broker.broker)])
     found = [
         sample.labels["queue"] for each in text_string_to_metric_families(text.decode()) for sample in each.samples
     ]
@@ -122,8 +123,8 @@ async def test_deleted_queue_is_skipped(broker: MemoryBroker, client: MemoryClie
     fill(client, "q", 1)
     queue = broker.vhost.queues["q"]
     client.call(1, commands.Queue.Delete, queue="q")
-    for family in QUEUE_FAMILIES[:-1]:
-        assert [metric.samples for metric in family.families([queue], "p_")] == [[] for _ in family.metrics]
+    for family in QUEUE_FAMILIES:
+        assert [metric.samples for metric in family.families([queue])] == [[] for _ in family.metrics]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ async def test_deleted_queue_is_skipped(broker: MemoryBroker, client: MemoryClie
 )
 def test_end_is_written_once(accept: str, end: bytes) -> None:
     exposition = Exposition(accept)
-    text = exposition.text([counter("a_total", "A").single("p_", 1), gauge("b", "B").single("p_", 2, x="y")])
+    text = exposition.text([single(counter("a_total", "A"), "p_", 1), single(gauge("b", "B"), "p_", 2, x="y")])
     assert exposition.end == end
     assert not text.endswith(b"# EOF\n")
     assert b"p_a_total 1.0\n" in text
