@@ -19,8 +19,8 @@ from leveret.broker.core.json_values.text import check_nesting
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.bindings import Ends, add_binding, find_destination
-from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits
+from leveret.broker.operations.exchanges import Ends, add_binding, find_destination
+from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits, set_policy
 from leveret.policies.keys import is_from_elsewhere
 from leveret.policies.policy import PolicyError, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
@@ -173,7 +173,7 @@ def _set_policy(
         text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
         where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
         raise DefinitionsError(text, f"{policy_error_text(error, operator)} ({where})") from None
-    _, steps = vhost.policies.set_in_steps(policy, operator)
+    _, steps = set_policy(vhost, policy, operator)
     return steps
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.policies.policy import PolicyError
+from leveret.policies.policy import Policy, PolicyError
 from leveret.policies.values import VHOST_LIMITS, limits_error
 
 
@@ -32,6 +32,26 @@ def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) ->
     broker.save_vhost(vhost)
 
 
+def clear_limits(broker: Broker, vhost: VirtualHost) -> None:
+    """Remove the limits of a virtual host."""
+    vhost.clear_limits()
+    broker.save_vhost(vhost)
+
+
+def set_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> tuple[bool, Iterator[None]]:
+    """Set a policy. One of the name that could not be restored is replaced.
+
+    Args:
+        vhost: The virtual host.
+        policy: The policy.
+        operator: Whether it is an operator policy.
+    Returns:
+        Whether it is new, and the steps, one per queue or exchange.
+    """
+    vhost.unrestored.delete(_kind(operator), policy.name)
+    return vhost.policies.set_in_steps(policy, operator)
+
+
 def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None] | None:
     """Clear a policy, which may be one that could not be restored.
 
@@ -42,9 +62,13 @@ def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None
     Returns:
         The steps, one per queue or exchange; None if the policy does not exist.
     """
-    was_unrestored = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
+    was_unrestored = vhost.unrestored.delete(_kind(operator), name)
     steps = vhost.policies.clear_in_steps(name, operator)
     return iter(()) if steps is None and was_unrestored else steps
+
+
+def _kind(operator: bool) -> str:
+    return "operator_policy" if operator else "policy"
 
 
 def policy_error_text(error: PolicyError, operator: bool) -> str:

@@ -82,15 +82,3 @@ class Principal:
         name = self.user.name
         if user_id is not None and user_id != name and _IMPERSONATOR not in self.user.tags:
             raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{name}'")
-
-
-def grant_to_creator(accounts: Accounts, user: User, vhost_name: str) -> None:
-    """Give all permissions in a new virtual host to its creator, unless it has some already.
-
-    Args:
-        accounts: Users and permissions.
-        user: The creator; nothing happens if it has been deleted.
-        vhost_name: Name of the virtual host.
-    """
-    if user.name in accounts.users and accounts.permissions(user.name, vhost_name) is None:
-        accounts.set_permissions(user.name, vhost_name, ".*", ".*", ".*")

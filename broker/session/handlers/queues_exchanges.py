@@ -8,8 +8,8 @@ from typing import Final
 from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import Unfinished
-from leveret.broker.operations import bindings, exchanges, queues
-from leveret.broker.operations.bindings import Ends
+from leveret.broker.operations import exchanges, queues
+from leveret.broker.operations.exchanges import Ends
 from leveret.broker.session.channel import REPLY_QUEUE, Channel
 from leveret.protocol.faults import access_refused, not_found
 from leveret.protocol.field_table import FieldTable
@@ -93,7 +93,7 @@ def bind_queue(
         Unfinished: The binding gets a long history.
     """
     ends, key = _queue_ends(channel, queue_name, exchange_name, routing_key)
-    bound = bindings.bind(channel.host.principal, ends, key, arguments, channel.host)
+    bound = exchanges.bind(channel.host.principal, ends, key, arguments, channel.host)
     _give_history(channel, bound.history)
     if not nowait:
         channel.send(_BIND_OK)
@@ -113,7 +113,7 @@ def unbind_queue(
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).
     """
     ends, key = _queue_ends(channel, queue_name, exchange_name, routing_key)
-    bindings.unbind(channel.host.principal, ends, key, arguments, channel.host)
+    exchanges.unbind(channel.host.principal, ends, key, arguments, channel.host)
     channel.send(_UNBIND_OK)
 
 
@@ -211,7 +211,7 @@ def bind_exchange(
         Unfinished: The binding gets a long history.
     """
     ends = _exchange_ends(source, destination)
-    _give_history(channel, bindings.bind(channel.host.principal, ends, routing_key, arguments).history)
+    _give_history(channel, exchanges.bind(channel.host.principal, ends, routing_key, arguments).history)
     if not nowait:
         channel.send(_EXCHANGE_BIND_OK)
 
@@ -230,7 +230,7 @@ def unbind_exchange(
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
-    bindings.unbind(channel.host.principal, _exchange_ends(source, destination), routing_key, arguments)
+    exchanges.unbind(channel.host.principal, _exchange_ends(source, destination), routing_key, arguments)
     if not nowait:
         channel.send(_EXCHANGE_UNBIND_OK)
 

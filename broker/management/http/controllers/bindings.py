@@ -25,8 +25,8 @@ from leveret.broker.management.http.json_fields import check_length, read_argume
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.operations import bindings
-from leveret.broker.operations.bindings import Ends
+from leveret.broker.operations import exchanges
+from leveret.broker.operations.exchanges import Ends
 
 
 def _default_order(binding: Binding) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Bindings(Controller):
         document = await read_object(request)
         key = check_length(read_as_text(document.get("routing_key", "")), "routing_key")
         ends = _ends(request)
-        binding, history = bindings.bind(principal, ends, key, read_arguments(document))
+        binding, history = exchanges.bind(principal, ends, key, read_arguments(document))
         await run_in_slices(history)
         name, props = quote(ends.destination, safe="", errors="surrogateescape"), properties_key(binding)
         return web.Response(status=201, headers={"location": f"{name}/{quote(props, safe='~')}"})
@@ -115,9 +115,9 @@ class Bindings(Controller):
         """Delete the binding with a properties key."""
         principal = self._access.require_vhost_for_change(request)
         ends = _ends(request)
-        bindings.refuse_default(ends)
+        exchanges.refuse_default(ends)
         binding = _find(principal.vhost, ends, request.match_info["props"])
-        bindings.unbind(principal, ends, binding.routing_key, binding.arguments)
+        exchanges.unbind(principal, ends, binding.routing_key, binding.arguments)
         return web.Response(status=204)
 
     def _vhost(self, request: web.Request) -> VirtualHost | None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
@@ -141,17 +140,3 @@ class ConnectionActions(Controller):
         if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
             raise not_authorised(OBJECT_REFUSAL)
         return [connection for connection in self._broker.connections if connection.username == name]
-
-
-def close_connections(broker: Broker, reason: str, user: str | None = None, vhost: str | None = None) -> None:
-    """Close connections because their user or virtual host was deleted.
-
-    Args:
-        broker: The broker with the connections.
-        reason: The text of connection.close.
-        user: Close the connections of this user; None for any.
-        vhost: Close the connections to this virtual host; None for any.
-    """
-    for connection in list(broker.connections):
-        if user in (None, connection.username) and vhost in (None, connection.vhost_name):
-            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))

@@ -12,7 +12,7 @@ from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.operations import consumer_names
+from leveret.broker.operations import queues
 from leveret.policies.stream_range import read_place
 
 
@@ -36,7 +36,7 @@ class ConsumerNames(Controller):
         stream, name = self._open(request), request.match_info["consumer"]
         found = stream.names.by_name.get(name)
         if found is None:
-            raise consumer_names.unknown(stream, name)
+            raise queues.unknown_consumer_name(stream, name)
         return json_response(consumer_name_document(stream, found, self._node_name))
 
     async def set(self, request: web.Request) -> web.Response:
@@ -48,15 +48,15 @@ class ConsumerNames(Controller):
             place = read_place("next", document["next"])
         except ValueError as error:
             raise bad_request(str(error)) from None
-        is_new = consumer_names.set_place(stream, request.match_info["consumer"], place)
+        is_new = queues.set_consumer_name(stream, request.match_info["consumer"], place)
         await wait_until_stored(self._broker)
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a name."""
-        consumer_names.delete(self._open(request), request.match_info["consumer"])
+        queues.delete_consumer_name(self._open(request), request.match_info["consumer"])
         await wait_until_stored(self._broker)
         return web.Response(status=204)
 
     def _open(self, request: web.Request) -> StreamQueue:
-        return consumer_names.open_stream(self._access.require_connect(request), request.match_info["name"])
+        return queues.open_stream(self._access.require_connect(request), request.match_info["name"])

@@ -27,7 +27,7 @@ from leveret.broker.operations.broker_definitions import (
     require_tags,
     vhost_export_steps,
 )
-from leveret.broker.operations.principal import grant_to_creator
+from leveret.broker.operations.vhosts import grant_to_creator
 
 #: Characters of a header; with escapes it is up to six times as long, and clients refuse those of 8 KiB.
 _NOTICE_MAX: Final = 1_000

@@ -15,8 +15,8 @@ from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing
 from leveret.broker.management.http.json_fields import read_integer
 from leveret.broker.management.http.responses import LongText, encode
-from leveret.broker.operations import delayed_messages
-from leveret.broker.operations.delayed_messages import Waiting
+from leveret.broker.operations import messages
+from leveret.broker.operations.messages import Waiting
 
 _COUNT_DEFAULT: Final = 100
 _COUNT_MAX: Final = 1000
@@ -117,7 +117,7 @@ class DelayedMessages(_Delayed):
 
     def _open(self, request: web.Request) -> Waiting:
         principal = self._access.require_connect(request)
-        return delayed_messages.open_exchange(principal, exchange_name(request.match_info["name"]))
+        return messages.open_exchange(principal, exchange_name(request.match_info["name"]))
 
 
 class DelayedRetries(_Delayed):
@@ -127,7 +127,7 @@ class DelayedRetries(_Delayed):
     _has_delays = False
 
     def _open(self, request: web.Request) -> Waiting:
-        return delayed_messages.open_queue(self._access.require_connect(request), request.match_info["name"])
+        return messages.open_queue(self._access.require_connect(request), request.match_info["name"])
 
 
 def _read(request: web.Request, name: str, default: int, least: int, most: int | None) -> int:

@@ -21,7 +21,14 @@ from leveret.broker.management.http.json_fields import check_depth, check_length
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.operations.parameters import InvalidLimits, clear_policy, escape_markup, set_limits
+from leveret.broker.operations.parameters import (
+    InvalidLimits,
+    clear_limits,
+    clear_policy,
+    escape_markup,
+    set_limits,
+    set_policy,
+)
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
@@ -76,7 +83,7 @@ class Parameters(Controller):
             raise bad_request("policies may not be set using this method")
         if component == "operator_policy":
             await compile_in_thread(value.get("pattern") if isinstance(value, Mapping) else None)
-            created, steps = vhost.policies.set_in_steps(_read_operator_policy(name, value), operator=True)
+            created, steps = set_policy(vhost, _read_operator_policy(name, value), operator=True)
             await run_in_slices(steps)
         elif component == "vhost-limits":
             created = self._set_limits(vhost, name, value)
@@ -98,8 +105,7 @@ class Parameters(Controller):
         elif not any(entry["name"] == name for entry in _entries(vhost, component)):
             raise not_found()
         else:
-            vhost.clear_limits()
-            self._broker.save_vhost(vhost)
+            clear_limits(self._broker, vhost)
         return web.Response(status=204)
 
     def _require_vhost(self, request: web.Request) -> VirtualHost:

@@ -30,7 +30,7 @@ from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, notice, object_response
-from leveret.broker.operations.parameters import clear_policy, policy_error_text
+from leveret.broker.operations.parameters import clear_policy, policy_error_text, set_policy
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 log = logging.getLogger("leveret.policy")
@@ -91,7 +91,7 @@ class Policies(Controller):
             raise bad_request(policy_error_text(error, operator)) from None
         if request.query.get("dry_run") == "true":
             return await _preview(vhost, policy, operator)
-        is_new, steps = vhost.policies.set_in_steps(policy, operator)
+        is_new, steps = set_policy(vhost, policy, operator)
         await run_in_slices(steps)
         matches = [match async for match in in_slices(matching_queues(vhost, policy, operator)) if match is not None]
         notes = [describe_gaps(policy, matches), _missing_exchange(vhost, policy)]

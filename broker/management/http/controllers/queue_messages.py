@@ -20,10 +20,10 @@ from leveret.broker.management.http.json_fields import read_flag, read_integer, 
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, json_response
 from leveret.broker.operations import queues
-from leveret.broker.operations.jobs.moving import MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.jobs.returning import MoveEnd
+from leveret.broker.operations.messages import Removal
 from leveret.broker.operations.principal import Principal
-from leveret.broker.operations.removal import Removal
 from leveret.protocol.constants import INT64_END
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.storage.interface import Entry

@@ -11,12 +11,12 @@ from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choos
 from leveret.broker.auth.user_definitions import dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.controllers.connections import close_connections
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_flag, require_keys
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.operations.vhosts import delete_user
 from leveret.policies.values import USER_LIMITS, limits_error
 
 #: Any name except those of the other resources below.
@@ -71,7 +71,7 @@ class Users(Controller):
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a user and close its connections."""
         self._access.require(request, "administrator")
-        if not self._delete(request.match_info["user"]):
+        if not delete_user(self._broker, self._accounts, request.match_info["user"]):
             raise not_found()
         return web.Response(status=204)
 
@@ -84,7 +84,7 @@ class Users(Controller):
         if not isinstance(names, list | tuple):
             raise bad_request("users must be a list")
         for name in names:
-            if not self._delete(str(name)):
+            if not delete_user(self._broker, self._accounts, str(name)):
                 raise bad_request(["no_such_user", name])
         return web.Response(status=204)
 
@@ -92,13 +92,6 @@ class Users(Controller):
         """Hash a password in the format of PUT. RabbitMQ 4 has this resource."""
         self._access.require(request, "administrator")
         return json_response({"ok": hash_password(request.match_info["password"])})
-
-    def _delete(self, name: str) -> bool:
-        if name not in self._accounts.users:
-            return False
-        self._accounts.delete_user(name)
-        close_connections(self._broker, f"user '{name}' is deleted", user=name)
-        return True
 
 
 def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:

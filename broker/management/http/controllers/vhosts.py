@@ -7,12 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.core.scheduling.slices import result_in_slices
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.controllers.connections import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.documents.topology import vhost_document
 from leveret.broker.management.http.errors import bad_request, not_found
@@ -21,7 +20,7 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
-from leveret.broker.operations.principal import grant_to_creator
+from leveret.broker.operations.vhosts import delete_vhost, put_vhost
 
 
 class VirtualHosts(Controller):
@@ -67,27 +66,16 @@ class VirtualHosts(Controller):
             metadata = read_metadata(document, known)
         except InvalidMetadata as invalid:
             raise bad_request(invalid.reason) from None
-        vhost = self._broker.add_vhost(name)
-        self._broker.set_metadata(vhost, metadata)
-        if not existed:
-            grant_to_creator(self._accounts, user, name)
+        put_vhost(self._broker, self._accounts, user, name, metadata)
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a virtual host with all its objects, and close its connections."""
         self._access.require(request, "administrator")
         name = request.match_info["vhost"]
-        vhost, reason = self._broker.vhosts.get(name), f"vhost '{name}' is deleted"
-        if vhost is None:
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None or not await result_in_slices(delete_vhost(self._broker, self._accounts, vhost)):
             raise not_found()
-        close_connections(self._broker, reason, vhost=name)
-        await run_in_slices(map(vhost.delete_queue, list(vhost.queues.values())))
-        if self._broker.vhosts.get(name) is not vhost:
-            raise not_found()
-        # Clients may have connected meanwhile.
-        close_connections(self._broker, reason, vhost=name)
-        self._broker.delete_vhost(name)
-        self._accounts.forget_vhost(name)
         return web.Response(status=204)
 
     async def start(self, request: web.Request) -> web.Response:

@@ -6,8 +6,8 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations import bindings
-from leveret.broker.operations.bindings import Ends
+from leveret.broker.operations import exchanges
+from leveret.broker.operations.exchanges import Ends
 from leveret.protocol.faults import AmqpFault
 from tests.support.manual_loop import ManualLoop
 from tests.support.principals import new_principal
@@ -42,15 +42,15 @@ def routing_keys(vhost: VirtualHost, source: str = "amq.direct") -> list[str]:
 @pytest.mark.parametrize("ends", [TO_QUEUE, TO_EXCHANGE])
 def test_a_binding_comes_and_goes(vhost: VirtualHost, ends: Ends) -> None:
     principal = new_principal(vhost, configure="^$", write=f"^{ends.destination}$", read="^amq.direct$")
-    made = bindings.bind(principal, ends, "k", ())
-    assert made.binding.identity == bindings.bind(principal, ends, "k", ()).binding.identity
+    made = exchanges.bind(principal, ends, "k", ())
+    assert made.binding.identity == exchanges.bind(principal, ends, "k", ()).binding.identity
     assert routing_keys(vhost) == ["k"]
-    bindings.unbind(principal, ends, "other", ())
-    bindings.unbind(principal, ends, "k", ())
+    exchanges.unbind(principal, ends, "other", ())
+    exchanges.unbind(principal, ends, "k", ())
     assert routing_keys(vhost) == []
 
 
-@pytest.mark.parametrize("operation", [bindings.bind, bindings.unbind])
+@pytest.mark.parametrize("operation", [exchanges.bind, exchanges.unbind])
 @pytest.mark.parametrize(
     ("ends", "write", "read", "text"),
     [
@@ -73,8 +73,8 @@ def test_topic_permissions_count_for_topic_exchanges(vhost: VirtualHost) -> None
     principal = new_principal(vhost, accounts=accounts)
     accounts.set_topic_permissions("guest", "v", "amq.topic", "^$", "^mine$")
     ends = Ends("amq.topic", "q", True)
-    bindings.bind(principal, ends, "mine", ())
-    for operation in (bindings.bind, bindings.unbind):
+    exchanges.bind(principal, ends, "mine", ())
+    for operation in (exchanges.bind, exchanges.unbind):
         assert "access to topic 'k'" in refusal(lambda: operation(principal, ends, "k", ()))  # noqa: B023
 
 
@@ -88,8 +88,8 @@ def test_topic_permissions_count_for_topic_exchanges(vhost: VirtualHost) -> None
 )
 def test_missing_ends(vhost: VirtualHost, ends: Ends, text: str) -> None:
     principal = new_principal(vhost)
-    assert refusal(lambda: bindings.bind(principal, ends, "k", ())) == text
-    bindings.unbind(principal, ends, "k", ())
+    assert refusal(lambda: exchanges.bind(principal, ends, "k", ())) == text
+    exchanges.unbind(principal, ends, "k", ())
 
 
 def test_an_exclusive_queue_is_locked_for_existing_bindings(vhost: VirtualHost) -> None:
@@ -97,16 +97,16 @@ def test_an_exclusive_queue_is_locked_for_existing_bindings(vhost: VirtualHost) 
     declare(vhost, "mine", owner=connection)
     ends = Ends("amq.direct", "mine", True)
     locked = "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost 'v'."
-    assert refusal(lambda: bindings.bind(principal, ends, "k", ())).startswith(locked)
-    bindings.bind(principal, ends, "k", (), connection)
+    assert refusal(lambda: exchanges.bind(principal, ends, "k", ())).startswith(locked)
+    exchanges.bind(principal, ends, "k", (), connection)
     for other in (None, object()):
-        assert refusal(lambda: bindings.unbind(principal, ends, "k", (), other)).startswith(locked)  # noqa: B023
-        bindings.unbind(principal, ends, "none", (), other)
-    bindings.unbind(principal, ends, "k", (), connection)
+        assert refusal(lambda: exchanges.unbind(principal, ends, "k", (), other)).startswith(locked)  # noqa: B023
+        exchanges.unbind(principal, ends, "none", (), other)
+    exchanges.unbind(principal, ends, "k", (), connection)
     assert routing_keys(vhost) == []
 
 
 @pytest.mark.parametrize("ends", [Ends("", "q", True), Ends("", "x", False), Ends("x", "", False)])
 def test_the_default_exchange_has_no_bindings(vhost: VirtualHost, ends: Ends) -> None:
-    assert refusal(lambda: bindings.refuse_default(ends)) == DEFAULT
-    bindings.refuse_default(Ends("x", "", True))
+    assert refusal(lambda: exchanges.refuse_default(ends)) == DEFAULT
+    exchanges.refuse_default(Ends("x", "", True))

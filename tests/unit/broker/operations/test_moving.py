@@ -7,8 +7,8 @@ import pytest
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.jobs.moving import Move, MoveEnd
 from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.jobs.returning import Move, MoveEnd
 from leveret.broker.operations.jobs.works import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import longstr

@@ -11,6 +11,7 @@ from leveret.broker.operations.parameters import (
     escape_markup,
     policy_error_text,
     set_limits,
+    set_policy,
 )
 from leveret.policies.policy import Policy, PolicyError
 from tests.support.manual_loop import ManualLoop
@@ -73,6 +74,15 @@ def test_a_policy_that_could_not_be_restored_is_cleared(vhost: VirtualHost, oper
     assert steps is not None
     assert list(steps) == []
     assert clear_policy(vhost, "p", operator) is None
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_policy_that_could_not_be_restored_is_replaced(vhost: VirtualHost, operator: bool) -> None:
+    kind = "operator_policy" if operator else "policy"
+    vhost.unrestored.add(kind, ("v", "p"), "damaged")
+    is_new, steps = set_policy(vhost, Policy("p", "^q", {"max-length": 1}), operator)
+    list(steps)
+    assert (is_new, vhost.unrestored.has(kind, "p")) == (True, False)
 
 
 def test_texts_about_policies_are_escaped_but_not_for_operator_policies() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.principal import Principal, grant_to_creator
+from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.vhosts import grant_to_creator
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from tests.support.manual_loop import ManualLoop
 from tests.support.principals import new_principal

@@ -16,7 +16,7 @@ from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.delayed_messages import WaitingInQueue
+from leveret.broker.operations.messages import WaitingInQueue
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldValue, find

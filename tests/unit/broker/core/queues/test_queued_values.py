@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.delayed_messages import WaitingInQueue
+from leveret.broker.operations.messages import WaitingInQueue
 from leveret.policies.policy import read_policy
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.interface import Entry

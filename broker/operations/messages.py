@@ -1,0 +1,223 @@
+"""Single messages: deletes those of a queue by their keys, and cancels or delivers what waits for its time.
+
+Keys are those that a reader of the data directory has seen. A number is never used for a second message, so what was
+deleted, acknowledged or dropped since is simply not there any more. The messages of a request are deleted in any order,
+and a request that was interrupted may be repeated. What waits is in an exchange x-delayed-message, or in a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from leveret.broker.core.delays.schedule import Schedule
+from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.operations import queues
+from leveret.broker.operations.principal import Principal
+from leveret.protocol.faults import precondition_failed
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import MessageStore
+from leveret.storage.seq_ranges import runs_of
+from leveret.storage.stores.looking import levels, look
+from leveret.storage.stores.picking import Absence, absence, is_ready, pick
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import waiting_level
+
+#: Messages, and bytes of their bodies, that a step reads.
+_STEP_MESSAGES: Final = 64
+_STEP_BYTES: Final = 1 << 20
+
+#: Why a message was not deleted: see Absence; or it waits for its retry, or its record cannot be read.
+Reason: TypeAlias = Absence | Literal["waiting", "damaged"]
+
+
+class Skipped(NamedTuple):
+    """A message that was not deleted.
+
+    Attributes:
+        level: Its priority in the files, `store_priority`.
+        seq: Its number.
+        reason: Why.
+    """
+
+    level: int
+    seq: int
+    reason: Reason
+
+
+class Removal:
+    """Deletes messages of a queue, in steps of a millisecond or two.
+
+    They are not dead-lettered, and count as purged.
+
+    Args:
+        queue: The queue; see queues.open_for_removal().
+        keys: Level and number of each message, in any order.
+        is_trial: Only count what would be deleted.
+
+    Attributes:
+        removed: Number of messages that were deleted.
+        skipped: Messages that were not.
+    """
+
+    def __init__(self, queue: Queue, keys: Iterable[tuple[int, int]], is_trial: bool = False) -> None:
+        self._queue = queue
+        self._keys = sorted(set(keys))
+        self._is_trial = is_trial
+        self.removed = 0
+        self.skipped: list[Skipped] = []
+
+    def steps(self) -> Iterator[None]:
+        """Delete the messages. The caller may do other things in between."""
+        for level, keys in groupby(self._keys, key=lambda key: key[0]):
+            for first, end in runs_of([seq for _, seq in keys]):
+                for at in range(first, end, _STEP_MESSAGES):
+                    self._handle(level, range(at, min(end, at + _STEP_MESSAGES)))
+                    yield
+
+    def _handle(self, level: int, numbers: range) -> None:
+        """Delete messages with consecutive numbers."""
+        queue = self._queue
+        if queue.deleted:
+            self._skip(level, numbers, ["gone"] * len(numbers))
+            return
+        # What has expired, or can be delivered, leaves the queue first.
+        queue.ready_count()
+        store = dict(levels(queue.store)).get(level)
+        if store is None:
+            self._skip(level, numbers, [self._of_no_store(level, seq) for seq in numbers])
+            return
+        ready = [seq for seq in numbers if is_ready(store, seq)]
+        absent = [seq for seq in numbers if not is_ready(store, seq)]
+        self._skip(level, absent, absence(store, absent))
+        if ready:
+            self._remove(level, store, ready)
+
+    def _remove(self, level: int, store: MessageStore, ready: Sequence[int]) -> None:
+        """Delete ready messages, as far as they can be read."""
+        wanted, at, removed = set(ready), ready[0], 0
+        while at <= ready[-1]:
+            found = look(store, at, ready[-1] + 1 - at, _STEP_BYTES)
+            chosen = [each for each in found.seen if each.seq in wanted]
+            wanted.difference_update([each.seq for each in chosen])
+            removed += len(chosen)
+            at = max(at + 1, found.end)
+            if chosen and not self._is_trial:
+                self._queue.outbox.remove(pick(store, chosen))
+        self._skip(level, sorted(wanted), ["damaged"] * len(wanted))
+        self.removed += removed
+        if removed and not self._is_trial:
+            self._queue.host.turn.deliver_later(self._queue)
+
+    def _of_no_store(self, level: int, seq: int) -> Reason:
+        """Return why there is no message, at a level that has no store for ready messages."""
+        store, waiting = self._queue.store, self._queue.contents.waiting
+        max_priority = store.max_priority if isinstance(store, PriorityStore) else 0
+        if waiting is None or level != waiting_level(max_priority):
+            return "unknown"
+        return "gone" if waiting.find(seq) is None else "waiting"
+
+    def _skip(self, level: int, numbers: Sequence[int], reasons: Sequence[Reason]) -> None:
+        self.skipped += [Skipped(level, seq, reason) for seq, reason in zip(numbers, reasons, strict=True)]
+
+
+# -- messages that wait -----------------------------------------------------------------------------------
+
+
+class Waiting(Protocol):
+    """Messages that wait until they are due."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The messages; None if none has ever waited."""
+
+    def cancel(self, number: int) -> bool:
+        """Remove a message; return whether it still waited."""
+
+    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
+        """Treat a message as if it were due.
+
+        Args:
+            number: Number of the message.
+            done: Called with whether it still waited, when that is done.
+        """
+
+
+class WaitingInExchange:
+    """The messages of an exchange x-delayed-message; see Waiting."""
+
+    def __init__(self, principal: Principal, waiting: WaitingMessages) -> None:
+        self._principal = principal
+        self._waiting = waiting
+        self.schedule: Schedule = waiting.schedule
+
+    def cancel(self, number: int) -> bool:
+        """Remove a message, which reaches no queue."""
+        entry = self.schedule.take(number)
+        if entry is None:
+            return False
+        self.schedule.settle([entry], EventKind.CANCELLED)
+        return True
+
+    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
+        """Route a message to its queues."""
+        self._principal.vhost.due_messages.route_now(self._waiting, number, done)
+
+
+class WaitingInQueue:
+    """The messages of a queue that wait for their retry; see Waiting."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The messages; None if none has ever waited."""
+        return self._queue.contents.waiting
+
+    def cancel(self, number: int) -> bool:
+        """Remove a message from the queue; it is not dead-lettered."""
+        delayed, values = self._queue.contents.delayed, self._queue.outbox.values
+        message = None if delayed is None else delayed.cancel(number)
+        if message is not None and values.is_active:
+            values.release_waiting(message)
+        return message is not None
+
+    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
+        """Make a message ready."""
+        delayed = self._queue.contents.delayed
+        done(delayed is not None and delayed.return_now(number))
+
+
+def open_exchange(principal: Principal, name: str) -> WaitingInExchange:
+    """Find the waiting messages of an exchange that the principal may read from.
+
+    Args:
+        principal: Who asks.
+        name: Name of the exchange.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404); PRECONDITION_FAILED (406) for an exchange of another type.
+    """
+    principal.check("read", "exchange", name)
+    exchange = principal.vhost.topology.exchange(name)
+    if not isinstance(exchange, DelayedExchange) or exchange.waiting is None:
+        raise precondition_failed(
+            f"exchange '{name}' in vhost '{principal.vhost.name}' has type '{exchange.type_name}',"
+            f" not '{DelayedExchange.type_name}': no messages wait in it"
+        )
+    return WaitingInExchange(principal, exchange.waiting)
+
+
+def open_queue(principal: Principal, name: str) -> WaitingInQueue:
+    """Find the messages of a queue that wait for their retry; the principal may read from the queue.
+
+    Args:
+        principal: Who asks.
+        name: Name of the queue.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    return WaitingInQueue(queues.open_for_reading(principal, name))
