@@ -113,8 +113,8 @@ class App:
         self.broker = Broker(
             turn,
             timers,
-            settings.trust_publisher_x_death,
             self._stores,
+            trust_publishers=settings.trust_publisher_x_death,
             alarms=alarms,
             gate=gate,
             cluster_name=settings.cluster_name,

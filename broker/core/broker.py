@@ -11,8 +11,8 @@ from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
-from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.message_stores.registry import MessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.queue import resume
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
@@ -60,15 +60,15 @@ class Broker:
         self,
         turn: Turn,
         timers: Timers,
-        trust_publishers: bool = False,
-        stores: MessageStores | None = None,
+        stores: MessageStores,
         *,
+        trust_publishers: bool = False,
         alarms: Alarms | None = None,
         gate: DefinitionsGate | None = None,
         cluster_name: str | None = None,
         store_files: int = 384,
     ) -> None:
-        self.stores = stores or MessageStores()
+        self.stores = stores
         self.stores.on_readable = self._resume
         self.turn = turn
         self.timers = timers
@@ -93,7 +93,7 @@ class Broker:
         if name not in self.vhosts:
             recorder = DurableRecorder(name, self._journal, self.gate)
             vhost = self.vhosts[name] = VirtualHost(
-                name, self.turn, self.timers, self._trust_publishers, self.stores, recorder
+                name, self.turn, self.timers, self.stores, self._trust_publishers, recorder
             )
             self._delete_orphaned(name)
             self.save_vhost(vhost)

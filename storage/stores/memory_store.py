@@ -9,7 +9,7 @@ from typing import Final
 
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry, mark_returned
+from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.tail_times import TailTimes
 
@@ -227,14 +227,3 @@ class MemoryStore:
     def close(self) -> None:
         """Discard all contents."""
         self.purge()
-
-
-class QuorumStore(MemoryStore):
-    """Memory store of a quorum queue: marks returned messages as redelivered when they are taken."""
-
-    __slots__ = ()
-
-    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
-        """Take messages from the head."""
-        entries, taken_bytes = super().take(count, body_bytes)
-        return mark_returned(entries), taken_bytes

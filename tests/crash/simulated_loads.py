@@ -10,7 +10,7 @@ from typing import Final
 
 from leveret.broker.core.deduplication.header_value import read_key
 from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
@@ -75,7 +75,7 @@ class SimulatedBroker:
         turn.before_writing.append(lambda: self.stores.write())
         timers = ManualTimers(self.loop)
         self.engine = StorageEngine(ROOT, self._calls.put, files=files, clock=timers, options=options)
-        self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
+        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
 
     def advance(self, seconds: float) -> None:

@@ -21,7 +21,7 @@ from leveret.protocol.header_scan import scan_header
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope, Message
 from leveret.storage.seq_ranges import SeqRanges
-from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.sessions import ALL_PROPERTIES, ALL_TYPES, SESSIONS, Step, publish
 from tests.support import content, tables
@@ -110,7 +110,7 @@ def _read_header(random: Random) -> Any:
 
 
 def _use_store(random: Random) -> Any:
-    return list(_store_steps(random, random.choice((MemoryStore, QuorumStore))()))
+    return list(_store_steps(random, MemoryStore()))
 
 
 def _store_steps(random: Random, store: MemoryStore) -> Iterator[Any]:

@@ -13,15 +13,15 @@ import sys
 from typing import Any
 
 from leveret.broker.__main__ import main
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 
 
 def record_counts(path: str) -> None:
     """Make every data directory of this process append a line to a file with each tick."""
     record = open(path, "w", encoding="utf-8")  # noqa: SIM115  It is written to until the process ends.
-    housekeep = DiskMessageStores._housekeep
+    housekeep = MessageStores._housekeep
 
-    def recording_housekeep(self: DiskMessageStores) -> None:
+    def recording_housekeep(self: MessageStores) -> None:
         housekeep(self)
         queues: dict[str, list[int]] = {}
         for queue in self.engine.queues.values():
@@ -34,7 +34,7 @@ def record_counts(path: str) -> None:
         record.flush()
 
     # The event loop's timer gets this as a value, by the name, so that it is found although the module is compiled.
-    setattr(DiskMessageStores, "_housekeep", recording_housekeep)  # noqa: B010  mypy knows that it is a method.
+    setattr(MessageStores, "_housekeep", recording_housekeep)  # noqa: B010  mypy knows that it is a method.
 
 
 if __name__ == "__main__":

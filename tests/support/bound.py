@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
-from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
-from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost
+from tests.support.simulated_stores import memory_backing
 
 #: Of their clock and timers.
 _HOST = new_vhost(ManualLoop())
@@ -19,7 +18,7 @@ _HOST = new_vhost(ManualLoop())
 
 def named_queue(name: str) -> Queue:
     """Return a transient queue that no virtual host has."""
-    return Queue(_HOST, name, False, False, None, (), QueueBacking(MemoryStore()))
+    return Queue(_HOST, name, False, False, None, (), memory_backing(name))
 
 
 def table(*entries: tuple[str, str, object]) -> FieldTable:

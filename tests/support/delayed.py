@@ -38,9 +38,12 @@ def delayed_envelope(delay: int, exchange: str = "d", key: str = "k", headers: F
 
 
 def publish_delayed(waiting: WaitingMessages, delay: int, *bodies: bytes, key: str = "k") -> int:
-    """Publish messages of one size with a delay in milliseconds; return how many were accepted."""
+    """Publish messages of one size with a delay in milliseconds and write them; return how many were accepted."""
     envelope = delayed_envelope(delay, waiting.name, key)
-    return waiting.publish([Message(envelope, body) for body in bodies], sum(map(len, bodies)))
+    accepted = waiting.publish([Message(envelope, body) for body in bodies], sum(map(len, bodies)))
+    for store in waiting.backing.stores():
+        store.flush()
+    return accepted
 
 
 def bodies_in(queue: Queue) -> list[bytes]:

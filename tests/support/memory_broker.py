@@ -22,6 +22,7 @@ from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 from tests.support.methods import Method, MethodType
 from tests.support.queues import ManualTimers
+from tests.support.simulated_stores import simulated_stores
 from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
 
 #: As much as uvloop reads at once.
@@ -37,7 +38,8 @@ class MemoryBroker:
 
     def __init__(self, slice_clock: Callable[[], int] = lambda: 0, **settings: Any) -> None:
         self.loop = ManualLoop()
-        self.broker = Broker(Turn(self.loop.call_soon, clock=slice_clock), ManualTimers(self.loop))
+        turn, timers = Turn(self.loop.call_soon, clock=slice_clock), ManualTimers(self.loop)
+        self.broker = Broker(turn, timers, stores=simulated_stores(turn, timers))
         self.vhost = self.broker.add_vhost("/")
         self.accounts = Accounts(("guest",))
         self.accounts.add_user("guest", "guest", ("administrator",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.queue import Queue
@@ -14,6 +15,7 @@ from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
+from tests.support.simulated_stores import simulated_stores
 
 #: How messages are settled.
 Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
@@ -38,9 +40,22 @@ class ManualTimers(Timers):
         return round(self._loop.now * 1_000_000)
 
 
-def new_vhost(loop: ManualLoop, name: str = "v", clock: Callable[[], int] = lambda: 0) -> VirtualHost:
+def new_vhost(
+    loop: ManualLoop,
+    name: str = "v",
+    clock: Callable[[], int] = lambda: 0,
+    trust_publishers: bool = False,
+    timers: Timers | None = None,
+) -> VirtualHost:
     """Return a virtual host with the predeclared exchanges and no queues."""
-    return VirtualHost(name, Turn(loop.call_soon, clock=clock), ManualTimers(loop))
+    turn, timers = Turn(loop.call_soon, clock=clock), timers or ManualTimers(loop)
+    return VirtualHost(name, turn, timers, simulated_stores(turn, timers), trust_publishers)
+
+
+def new_broker(loop: ManualLoop) -> Broker:
+    """Return a broker without virtual hosts, on a simulated disk."""
+    turn, timers = Turn(loop.call_soon), ManualTimers(loop)
+    return Broker(turn, timers, simulated_stores(turn, timers))
 
 
 def declare(

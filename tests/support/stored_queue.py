@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
@@ -29,7 +29,7 @@ class Start:
         turn.before_writing.append(lambda: self.stores.write())
         options = EngineOptions(segment_bytes=20_000, disk_free_limit=0, ballast_bytes=0)
         self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
-        self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
+        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
         self.queue: Queue = declare(self.vhost, durable=durable, arguments=arguments(**given))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Final
 
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import Turn
@@ -48,7 +48,7 @@ class StreamBroker:
         deliver = self._calls.put if commits_later else None
         on_work = turn.end_later
         self.engine = StorageEngine(ROOT, deliver, files=self.files, clock=timers, options=options, on_work=on_work)
-        self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
+        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
         for known, qid in (qids or {}).items():
             self.vhost.restore_queue(QueueDeclaration(known, True, False, None, STREAM), qid)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
-from leveret.broker.core.message_stores.registry import SyncWaiter, WriteFailures
+from leveret.broker.core.message_stores.backing import SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.protocol.properties import encode_content_header

@@ -1,16 +1,12 @@
-"""Where the messages of one queue are kept: in memory; the base classes of queues in the data directory."""
+"""Where messages are kept, as far as confirms and definitions depend on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from leveret.storage.interface import MessageStore
-from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
-from leveret.storage.stores.numbered_store import NumberedMemory, NumberedStore
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
+from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.stores.segment_store import SegmentStore
 
 #: Approximate memory of a queue and of a message, without bodies, in bytes.
@@ -115,103 +111,44 @@ class Backing:
         return ()
 
 
-class QueueBacking(Backing):
-    """The store of one queue, in memory only.
+class Backed(Protocol):
+    """A queue, or an exchange with delayed messages, as far as its messages may have failed to be written."""
+
+    @property
+    def stored(self) -> Backing:
+        """Where its messages are kept."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WriteFailures:
+    """Which messages of a turn could not be written.
 
     Args:
-        store: The message store.
-        awaits_sync: See Backing.
-        persists_transient: See Backing.
+        stores: The stores that could not be written.
 
     Attributes:
-        store: The message store; set_lazy() and page_out() may replace it.
+        any: Whether there are such messages. Normally not, so that queues need not be checked one by one.
     """
 
-    __slots__ = ("store",)
+    __slots__ = ("_stores", "any")
 
-    def __init__(self, store: MessageStore, awaits_sync: bool = False, persists_transient: bool = False) -> None:
-        super().__init__(awaits_sync, persists_transient)
-        self.store = store
+    def __init__(self, stores: Collection[object] = ()) -> None:
+        self._stores = stores
+        self.any: Final = bool(stores)
 
-    def set_lazy(self, lazy: bool) -> None:
-        """Keep ready messages on disk only, or also in memory as far as there is room."""
+    def concern(self, queues: Collection[Backed]) -> bool:
+        """Return whether messages of any of these queues could not be written."""
+        return self.any and any(store in self._stores for queue in queues for store in queue.stored.stores())
 
-    def page_out(self, body_bytes: int) -> None:
-        """Page about this many bytes of bodies out to disk."""
 
-    def keep_returns(self) -> bool:
-        """Keep returned messages apart from now on, to deliver them first.
+class SyncWaiter(Protocol):
+    """An object that waits until the messages of this turn are on disk, for example to send confirms."""
 
-        Returns:
-            False if there are too many priorities.
-        """
-        return self._keep_returns(_memory_level)
-
-    def _keep_returns(self, make_level: Callable[[int], MessageStore]) -> bool:
-        store = self.store
-        if isinstance(store, ReturnsStore):
-            return True
-        if isinstance(store, PriorityStore):
-            if store.max_priority > RETURNS_PRIORITY_MAX:
-                return False
-            self.store = ReturnsStore(make_level, store.levels, store.max_priority)
-        else:
-            self.store = ReturnsStore(make_level, {0: store})
-        return True
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether a restart has found messages that wait for their retry."""
-        return False
-
-    def open_waiting(self) -> NumberedStore:
-        """Return where messages wait for their retry."""
-        return NumberedMemory()
-
-    @property
-    def unreadable_count(self) -> int:
-        """Number of messages that are not ready for now, because the system cannot read them."""
-        return sum([store.aside_count for store in self.stores()])
-
-    def look_again(self) -> None:
-        """Look for ready messages that could not be read before."""
-        if isinstance(self.store, PriorityStore):
-            self.store.look_again()
-
-    @property
-    def held_bytes(self) -> int:
-        """Body bytes of ready messages in memory."""
-        return self.store.ready_bytes
-
-    @property
-    def stream_segment_bytes(self) -> int | None:
-        """Size in bytes of the segments of a stream on disk, which is that of its declaration; None for a queue."""
-        return None
-
-    def delete(self) -> None:
-        """Delete the messages of a deleted queue."""
-        self.store.close()
-
-    def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
-        """Return message and byte counts by location.
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
+        """Handle the write of this turn's messages.
 
         Args:
-            unacked_count: Number of unacknowledged messages; their bodies are in memory.
-            unacked_bytes: Body bytes of these.
+            failures: What could not be written.
+        Returns:
+            Called once they are synced; None if nothing waits for that.
         """
-        return StoreFigures(
-            messages_ready_ram=self.store.ready_count,
-            messages_unacknowledged_ram=unacked_count,
-            message_bytes_ram=self.store.ready_bytes + unacked_bytes,
-        )
-
-
-def _memory_level(level: int) -> MessageStore:
-    return MemoryStore()
-
-
-def memory_store(request: StoreRequest) -> MessageStore:
-    """Return a new store in memory."""
-    if request.max_priority:
-        return PriorityStore(request.max_priority, lambda level: MemoryStore())
-    return ReturnsStore(lambda level: QuorumStore()) if request.persists_transient else MemoryStore()

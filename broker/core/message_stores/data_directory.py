@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
-from leveret.broker.core.message_stores.disk_backing import DiskBacking
-from leveret.broker.core.message_stores.numbered_backing import NumberedBacking, NumberedDiskBacking
-from leveret.broker.core.message_stores.registry import MessageStores, SyncWaiter, WriteFailures
+from leveret.broker.core.message_stores.backing import StoreRequest, SyncWaiter, WriteFailures
+from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
@@ -58,7 +57,7 @@ def unusable_text(data_dir: Path, reason: str) -> str:
     return f"cannot use the data directory {data_dir}: {reason}; {advice}"
 
 
-class DiskMessageStores(MessageStores):
+class MessageStores:
     """Keeps messages in a data directory.
 
     Args:
@@ -72,6 +71,8 @@ class DiskMessageStores(MessageStores):
 
     Attributes:
         engine: The stores of the data directory.
+        file_counts: See Args.
+        on_readable: Called with the numbers of queues that have ready messages again which could not be read before.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class DiskMessageStores(MessageStores):
         gate: DefinitionsGate | None = None,
         file_counts: FileCounts | None = None,
     ) -> None:
-        super().__init__(file_counts)
+        self.file_counts = file_counts or FileCounts()
+        self.on_readable: Callable[[Collection[int]], None] = _ignore
         self.engine = engine
         self._gate = gate or ALWAYS_OPEN
         self._end_turn = end_turn
@@ -94,7 +96,7 @@ class DiskMessageStores(MessageStores):
         self._preload_messages = preload_messages
         self._embed_bodies_below = embed_bodies_below
         #: Messages left to preload, by queue.
-        self._preloading: dict[DiskBacking, int] = {}
+        self._preloading: dict[QueueBacking, int] = {}
         #: Whether the files of named readers are being read.
         self._refreshing = False
         #: Numbers of recovered queues that have not been opened.
@@ -109,23 +111,36 @@ class DiskMessageStores(MessageStores):
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
-        """Open the stores of a queue."""
+        """Open the stores of a queue.
+
+        Args:
+            request: Properties of the queue.
+            qid: Queue number on disk, from an earlier run; None for a new queue.
+        Raises:
+            ConnectionFault: RESOURCE_ERROR (506): its files cannot be created.
+        """
         found = self._claim(request, qid)
         try:
-            return DiskBacking(self.engine, request, found, self._begin_preload, self._gate.when_written)
+            return QueueBacking(self.engine, request, found, self._begin_preload, self._gate.when_written)
         except OSError as error:
             raise _cannot_make(request, error) from error
 
     def open_numbered(self, request: StoreRequest, qid: int | None = None) -> NumberedBacking:
-        """Open the store of an exchange that delays messages."""
+        """Open the store of an exchange that delays messages; see open()."""
         found = self._claim(request, qid)
         try:
-            return NumberedDiskBacking(self.engine, request, found, self._gate.when_written)
+            return NumberedBacking(self.engine, request, found, self._gate.when_written)
         except OSError as error:
             raise _cannot_make(request, error) from error
 
     def open_values(self, request: StoreRequest, qid: int | None = None, creates: bool = True) -> ValueBacking | None:
-        """Open the store of what an exchange or stream remembers."""
+        """Open the store of what an exchange or stream remembers; see open().
+
+        Args:
+            request: Properties of the exchange or stream.
+            qid: See open().
+            creates: Whether it is made if it does not exist; otherwise None is returned.
+        """
         found = self._claim(request, qid)
         if found is None and not creates:
             return None
@@ -181,14 +196,21 @@ class DiskMessageStores(MessageStores):
         ]
 
     def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:
-        """Keep the messages on disk of a queue or exchange that could not be restored."""
+        """Keep the messages on disk of a queue or exchange that could not be restored.
+
+        Args:
+            vhost_name: Name of the virtual host.
+            name: Name of the queue or exchange.
+            qid: Queue number on disk; None if unknown.
+            kind: ``queue`` or ``exchange``.
+        """
         kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(kind, vhost_name, name))
         kept.update(self._numbers("deduplication" if kind == "exchange" else "offsets", vhost_name, name))
         self._unclaimed -= kept
         self._unrestored.setdefault((kind, vhost_name, name), []).extend(sorted(kept))
 
     def keep_all_unclaimed(self) -> None:
-        """Keep all messages on disk."""
+        """Keep all messages on disk, because a queue that could not be restored is unknown."""
         self._keeps_all_unclaimed = True
 
     def delete_unrestored(self, vhost_name: str, name: str, kind: str = "queue") -> None:
@@ -197,7 +219,7 @@ class DiskMessageStores(MessageStores):
             self._gate.when_written(partial(self.engine.delete_queue, self.engine.queues[qid]))
 
     def delete_unclaimed(self) -> None:
-        """Delete the messages on disk of all queues that have not been opened."""
+        """Delete the messages on disk of all queues that have not been opened; called after all have been restored."""
         self.engine.note_missing()
         report = self.engine.report
         if report.queues or report.exchanges or report.values:
@@ -211,11 +233,18 @@ class DiskMessageStores(MessageStores):
     # --- end of a turn ------------------------------------------------------------------------------------------------
 
     def note_unroutable(self, count: int, body_bytes: int, flags: int, details: EventDetails) -> None:
-        """Record unroutable messages."""
+        """Record unroutable messages.
+
+        Args:
+            count: Number of messages.
+            body_bytes: Sum of their body lengths in bytes.
+            flags: Event flags: TOLD if they are returned to the publisher, or 0.
+            details: Where they were published to, and by whom.
+        """
         self.engine.note_unroutable(count, body_bytes, flags, details)
 
     @property
-    def reader_counts(self) -> ReaderCounts | None:
+    def reader_counts(self) -> ReaderCounts:
         """What is kept for named readers."""
         return self.engine.readers.counts
 
@@ -225,13 +254,21 @@ class DiskMessageStores(MessageStores):
         return self.engine.readers.states
 
     def drop_reader(self, name: str) -> bool:
-        """Drop a named reader."""
+        """Drop a named reader; return whether there was one.
+
+        Raises:
+            OSError: Its file could not be deleted.
+        """
         return self.engine.readers.drop(name)
 
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""
         self._waiting.append(waiter)
         self._end_turn()
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back once all messages of this turn are synced."""
+        self.await_sync(_Callback(callback))
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once it is synced that messages have left their queues in this turn."""
@@ -255,7 +292,7 @@ class DiskMessageStores(MessageStores):
             if self._refreshing:
                 self._end_turn()
 
-    def _begin_preload(self, backing: DiskBacking) -> None:
+    def _begin_preload(self, backing: QueueBacking) -> None:
         if self._preload_messages and self._embed_bodies_below:
             self._preloading[backing] = self._preload_messages
             self._end_turn()
@@ -308,7 +345,7 @@ def open_stores(
     gate: DefinitionsGate,
     call_soon_threadsafe: Callable[[Callable[[], None]], object],
     files: DiskFiles | None = None,
-) -> DiskMessageStores:
+) -> MessageStores:
     """Open the data directory of a broker.
 
     Args:
@@ -338,7 +375,7 @@ def open_stores(
         raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
         raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
-    return DiskMessageStores(
+    return MessageStores(
         engine,
         turn.end_later,
         timers.real_call_later,
@@ -401,6 +438,22 @@ def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
 
 def _described(request: StoreRequest) -> str:
     return f"{_NAMES.get(request.kind, request.kind)} '{request.name}' in vhost '{request.vhost_name}'"
+
+
+def _ignore(numbers: Collection[int]) -> None:
+    """Do nothing."""
+
+
+class _Callback:
+    """A SyncWaiter that only calls back after the sync."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def written(self, failures: WriteFailures) -> Callable[[], None]:
+        return self._callback
 
 
 def _tell_written(waiting: list[SyncWaiter], failures: WriteFailures) -> list[Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""Where messages are kept that leave by number: in memory, or in a store of the data directory."""
+"""Where messages of an exchange are kept that leave by number."""
 
 from __future__ import annotations
 
@@ -7,35 +7,11 @@ from functools import partial
 
 from leveret.broker.core.message_stores.backing import Backing, StoreRequest
 from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
-from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
+from leveret.storage.stores.numbered_store import NumberedSegments, NumberedStore
 from leveret.storage.stores.segment_store import SegmentStore
 
 
 class NumberedBacking(Backing):
-    """Messages of an exchange, in memory only.
-
-    Args:
-        messages: The store.
-        awaits_sync: See Backing.
-        persists_transient: See Backing.
-
-    Attributes:
-        messages: The store.
-    """
-
-    __slots__ = ("messages",)
-
-    def __init__(
-        self, messages: NumberedStore | None = None, awaits_sync: bool = False, persists_transient: bool = False
-    ) -> None:
-        super().__init__(awaits_sync, persists_transient)
-        self.messages: NumberedStore = messages or NumberedMemory()
-
-    def delete(self) -> None:
-        """Delete the messages of a deleted exchange."""
-
-
-class NumberedDiskBacking(NumberedBacking):
     """Messages of an exchange in the data directory. Those of one that is not durable do not survive a restart.
 
     Args:
@@ -44,11 +20,14 @@ class NumberedDiskBacking(NumberedBacking):
         found: The recovered store on disk, if any.
         when_written: Calls a callback once all definition changes made so far are on disk.
 
+    Attributes:
+        messages: The store.
+
     Raises:
         OSError: The files cannot be created.
     """
 
-    __slots__ = ("_engine", "_stored", "_when_written")
+    __slots__ = ("_engine", "_stored", "_when_written", "messages")
 
     def __init__(
         self,
@@ -70,7 +49,8 @@ class NumberedDiskBacking(NumberedBacking):
         self._stored = found
         store = engine.store(found)
         store.set_lazy(True)
-        super().__init__(NumberedSegments(store), request.durable, request.persists_transient)
+        super().__init__(request.durable, request.persists_transient)
+        self.messages: NumberedStore = NumberedSegments(store)
 
     @property
     def qid(self) -> int | None:

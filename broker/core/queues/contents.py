@@ -11,7 +11,7 @@ from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery_count import unstored

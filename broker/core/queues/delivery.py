@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.outbox import DeadLetterOutbox

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.queued_values import QueuedValues
 from leveret.broker.core.queues.traits import QueueTraits

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
+from leveret.broker.core.message_stores.backing import StoreFigures
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.messages.target import Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder

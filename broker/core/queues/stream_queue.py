@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.message_stores.registry import WriteFailures
+from leveret.broker.core.message_stores.backing import WriteFailures
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
@@ -25,7 +25,6 @@ from leveret.policies.ages import age_seconds
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.policies.stream_offset import Begin, StreamPlace
-from leveret.protocol.faults import not_implemented
 from leveret.protocol.field_table import FieldTable, plain_values
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
@@ -74,8 +73,8 @@ class StreamQueue(Queue):
     ) -> None:
         super().__init__(host, name, True, False, None, arguments, backing, STREAM)
         store, size = backing.store, backing.stream_segment_bytes
-        if not isinstance(store, SegmentStore) or size is None:
-            raise not_implemented("streams need a data directory")
+        assert isinstance(store, SegmentStore)
+        assert size is not None
         self.stream = StreamStore(store, size)
         where = f"queue '{name}' in vhost '{host.name}'"
         self.names = ConsumerNames(where, self.stream, ConsumerNameLog(open_names), host.timers)

@@ -17,7 +17,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.deduplicating import DISK, DeduplicatingExchange
 from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.message_stores.backing import StoreRequest
-from leveret.broker.core.message_stores.registry import MessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
@@ -91,11 +91,11 @@ class VirtualHost:
         name: str,
         turn: Turn,
         timers: Timers,
+        stores: MessageStores,
         trust_publishers: bool = False,
-        stores: MessageStores | None = None,
         recorder: DurableRecorder | None = None,
     ) -> None:
-        self._stores = stores or MessageStores()
+        self._stores = stores
         self.name = name
         self.turn = turn
         self.timers = timers

@@ -9,7 +9,6 @@ from leveret.broker.core.broker import Broker, ClientConnection
 from leveret.broker.core.counters.counters import ConnectionCounters
 from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.node import Node
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -17,7 +16,7 @@ from leveret.protocol.field_table import FieldValue
 from leveret.storage.definitions_database import Key
 from tests.support.delayed import declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import ManualTimers, declare, new_broker
 
 
 class FakeOutput:
@@ -43,7 +42,7 @@ def connect(username: str, vhost_name: str) -> ClientConnection:
 @pytest.fixture
 def broker() -> Broker:
     loop = ManualLoop()
-    return Broker(Turn(loop.call_soon), ManualTimers(loop))
+    return new_broker(loop)
 
 
 def test_a_vhost_is_made_once(broker: Broker) -> None:

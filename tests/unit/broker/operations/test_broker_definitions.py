@@ -11,7 +11,6 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import for_vhost
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.operations.broker_definitions import (
     DefinitionsKeeper,
@@ -25,14 +24,9 @@ from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue, longstr
 from leveret.storage.definitions_database import DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import declare, new_broker
 
 METADATA = {"description": "shop", "tags": ["a", "b"], "default_queue_type": "quorum"}
-
-
-def new_broker() -> Broker:
-    loop = ManualLoop()
-    return Broker(Turn(loop.call_soon), ManualTimers(loop))
 
 
 def whole(steps: Iterator[tuple[str, Any]]) -> dict[str, Any]:
@@ -42,7 +36,7 @@ def whole(steps: Iterator[tuple[str, Any]]) -> dict[str, Any]:
 @pytest.fixture
 def broker() -> Broker:
     """A broker with one of everything."""
-    made = new_broker()
+    made = new_broker(ManualLoop())
     vhost = made.add_vhost("v")
     vhost.metadata = VirtualHostMetadata("shop", ("a", "b"), False, "quorum")
     vhost.set_limits(None, 9)
@@ -92,7 +86,7 @@ def test_what_is_exported_and_what_is_left_out(broker: Broker, accounts: Account
 
 def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) -> None:
     document = whole(export_steps(broker, accounts))
-    other, other_accounts = new_broker(), Accounts()
+    other, other_accounts = new_broker(ManualLoop()), Accounts()
     import_definitions(document, other, other_accounts, "a test")
     again = whole(export_steps(other, other_accounts))
     assert again == document
@@ -200,7 +194,7 @@ def test_an_imported_queue_has_the_type_that_is_named(broker: Broker) -> None:
 
 def test_changed_accounts_are_saved_once_at_the_end_of_the_turn(tmp_path: Path) -> None:
     loop, calls, accounts = ManualLoop(), SimpleQueue[Callable[[], None]](), Accounts()
-    broker, database = Broker(Turn(loop.call_soon), ManualTimers(loop)), DefinitionsDatabase(tmp_path / "definitions")
+    broker, database = new_broker(loop), DefinitionsDatabase(tmp_path / "definitions")
     keeper = DefinitionsKeeper(database, broker, accounts, calls.put)
     broker.turn.before_writing.append(broker.gate.write)
     keeper.restore()

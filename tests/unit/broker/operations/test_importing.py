@@ -7,18 +7,17 @@ import pytest
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.importing import load_vhosts, topology_steps
 from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
+from tests.support.queues import new_broker
 
 
 @pytest.fixture
 def broker() -> Broker:
     loop = ManualLoop()
-    made = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    made = new_broker(loop)
     made.add_vhost("v")
     return made
 
@@ -170,7 +169,6 @@ class TestTopology:
             ({"queues": [queue(name=None)]}, "'name' must be a string"),
             ({"queues": [queue(arguments=[1])]}, "'arguments' must be an object"),
             ({"queues": [queue(arguments={"x-max-length": -1})]}, "{value_negative,-1}"),
-            ({"queues": [queue(arguments={"x-queue-type": "stream"})]}, "streams need a data directory"),
             ({"exchanges": [exchange(type="zzz")]}, "zzz"),
             ({"exchanges": [exchange(name="amq.zzz")]}, "reserved prefix"),
             ({"exchanges": [exchange(type=None)]}, "'type' must be a string"),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.parameters import (
     InvalidLimits,
@@ -15,13 +14,12 @@ from leveret.broker.operations.parameters import (
 )
 from leveret.policies.policy import Policy, PolicyError
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import declare, new_broker
 
 
 @pytest.fixture
 def broker() -> Broker:
-    loop = ManualLoop()
-    return Broker(Turn(loop.call_soon), ManualTimers(loop))
+    return new_broker(ManualLoop())
 
 
 @pytest.fixture

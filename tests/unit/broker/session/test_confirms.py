@@ -8,19 +8,17 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.message_stores.registry import WriteFailures
+from leveret.broker.core.message_stores.backing import WriteFailures
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.confirms import Confirms
-from leveret.storage.stores.memory_store import MemoryStore
 from tests.support import methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost
+from tests.support.simulated_stores import memory_backing
 
 CHANNEL = 7
 FULL, ROOMY = (
-    Queue(new_vhost(ManualLoop()), name, True, False, None, (), QueueBacking(MemoryStore()))
-    for name in ("full", "roomy")
+    Queue(new_vhost(ManualLoop()), name, True, False, None, (), memory_backing(name)) for name in ("full", "roomy")
 )
 
 

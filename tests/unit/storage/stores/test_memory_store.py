@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import sys
 
-from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
-from tests.support.messages import ENVELOPE, message, size_of
+from leveret.storage.stores.memory_store import MemoryStore
+from tests.support.messages import message, size_of
 
 
 def test_a_message_that_waits_costs_no_object_of_its_own() -> None:
@@ -47,13 +46,3 @@ def test_requeued_messages_go_before_the_deque_in_one_take() -> None:
     store.append(messages, 3)
     store.requeue(store.take(2, 10)[0])
     assert [(entry[0], entry[2]) for entry in store.take(3, 10)[0]] == [(1, True), (2, True), (3, False)]
-
-
-def test_on_a_quorum_queue_messages_with_a_delivery_count_have_been_delivered_before() -> None:
-    store = QuorumStore()
-    returned = Message(Envelope(ENVELOPE.route, ENVELOPE.header, delivery_count=1), b"aa")
-    store.append([returned, message("b"), message("c")], 4)
-    entries, taken_bytes = store.take(2, 100)
-    assert [(entry[1].body, entry[2]) for entry in entries] == [(b"aa", True), (b"b", False)]
-    assert taken_bytes == 3
-    assert [entry[1].body for entry in store.take(5, 1)[0]] == [b"c"]

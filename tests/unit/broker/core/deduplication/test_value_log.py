@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
 from leveret.broker.core.deduplication.value_log import ValueLog
-from leveret.broker.core.message_stores.backing import StoreRequest
-from leveret.broker.core.message_stores.registry import SyncWaiter, WriteFailures
+from leveret.broker.core.message_stores.backing import StoreRequest, SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.engine import StorageEngine
 from tests.support.manual_loop import ManualLoop

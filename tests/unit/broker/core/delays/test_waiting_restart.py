@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
+from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
@@ -33,7 +33,7 @@ class Start:
         turn.before_writing.append(lambda: self.stores.write())
         options = EngineOptions(segment_bytes=20_000, disk_free_limit=0, ballast_bytes=0)
         self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
-        self.stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
+        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
         self.waiting: WaitingMessages = declare_delayed(self.vhost)
         self.queue: Queue = declare(self.vhost)

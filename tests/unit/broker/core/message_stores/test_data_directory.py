@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
-from leveret.broker.core.message_stores.data_directory import DiskMessageStores
-from leveret.broker.core.message_stores.registry import WriteFailures
+from leveret.broker.core.message_stores.backing import StoreRequest, WriteFailures
+from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
@@ -32,7 +32,7 @@ def left() -> StorageEngine:
 
 
 def opened(engine: StorageEngine, qid: int | None) -> QueueBacking:
-    return DiskMessageStores(engine, lambda: None, ManualLoop().call_later).open(REQUEST, qid)
+    return MessageStores(engine, lambda: None, ManualLoop().call_later).open(REQUEST, qid)
 
 
 def test_it_is_the_one_that_definitions_name(left: StorageEngine) -> None:
@@ -60,7 +60,7 @@ def test_who_fails_after_a_sync_takes_no_other_with_it(left: StorageEngine, capl
         def written(self, failures: WriteFailures) -> Callable[[], None] | None:
             raise ZeroDivisionError
 
-    stores, done = DiskMessageStores(left, lambda: None, ManualLoop().call_later), list[str]()
+    stores, done = MessageStores(left, lambda: None, ManualLoop().call_later), list[str]()
     stores.await_sync(Failing())
     stores.when_synced(partial(divmod, 1, 0))
     stores.when_synced(partial(done.append, "synced"))

@@ -9,7 +9,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost, settle
 from tests.support.stepping_clock import SteppingClock
@@ -87,7 +87,7 @@ def test_a_message_is_gone_as_soon_as_its_letter_has_arrived(vhost: VirtualHost,
     settle(holder, held, "reject")
     assert 0 < letters.store.ready_count < 100, "the clock lets no slice do it all"
     store = queue.store
-    assert isinstance(store, MemoryStore)
+    assert isinstance(store, SegmentStore)
     while store.taken_count:
         assert letters.store.ready_count + store.taken_count == 100
         loop.advance(0)

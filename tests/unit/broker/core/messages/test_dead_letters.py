@@ -9,12 +9,11 @@ import pytest
 
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import declare, new_vhost
 
 
 def made(vhost: VirtualHost, name: str = "q", dlx: str | None = None, key: str | None = None, **given: Any) -> Queue:
@@ -86,7 +85,7 @@ class TestWhatTheySay:
     @pytest.mark.parametrize(("trust", "kept"), [(False, ["a"]), (True, [])])
     def test_a_forged_cycle(self, loop: ManualLoop, trust: bool, kept: list[str]) -> None:
         """Rule 2.4.5."""
-        vhost = VirtualHost("v", Turn(loop.call_soon), ManualTimers(loop), trust_publishers=trust)
+        vhost = new_vhost(loop, trust_publishers=trust)
         queue, letters = made(vhost, dlx="", key="d", max_length=0), made(vhost, "d")
         entry = FieldValue("F", (("queue", longstr("d")), ("reason", longstr("expired"))))
         publish(queue, "a", headers=(("x-death", FieldValue("A", (entry,))),))

@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from leveret import compilation
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
-from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.queues import browsing
 from leveret.broker.core.queues.browsing import Browser, Place, read_place
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returning import RETURN_STEP
-from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
@@ -28,30 +24,19 @@ from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE
 from tests.support.queue_content import publish
-from tests.support.queues import ManualTimers, declare, new_vhost, settle
+from tests.support.queues import declare, new_vhost, settle
 from tests.support.segment_stores import commit, open_engine
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.stepping_clock import SteppingClock
 from tests.support.stored_queue import Start
 
 
-class OneStore(MessageStores):
-    """Opens a queue with a given store."""
-
-    def __init__(self, store: MessageStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
-        return QueueBacking(self._store)
-
-
 def queue_on(store: MessageStore | None, arguments: FieldTable = ()) -> Queue:
     """A queue whose messages are in a store; None for one in memory."""
-    loop = ManualLoop()
-    stores = MessageStores() if store is None else OneStore(store)
-    vhost = VirtualHost("v", Turn(loop.call_soon), ManualTimers(loop), stores=stores)
-    return declare(vhost, arguments=arguments)
+    queue = declare(new_vhost(ManualLoop()), durable=False, arguments=arguments)
+    if store is not None:
+        queue.backing.store = store
+    return queue
 
 
 class Paging(RuleBasedStateMachine):
@@ -225,7 +210,7 @@ class PagingOfAQuorumQueue(Paging):
     keeps_places = False
 
     def make(self) -> Queue:
-        return queue_on(None, (("x-queue-type", longstr("quorum")),))
+        return declare(new_vhost(ManualLoop()), arguments=(("x-queue-type", longstr("quorum")),))
 
 
 LIMITS = settings(max_examples=60, stateful_step_count=40)
@@ -235,8 +220,8 @@ TestLazy = PagingOnDiskLazily.TestCase
 TestPriority = PagingByPriority.TestCase
 TestPriorityInMemory = PagingByPriorityInMemory.TestCase
 TestQuorum = PagingOfAQuorumQueue.TestCase
-for each in (TestMemory, TestDisk, TestLazy, TestPriority, TestPriorityInMemory, TestQuorum):
-    each.settings = LIMITS
+for _machine in (TestMemory, TestDisk, TestLazy, TestPriority, TestPriorityInMemory, TestQuorum):
+    _machine.settings = LIMITS
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "a.1", "-1.1", "1.-1", "1.1.1", "0.99999999999999999999", "٣.1"])

@@ -473,12 +473,13 @@ def test_all_that_wait_are_looked_at_in_steps(vhost: VirtualHost, most: int) -> 
     assert [body for body, _, _ in browsed(queue, most)] == ["a", "b", "c"]
 
 
-def test_a_message_whose_retry_is_not_waited_for_is_ready_at_once(vhost: VirtualHost) -> None:
+def test_a_message_whose_retry_is_not_waited_for_is_ready_at_once(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, type="all", min=1000)
     waiting, answers = WaitingInQueue(queue), list[bool]()
     waiting.deliver_now(1, answers.append)
     publish(queue, "a")
     returned(queue)
+    loop.run()
     for number in (2, 1, 1):
         waiting.deliver_now(number, answers.append)
     assert answers == [False, False, True, False]

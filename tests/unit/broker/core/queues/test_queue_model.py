@@ -19,9 +19,9 @@ from leveret.protocol.properties import Properties, encode_content_header, encod
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.looking import look
 from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import Returned, ReturnsStore
+from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue
@@ -132,12 +132,8 @@ def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     if isinstance(store, PriorityStore):
         levels = sorted(store.levels.items(), key=lambda each: _rank(store, each[0]), reverse=True)
         return [each for _, level in levels for each in waiting(level)]
-    if isinstance(store, Returned):
-        return waiting(store.store)
-    assert isinstance(store, MemoryStore)
-    requeued = [(message, redelivered) for _, message, redelivered in reversed(store._requeued)]
-    found = requeued + [(message, False) for message in store._fresh]
-    return [(message, redelivered or message.envelope.delivery_count is not None) for message, redelivered in found]
+    found = [each for each in look(store, 0, 1 << 30, 1 << 60).seen if each.is_ready]
+    return [(each.message, each.redelivered or each.message.envelope.delivery_count is not None) for each in found]
 
 
 def _rank(store: PriorityStore, level: int) -> tuple[int, bool]:

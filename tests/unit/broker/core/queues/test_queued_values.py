@@ -288,6 +288,7 @@ def test_a_cancelled_retry_frees_its_value() -> None:
     assert entry is not None
     queue.release(holder, [entry])
     queue.requeue([entry])
+    loop.run()
     waiting = WaitingInQueue(queue)
     assert not waiting.cancel(2)
     assert len(queue.outbox.values) == 1

@@ -9,14 +9,13 @@ import pytest
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.traits import QUORUM
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldValue, find
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, drain, headers_of, publish, texts
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import ManualTimers, declare, new_vhost
 
 
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
@@ -114,7 +113,7 @@ class TestAtLeastOnce:
 
     def test_neither_does_one_whose_messages_expire_as_it_is_deleted(self, loop: ManualLoop) -> None:
         timers = ManualTimers(loop)
-        vhost = VirtualHost("v", Turn(loop.call_soon), timers)
+        vhost = new_vhost(loop, timers=timers)
         queue = self.source(vhost)
         publish(queue, "a")
         loop.run()

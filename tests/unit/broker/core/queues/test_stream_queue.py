@@ -7,13 +7,11 @@ import pytest
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.policies.policy import Policy
 from leveret.policies.stream_offset import Begin, StreamPlace
-from leveret.protocol.faults import ConnectionFault
 from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
-from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE
-from tests.support.queues import declare, new_vhost, settle
+from tests.support.queues import declare, settle
 from tests.support.stepping_clock import SteppingClock
 from tests.support.streams import STREAM, StreamBroker, number, offsets
 
@@ -228,8 +226,3 @@ def test_a_policy_names_the_segments_of_new_streams_only() -> None:
     later = declare(broker.vhost, "t", arguments=(*STREAM, SMALL))
     assert isinstance(later, StreamQueue)
     assert later.backing.stream_segment_bytes == 5000
-
-
-def test_streams_need_a_data_directory() -> None:
-    with pytest.raises(ConnectionFault, match="data directory"):
-        declare(new_vhost(ManualLoop()), arguments=STREAM)

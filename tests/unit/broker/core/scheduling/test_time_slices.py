@@ -11,13 +11,12 @@ import pytest
 from leveret.broker.core.queues.contents import _DROP_STEP
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import declare, new_vhost
 from tests.support.stepping_clock import SteppingClock
 
 _LETTERS = (
@@ -32,8 +31,8 @@ class Steps:
 
     def __init__(self) -> None:
         self.loop = ManualLoop()
-        self.turn = Turn(self.loop.call_soon, clock=SteppingClock())
-        self.vhost = VirtualHost("v", self.turn, ManualTimers(self.loop))
+        self.vhost = new_vhost(self.loop, clock=SteppingClock())
+        self.turn = self.vhost.turn
 
     def counts(self, *queues: Queue) -> list[list[int]]:
         """What is ready in each queue after each turn, until there is nothing left to do."""

@@ -15,16 +15,14 @@ from aiohttp.test_utils import make_mocked_request
 import leveret.broker.management.http.applications as applications
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
-from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.health import Probes
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.storage.clock import Clock
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
+from tests.support.queues import new_broker
 
 METHODS: Final = ("get", "put", "post", "delete")
 #: A part of a route: a name and a regular expression, which may also have braces.
@@ -59,7 +57,7 @@ def templated(path: str) -> str:
 
 def make_context() -> RequestContext:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
-    made = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    made = new_broker(loop)
     access, jobs = Access(accounts, made), Jobs(made, accounts)
     return RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs)
 

@@ -8,13 +8,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from leveret.broker.core.broker import Broker
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.counters.history import STEP
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.statistics import Rates, message_stats, numbers
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
+from tests.support.queues import new_broker
 
 NOW = 1_795_230_000
 NUMBERS = numbers(ExchangeCounters.FIELDS, "publish_in", both=("publish_in", "publish_out"))
@@ -34,7 +32,7 @@ def counters() -> ExchangeCounters:
 
 def rates(query: str = "") -> Rates:
     loop = ManualLoop()
-    broker = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    broker = new_broker(loop)
     broker.last_sample = NOW
     return Rates(make_mocked_request("GET", f"/api/x?{query}"), broker)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from itertools import groupby
 
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures, StoreRequest, memory_store
+from leveret.broker.core.message_stores.backing import Backing, StoreFigures, StoreRequest
 from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
-from leveret.storage.stores.numbered_store import NumberedSegments, NumberedStore
+from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import (
     RETURNS_PRIORITY_MAX,
@@ -25,7 +25,7 @@ from leveret.storage.stores.segment_store import SegmentStore
 log = logging.getLogger("leveret.storage")
 
 
-class DiskBacking(QueueBacking):
+class QueueBacking(Backing):
     """The stores of one queue in a data directory.
 
     A transient queue is kept in memory until it becomes lazy or is paged out.
@@ -36,16 +36,19 @@ class DiskBacking(QueueBacking):
         found: The recovered queue on disk, if any.
         on_preload: Called when messages should be loaded into memory; see preload().
         when_written: Calls a callback once all definition changes made so far are on disk.
+
+    Attributes:
+        store: The message store; set_lazy() and page_out() may replace it.
     """
 
-    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored", "_when_written")
+    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored", "_when_written", "store")
 
     def __init__(
         self,
         engine: StorageEngine,
         request: StoreRequest,
         found: StoredQueue | None,
-        on_preload: Callable[[DiskBacking], None],
+        on_preload: Callable[[QueueBacking], None],
         when_written: Callable[[Callable[[], None]], None] = lambda callback: callback(),
     ) -> None:
         self._when_written = when_written
@@ -60,8 +63,8 @@ class DiskBacking(QueueBacking):
             self._stored = self._create()
         elif found is not None and not found.attributes:
             describe_queue(engine, found, self._attributes())
-        store = memory_store(request) if self._stored is None else self._open()
-        super().__init__(store, request.durable, request.persists_transient)
+        super().__init__(request.durable, request.persists_transient)
+        self.store = self._in_memory() if self._stored is None else self._open()
         # Nothing takes the messages of a stream, so it keeps none in memory.
         self._set_lazy(request.stream_segment_bytes is not None)
 
@@ -116,8 +119,21 @@ class DiskBacking(QueueBacking):
             body_bytes -= held
 
     def keep_returns(self) -> bool:
-        """Keep returned messages apart from now on, to deliver them first; see QueueBacking.keep_returns()."""
-        return super().keep_returns() if self._stored is None else self._keep_returns(self._level)
+        """Keep returned messages apart from now on, to deliver them first.
+
+        Returns:
+            False if there are too many priorities.
+        """
+        store, make_level = self.store, _memory_level if self._stored is None else self._level
+        if isinstance(store, ReturnsStore):
+            return True
+        if isinstance(store, PriorityStore):
+            if store.max_priority > RETURNS_PRIORITY_MAX:
+                return False
+            self.store = ReturnsStore(make_level, store.levels, store.max_priority)
+        else:
+            self.store = ReturnsStore(make_level, {0: store})
+        return True
 
     @property
     def has_waiting(self) -> bool:
@@ -130,7 +146,8 @@ class DiskBacking(QueueBacking):
         self._try_move_to_disk()
         stored = self._stored
         if stored is None:
-            return super().open_waiting()
+            # The disk is full, or damaged.
+            return NumberedMemory()
         store = self._engine.store(stored, self._waiting_level)
         store.set_lazy(True)
         return NumberedSegments(store)
@@ -142,10 +159,20 @@ class DiskBacking(QueueBacking):
         return waiting_level(max_priority) if max_priority <= RETURNS_PRIORITY_MAX else -1
 
     @property
+    def unreadable_count(self) -> int:
+        """Number of messages that are not ready for now, because the system cannot read them."""
+        return sum([store.aside_count for store in self.stores()])
+
+    def look_again(self) -> None:
+        """Look for ready messages that could not be read before."""
+        if isinstance(self.store, PriorityStore):
+            self.store.look_again()
+
+    @property
     def held_bytes(self) -> int:
         """Body bytes of ready messages in memory."""
         if self._stored is None:
-            return super().held_bytes
+            return self.store.ready_bytes
         return sum(store.ram.held_bytes for store in self.stores())
 
     @property
@@ -171,9 +198,18 @@ class DiskBacking(QueueBacking):
         self._engine.delete_queue(stored)
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
-        """Return message and byte counts by location; see QueueBacking.figures()."""
+        """Return message and byte counts by location.
+
+        Args:
+            unacked_count: Number of unacknowledged messages; their bodies are in memory.
+            unacked_bytes: Body bytes of these.
+        """
         if self._stored is None:
-            return super().figures(unacked_count, unacked_bytes)
+            return StoreFigures(
+                messages_ready_ram=self.store.ready_count,
+                messages_unacknowledged_ram=unacked_count,
+                message_bytes_ram=self.store.ready_bytes + unacked_bytes,
+            )
         stores = self.stores()
         paged_out = [store.log.spilled for store in stores]
         return StoreFigures(
@@ -192,6 +228,11 @@ class DiskBacking(QueueBacking):
         )
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _in_memory(self) -> MessageStore:
+        """Return the store of a queue that is not on disk."""
+        max_priority = self._request.max_priority
+        return PriorityStore(max_priority, _memory_level) if max_priority else MemoryStore()
 
     def _create(self) -> StoredQueue:
         return self._engine.create_queue(self._request.durable, self._attributes())
@@ -275,6 +316,10 @@ class DiskBacking(QueueBacking):
         for store in self.stores():
             # Waiting messages are never in memory.
             store.set_lazy(lazy or store.place.priority == self._waiting_level)
+
+
+def _memory_level(level: int) -> MessageStore:
+    return MemoryStore()
 
 
 def _priority(store: SegmentStore) -> int:
