@@ -12,7 +12,7 @@ from urllib.parse import quote
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.config.running import management_address, running_settings
-from leveret.broker.management.cli.address import URL_VARIABLE
+from leveret.broker.management.cli.options import URL_VARIABLE
 from leveret.broker.management.cli.program import main as leveretctl
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.faults import UsageFault
+from leveret.broker.management.cli.command import ResultRows
 
 Read = Callable[[dict[str, Any]], Any]
 
@@ -48,30 +47,6 @@ def fields(*names: str) -> dict[str, Column]:
 def empty_column() -> Column:
     """Return a column that is always empty, for values that only mirrored queues or Erlang have."""
     return Column(lambda found: None, ())
-
-
-def selected_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that the arguments name, without duplicates. Commas separate names too."""
-    names = [name for argument in arguments for name in argument.split(",") if name]
-    return tuple(dict.fromkeys(names)) or default
-
-
-def with_columns(columns: Mapping[str, Column], command: Command) -> Command:
-    """Return a command with any number of arguments, which select its columns.
-
-    Args:
-        columns: all columns by name.
-        command: everything else.
-    """
-
-    def check(context: CommandContext) -> None:
-        unknown = sorted(set(selected_columns(context.arguments, ())) - set(columns))
-        if unknown:
-            raise UsageFault(f"Info key(s) {','.join(unknown)} are not supported")
-        if command.check is not None:
-            command.check(context)
-
-    return command._replace(max_arguments=None, check=check, columns=tuple(columns))
 
 
 def columns_query(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:

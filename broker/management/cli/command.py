@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.address import Address
 from leveret.broker.management.cli.faults import UsageFault
-from leveret.broker.management.cli.options import Value
+from leveret.broker.management.cli.options import GENERAL_OPTIONS, Address, Argument, Option, Value
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
 
 DEFAULT_VHOST: Final = "/"
+MONITORING: Final = "Monitoring, observability and health checks"
+QUEUES: Final = "Queues"
 # Seconds; the default of rabbitmqctl's commands that have a timeout.
 DEFAULT_TIMEOUT: Final = 60
 
@@ -74,6 +76,11 @@ class CommandContext:
         return self._node
 
     @property
+    def silent(self) -> bool:
+        """Whether only the result is wanted."""
+        return self.flag("silent") or self.flag("quiet")
+
+    @property
     def json(self) -> bool:
         """Whether the output format is JSON."""
         return self.options.get("formatter") == "json"
@@ -132,6 +139,10 @@ def ok_result(context: CommandContext) -> Outcome:
     return Outcome(json={"node": context.node, "result": "ok"}) if context.json else NO_OUTPUT
 
 
+Run = Callable[..., Result]
+Part = Argument | Option
+
+
 class Command(NamedTuple):
     """Command of leveretctl.
 
@@ -140,48 +151,116 @@ class Command(NamedTuple):
         section: section of the command list.
         summary: one-line description.
         run: executes the command.
-        usage: arguments and options in the usage line.
-        min_arguments: minimum number of arguments.
-        max_arguments: maximum number of arguments; None allows any number.
-        options: long names of the command's options besides the general ones.
-        banner: returns the line that is printed before the command runs; None prints none.
+        parts: arguments and options in the order of the usage line and the help, with those general options that
+            the usage line shows.
+        banner: line that is printed before the command runs, in which `{0}` stands for the first argument and
+            `{context.vhost}` for the virtual host, or a function that returns it; empty prints none.
         check: validates arguments before output starts; raises UsageFault or CommandFault.
-        explanations: arguments and options with their descriptions.
-        columns: names of the selectable columns.
+        line: arguments and options of the usage line, if they are not those of the parts.
         timeout: default of `--timeout` in seconds; None waits without limit.
         offline: whether the command needs no broker.
-        supports_dry_run: whether the command runs with `--dry-run`; others only print their banner.
     """
 
     name: str
     section: str
     summary: str
-    run: Callable[[CommandContext], Result]
-    usage: str = ""
-    min_arguments: int = 0
-    max_arguments: int | None = 0
-    options: tuple[str, ...] = ()
-    banner: Callable[[CommandContext], str] | None = None
+    run: Run
+    parts: tuple[Part, ...] = ()
+    banner: str | Callable[[CommandContext], str] = ""
     check: Callable[[CommandContext], None] | None = None
-    explanations: tuple[tuple[str, str], ...] = ()
-    columns: tuple[str, ...] = ()
+    line: str = ""
     timeout: int | None = DEFAULT_TIMEOUT
     offline: bool = False
-    supports_dry_run: bool = False
 
     @property
-    def allowed(self) -> frozenset[str]:
-        """Long names of the command's options besides the general ones."""
-        return frozenset(self.options)
+    def usage(self) -> str:
+        """Arguments and options in the usage line."""
+        return self.line or " ".join(filter(None, (part.usage for part in self.parts)))
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """Arguments in order."""
+        return [part for part in self.parts if isinstance(part, Argument)]
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """Options besides the general ones, by long name."""
+        parts = (part for part in self.parts if isinstance(part, Option))
+        return {part.name: part for part in parts if part.name not in GENERAL_OPTIONS}
+
+    @property
+    def supports_dry_run(self) -> bool:
+        """Whether the command runs with `--dry-run`; others only print their banner."""
+        return any(isinstance(part, Option) and part.name == "dry-run" for part in self.parts)
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Names of the selectable columns."""
+        return next((each.columns for each in self.arguments if each.columns), ())
+
+    def check_count(self, arguments: list[str]) -> None:
+        """Check the number of arguments.
+
+        Raises:
+            UsageFault: too few or too many.
+        """
+        if len(arguments) < sum(each.minimum for each in self.arguments):
+            raise UsageFault("not enough arguments.")
+        if len(arguments) > sum(each.maximum for each in self.arguments):
+            raise UsageFault("too many arguments.")
+
+    def check_arguments(self, context: CommandContext) -> None:
+        """Check names of columns, and what else the command checks before output starts.
+
+        Raises:
+            UsageFault: an argument is invalid.
+            CommandFault: another refusal.
+        """
+        if self.columns:
+            names = context.arguments[sum(each.minimum for each in self.arguments) :]
+            unknown = sorted(set(selected_columns(names, ())) - set(self.columns))
+            if unknown:
+                raise UsageFault(f"Info key(s) {','.join(unknown)} are not supported")
+        if self.check is not None:
+            self.check(context)
+
+    def banner_text(self, context: CommandContext) -> str:
+        """Return the line that is printed before the command runs."""
+        if isinstance(self.banner, str):
+            return self.banner.format(*context.arguments, context=context)
+        return self.banner(context)
 
 
-def check_count(command: Command, arguments: list[str]) -> None:
-    """Check the number of arguments.
+COMMANDS: Final[dict[str, Command]] = {}
 
-    Raises:
-        UsageFault: too few or too many.
+
+def command(
+    name: str,
+    section: str,
+    summary: str,
+    parts: tuple[Part, ...] = (),
+    *,
+    banner: str | Callable[[CommandContext], str] = "",
+    check: Callable[[CommandContext], None] | None = None,
+    line: str = "",
+    timeout: int | None = DEFAULT_TIMEOUT,
+    offline: bool = False,
+    **more: Any,
+) -> Callable[[Run], Run]:
+    """Return a decorator that makes a function a command, or one of several.
+
+    The arguments are those of `Command`; `more` are keyword arguments of the function for this command.
     """
-    if len(arguments) < command.min_arguments:
-        raise UsageFault("not enough arguments.")
-    if command.max_arguments is not None and len(arguments) > command.max_arguments:
-        raise UsageFault("too many arguments.")
+
+    def register(run: Run) -> Run:
+        bound = partial(run, **more) if more else run
+        COMMANDS[name] = Command(name, section, summary, bound, parts, banner, check, line, timeout, offline)
+        return run
+
+    return register
+
+
+def selected_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that the arguments name, without duplicates. Commas separate names too."""
+    names = [name for argument in arguments for name in argument.split(",") if name]
+    return tuple(dict.fromkeys(names)) or default

@@ -90,3 +90,21 @@ def no_such_vhost(vhost: str) -> CommandFault:
 def bad_argument(text: str) -> UsageFault:
     """Return the fault for an argument with an invalid value."""
     return UsageFault(f"Bad argument: {text}" if text else "Bad argument.", DATA)
+
+
+def no_such_user(user: str) -> CommandFault:
+    """Return the fault for an unknown user as an Erlang term, which rabbitmqctl's list commands print."""
+    return failed(f'{{:no_such_user, "{user}"}}')
+
+
+def refused(fault: ApiFault, command: str, before: str = "") -> CommandFault:
+    """Return the fault for a refused request of a command that RabbitMQ does not have.
+
+    Args:
+        fault: the refusal.
+        command: name of the command, or what the commands are for.
+        before: what is added to the reason: how much was done before.
+    """
+    if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
+        return failed(f"the broker does not support {command}: it is not Leveret")
+    return failed(f"{fault.reason}{before}")

@@ -6,7 +6,7 @@ from typing import Final
 
 from leveret.broker.management.cli import registry
 from leveret.broker.management.cli.command import Command
-from leveret.broker.management.cli.formatters import Style
+from leveret.broker.management.cli.output import Style
 
 PROGRAM: Final = "leveretctl"
 SECTIONS: Final = (
@@ -87,7 +87,7 @@ def command_help(command: Command, terminal: bool) -> str:
     """
     bold = Style(terminal=terminal).bold
     lines = ["", bold("Usage"), "", usage(command), "", f"{command.summary.rstrip('.')}.", ""]
-    explanations = list(command.explanations)
+    explanations = [(part.heading, part.text) for part in command.parts if part.text]
     if command.columns:
         explanations.insert(0, ("<column>", f"must be one of {', '.join(sorted(command.columns))}"))
     if explanations:

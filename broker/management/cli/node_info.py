@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import CommandContext
 from leveret.broker.management.cli.faults import UsageFault
+from leveret.broker.management.cli.options import option
 
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1",
@@ -23,6 +24,7 @@ _ALARMS: Final = (
     ("disk_free_alarm", "disk", "Free disk space alarm on node {}"),
 )
 UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
+UNIT: Final = option("unit", "unit of the sizes; default gb", shown="--unit <bytes | mb | gb>", values=tuple(UNITS))
 _NO_PARTS: Final = ("strategy", "total")
 
 

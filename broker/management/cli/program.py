@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from leveret.broker.management.cli import registry
-from leveret.broker.management.cli.address import find_address
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, check_count
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     OK,
@@ -24,8 +23,8 @@ from leveret.broker.management.cli.faults import (
     Unreachable,
     UsageFault,
 )
-from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style
-from leveret.broker.management.cli.options import ParsedOptions, scan
+from leveret.broker.management.cli.options import ParsedOptions, find_address, scan
+from leveret.broker.management.cli.output import DEFAULT, FORMATTERS, Style
 from leveret.broker.printable import escape_multiline
 
 
@@ -128,7 +127,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
 
 
 def _scan_for(command: Command, argv: list[str]) -> ParsedOptions:
-    allowed = command.allowed
+    allowed = frozenset(command.options)
     if "table-headers" in allowed and scan(argv).options.get("formatter", DEFAULT) != DEFAULT:
         # As in rabbitmqctl, only the default formatter has this option.
         allowed = allowed - {"table-headers"}
@@ -144,10 +143,9 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
     name = str(options.get("formatter", DEFAULT))
     if name not in FORMATTERS:
         raise UsageFault(f"Formatter '{name}' is not supported, only {', '.join(FORMATTERS)}")
-    check_count(command, parsed.arguments)
+    command.check_count(parsed.arguments)
     context = _context(command, parsed, environment)
-    if command.check is not None:
-        command.check(context)
+    command.check_arguments(context)
     try:
         if context.timeout == 0:
             raise RequestTimeout
@@ -177,9 +175,9 @@ def _context(command: Command, parsed: ParsedOptions, environment: Mapping[str, 
 
 def _print_banner(command: Command, context: CommandContext, name: str, streams: Streams) -> None:
     options = context.options
-    if command.banner is None or options.get("quiet") or options.get("silent") or FORMATTERS[name].for_programs:
+    if options.get("quiet") or options.get("silent") or FORMATTERS[name].for_programs:
         return
-    banner = command.banner(context)
+    banner = command.banner_text(context)
     if banner:
         streams.out.write(f"{escape_multiline(banner)}\n")
         streams.out.flush()
@@ -209,7 +207,7 @@ def _to_fault(error: Exception, command: Command, context: CommandContext) -> Co
 
 def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
     if parsed.options.get("formatter") == "json" and fault.json is not None:
-        from leveret.broker.management.cli.formatters import to_json
+        from leveret.broker.management.cli.output import to_json
 
         streams.error(to_json(fault.json))
         return fault.json_status
@@ -234,10 +232,9 @@ def _without_command(argv: list[str], preliminary: ParsedOptions, streams: Strea
 
 def _report_unknown(name: str, streams: Streams) -> int:
     from leveret.broker.management.cli.help_text import command_list, unknown_command
-    from leveret.broker.management.cli.unsupported import UNSUPPORTED
 
-    if name in UNSUPPORTED:
-        streams.error(f"\n{unknown_command(name, None)}\nLeveret does not support it: {UNSUPPORTED[name]}.")
+    if name in registry.UNSUPPORTED:
+        streams.error(f"\n{unknown_command(name, None)}\nLeveret does not support it: {registry.UNSUPPORTED[name]}.")
         return USAGE
     near = registry.closest_name(name)
     text = f"\n{unknown_command(name, near)}"

@@ -1,151 +1,120 @@
-"""Registry of the commands by module. Modules are imported on first use."""
+"""Which commands there are, in which modules, and those of RabbitMQ that there are not.
+
+Modules are imported on first use.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from leveret.broker.management.cli.command import Command
+from leveret.broker.management.cli.command import COMMANDS, Command
 
 # Module of `commands` -> its commands.
-MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "help_commands": ("autocomplete", "completion", "help", "version"),
-    "browse": ("browse",),
-    "check_backlog": ("check_backlog",),
-    "clients": ("list_channels", "list_connections", "list_consumers"),
-    "close_connections": ("close_all_connections", "close_all_user_connections", "close_connection"),
-    "cluster": (
-        "await_online_nodes",
-        "await_startup",
-        "cluster_status",
-        "enable_feature_flag",
-        "list_feature_flags",
-        "set_cluster_name",
+MODULES: Final[dict[str, str]] = {
+    "backlog": "check_backlog list_losses",
+    "connections": (
+        "close_all_connections close_all_user_connections close_connection list_channels list_connections"
+        " list_consumers"
     ),
-    "consumer_names": ("delete_consumer_name", "list_consumer_names", "set_consumer_name"),
-    "definitions": ("export_definitions", "import_definitions"),
+    "definitions": (
+        "clear_global_parameter clear_parameter export_definitions import_definitions list_global_parameters"
+        " list_parameters set_global_parameter set_parameter"
+    ),
     "delayed_messages": (
-        "cancel_delayed_message",
-        "cancel_delayed_retry",
-        "deliver_delayed_message",
-        "deliver_delayed_retry",
-        "list_delayed_messages",
-        "list_delayed_retries",
-        "show_delayed_message",
-        "show_delayed_retry",
+        "cancel_delayed_message cancel_delayed_retry deliver_delayed_message deliver_delayed_retry"
+        " list_delayed_messages list_delayed_retries show_delayed_message show_delayed_retry"
     ),
-    "delete_messages": ("delete_messages",),
-    "exchanges": ("list_bindings", "list_exchanges"),
-    "explain_queue": ("explain_queue",),
     "health": (
-        "check_alarms",
-        "check_certificate_expiration",
-        "check_if_node_is_mirror_sync_critical",
-        "check_if_node_is_quorum_critical",
-        "check_local_alarms",
-        "check_running",
-        "check_virtual_hosts",
-        "is_booting",
-        "is_running",
-        "node_health_check",
-        "ping",
+        "check_alarms check_certificate_expiration check_if_node_is_mirror_sync_critical"
+        " check_if_node_is_quorum_critical check_local_alarms check_port_connectivity check_port_listener"
+        " check_protocol_listener check_running check_virtual_hosts is_booting is_running listeners node_health_check"
+        " ping"
     ),
-    "jobs": ("cancel_job", "list_jobs", "resume_job", "return_messages"),
-    "limits": (
-        "clear_user_limits",
-        "clear_vhost_limits",
-        "list_user_limits",
-        "list_vhost_limits",
-        "set_user_limits",
-        "set_vhost_limits",
-    ),
-    "listeners": ("check_port_connectivity", "check_port_listener", "check_protocol_listener", "listeners"),
-    "losses": ("list_losses",),
-    "move_messages": ("move_messages",),
+    "help_commands": "autocomplete completion help version",
+    "jobs": "cancel_job list_jobs move_messages resume_job return_messages",
+    "messages": "browse delete_messages get publish",
     "node": (
-        "alarms",
-        "environment",
-        "erlang_version",
-        "list_node_auth_attempt_stats",
-        "log_location",
-        "memory_breakdown",
-        "report",
-        "reset_node_auth_attempt_metrics",
-        "server_version",
-    ),
-    "node_status": ("status",),
-    "parameters": (
-        "clear_global_parameter",
-        "clear_parameter",
-        "list_global_parameters",
-        "list_parameters",
-        "set_global_parameter",
-        "set_parameter",
-    ),
-    "permissions": (
-        "clear_permissions",
-        "clear_topic_permissions",
-        "list_permissions",
-        "list_topic_permissions",
-        "list_user_permissions",
-        "list_user_topic_permissions",
-        "set_permissions",
-        "set_topic_permissions",
+        "alarms await_online_nodes await_startup cluster_status enable_feature_flag environment erlang_version"
+        " list_feature_flags list_node_auth_attempt_stats log_location memory_breakdown report"
+        " reset_node_auth_attempt_metrics server_version set_cluster_name status"
     ),
     "policies": (
-        "clear_operator_policy",
-        "clear_policy",
-        "list_operator_policies",
-        "list_policies",
-        "set_operator_policy",
-        "set_policy",
+        "clear_operator_policy clear_policy explain_queue list_operator_policies list_policies set_operator_policy"
+        " set_policy"
     ),
-    "publish_get": ("get", "publish"),
-    "queues": ("delete_queue", "list_queues", "purge_queue"),
-    "readers": ("delete_reader", "list_readers"),
-    "replay": ("replay",),
-    "topology": ("bind", "declare_exchange", "declare_queue", "delete_exchange", "unbind"),
+    "queues": (
+        "bind declare_exchange declare_queue delete_exchange delete_queue list_bindings list_exchanges list_queues"
+        " purge_queue unbind"
+    ),
+    "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
     "users": (
-        "add_user",
-        "authenticate_user",
-        "change_password",
-        "clear_password",
-        "delete_user",
-        "list_users",
-        "set_user_tags",
+        "add_user authenticate_user change_password clear_password clear_permissions clear_topic_permissions"
+        " delete_user list_permissions list_topic_permissions list_user_permissions list_user_topic_permissions"
+        " list_users set_permissions set_topic_permissions set_user_tags"
     ),
     "vhosts": (
-        "add_vhost",
-        "delete_vhost",
-        "list_vhosts",
-        "restart_vhost",
-        "set_vhost_tags",
-        "trace_off",
-        "trace_on",
+        "add_vhost clear_user_limits clear_vhost_limits delete_vhost list_user_limits list_vhost_limits list_vhosts"
+        " restart_vhost set_user_limits set_vhost_limits set_vhost_tags trace_off trace_on"
     ),
 }
+# Why Leveret does not have a command -> those commands of RabbitMQ.
+_UNSUPPORTED: Final = {
+    "there are no mirrored queues": "cancel_sync_queue sync_queue",
+    "the HTTP API has no TLS details except for check_certificate_expiration": (
+        "certificates cipher_suites tls_versions"
+    ),
+    "Leveret is always a single node": (
+        "change_cluster_node_type discover_peers force_boot forget_cluster_node join_cluster rename_cluster_node"
+        " update_cluster_nodes"
+    ),
+    "use the tools of the broker's machine": (
+        "command_line_arguments list_network_interfaces os_env resolve_hostname resolver_info"
+    ),
+    "the HTTP API has no event stream": "consume_event_stream",
+    "values in the configuration are not encrypted": "decode encode list_ciphers list_hashes",
+    "the HTTP API cannot change the configuration; set the option and restart the broker": (
+        "disable_auth_attempt_source_tracking enable_auth_attempt_source_tracking set_disk_free_limit set_log_level"
+        " set_vm_memory_high_watermark"
+    ),
+    "Leveret does not use Erlang": (
+        "erlang_cookie_hash erlang_cookie_sources eval eval_file exec force_gc hipe_compile maybe_stuck observer"
+        " reclaim_quorum_memory remote_shell runtime_thread_stats schema_info"
+    ),
+    "stop the broker and remove its data directory": "force_reset reset",
+    "queues cannot become unresponsive one by one; try list_queues": "list_unresponsive_queues",
+    "the log goes to the broker's standard error": "log_tail log_tail_stream rotate_logs",
+    "a quorum queue has one member; see list_queues name leader members": "quorum_status",
+    "the HTTP API does not open and close listeners": "resume_listeners suspend_listeners",
+    "start and stop the broker process; SIGTERM stops it": "shutdown start_app stop stop_app",
+    "there are no streams": "stream_status",
+    "there is no pid file; use await_startup": "wait",
+}
+UNSUPPORTED: Final = {name: reason for reason, names in _UNSUPPORTED.items() for name in names.split()}
 # Minimum similarity (0 to 1) of a mistyped name to the suggested command.
 _MIN_SIMILARITY: Final = 0.85
 
 
 def names() -> list[str]:
     """Return the names of all commands, sorted."""
-    return sorted(name for module in MODULES.values() for name in module)
+    return sorted(name for module in MODULES.values() for name in module.split())
 
 
 def find(name: str) -> Command | None:
     """Return the command with a name, None if it does not exist."""
     for module, commands in MODULES.items():
-        if name in commands:
-            return next(command for command in _load(module) if command.name == name)
+        if name in commands.split():
+            _load(module)
+            return COMMANDS[name]
     return None
 
 
-def commands() -> Iterator[Command]:
-    """Yield all commands. Imports all of their modules."""
+def commands() -> Iterable[Command]:
+    """Return all commands. Imports all of their modules."""
     for module in MODULES:
-        yield from _load(module)
+        _load(module)
+    return COMMANDS.values()
 
 
 def closest_name(name: str) -> str | None:
@@ -156,6 +125,5 @@ def closest_name(name: str) -> str | None:
     return found[0] if found else None
 
 
-def _load(module: str) -> tuple[Command, ...]:
-    found: tuple[Command, ...] = importlib.import_module(f"leveret.broker.management.cli.commands.{module}").COMMANDS
-    return found
+def _load(module: str) -> None:
+    importlib.import_module(f"leveret.broker.management.cli.commands.{module}")

@@ -1,4 +1,4 @@
-"""The commands export_definitions and import_definitions."""
+"""Commands that set runtime parameters, and that export and import definitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,174 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
+from leveret.broker.management.cli.command import (
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+)
 from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, bad_argument, failed, no_such_vhost
-from leveret.broker.management.cli.progress import ProgressLine
-from leveret.broker.management.cli.runtime_parameters import parse_json
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import ProgressLine, compact_json
 
-SECTION: Final = "Definitions"
+
+def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:
+    """Set a definition. Reports an unknown virtual host as rabbitmqctl does.
+
+    Raises:
+        CommandFault: the virtual host does not exist (exit status 65), or the definition is invalid (69).
+    """
+    try:
+        return context.api.put(*path, body=body, **query)
+    except ApiFault as fault:
+        if fault.not_found:
+            raise no_such_vhost(context.vhost) from fault
+        if fault.status == 400:
+            raise failed(fault.reason) from fault
+        raise
+
+
+def clear(context: CommandContext, path: tuple[str, ...]) -> None:
+    """Delete a definition.
+
+    Raises:
+        CommandFault: the definition does not exist (exit status 69).
+    """
+    try:
+        context.api.delete(*path)
+    except ApiFault as fault:
+        if fault.not_found:
+            raise failed("Parameter does not exist") from fault
+        raise
+
+
+def parse_json(text: str) -> Any:
+    """Decode an argument.
+
+    Raises:
+        CommandFault: the argument is not JSON (exit status 69).
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise failed(f"JSON decoding error: {error.msg} at character {error.pos + 1}") from error
+    except (ValueError, RecursionError) as error:
+        raise failed(f"JSON decoding error: {error}") from error
+
+
+def _refuse(constant: str) -> Any:
+    # Python accepts NaN and Infinity, which JSON does not have.
+    raise ValueError(f"{constant} is not JSON")
+
+
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """Decode an argument that must be a JSON object.
+
+    Args:
+        text: the argument.
+        what: description of the argument, for the error message.
+
+    Raises:
+        CommandFault: the argument is not a JSON object (exit status 69).
+    """
+    found = parse_json(text)
+    if not isinstance(found, dict):
+        raise failed(f"Validation failed\n\n{what} should be a JSON object, actually was {text}\n")
+    return found
+
+
+_PARAMETERS: Final = "Parameters"
+_COMPONENT: Final = Argument(
+    "<component_name>", "component that uses the parameter, such as operator_policy or vhost-limits"
+)
+_NAME: Final = Argument("<name>", "the parameter's name")
+_VALUE: Final = Argument("<value>", "any JSON value")
+
+
+@command(
+    "list_parameters",
+    _PARAMETERS,
+    "Lists runtime parameters for a virtual host",
+    (VHOST, HEADERS, TIMEOUT),
+    banner='Listing runtime parameters for vhost "{context.vhost}" ...',
+)
+def _list(context: CommandContext) -> ResultRows:
+    found = [each for each in context.api.get("parameters") if each["vhost"] == context.vhost]
+    if not found and context.api.find("vhosts", context.vhost) is None:
+        raise no_such_vhost(context.vhost)
+    found.sort(key=lambda each: (each["component"], each["name"]))
+    rows = [{**each, "value": compact_json(each["value"])} for each in found]
+    return ResultRows(("component", "name", "value"), rows)
+
+
+@command(
+    "set_parameter",
+    _PARAMETERS,
+    "Sets a runtime parameter",
+    (VHOST, _COMPONENT, _NAME, _VALUE),
+    banner='Setting runtime parameter "{1}" for component "{0}" to "{2}" in vhost "{context.vhost}" ...',
+)
+def _set(context: CommandContext) -> Result:
+    component, name, value = context.arguments
+    put(context, ("parameters", component, context.vhost, name), {"value": parse_json(value)})
+    return ok_result(context)
+
+
+@command(
+    "clear_parameter",
+    _PARAMETERS,
+    "Clears a runtime parameter",
+    (VHOST, _COMPONENT, _NAME),
+    banner='Clearing runtime parameter "{1}" for component "{0}" on vhost "{context.vhost}" ...',
+)
+def _clear(context: CommandContext) -> Result:
+    component, name = context.arguments
+    clear(context, ("parameters", component, context.vhost, name))
+    return ok_result(context)
+
+
+@command(
+    "list_global_parameters",
+    _PARAMETERS,
+    "Lists global runtime parameters",
+    (HEADERS, TIMEOUT),
+    banner="Listing global runtime parameters ...",
+)
+def _list_global(context: CommandContext) -> ResultRows:
+    found = context.api.get("global-parameters")
+    return ResultRows(
+        ("name", "value"), [{"name": each["name"], "value": compact_json(each["value"])} for each in found]
+    )
+
+
+@command(
+    "set_global_parameter",
+    _PARAMETERS,
+    "Sets a global runtime parameter",
+    (_NAME, _VALUE),
+    banner='Setting global runtime parameter "{0}" to "{1}" ...',
+)
+def _set_global(context: CommandContext) -> Result:
+    name, value = context.arguments
+    put(context, ("global-parameters", name), {"value": parse_json(value)})
+    return ok_result(context)
+
+
+@command(
+    "clear_global_parameter",
+    _PARAMETERS,
+    "Clears a global runtime parameter",
+    (_NAME,),
+    banner='Clearing global runtime parameter "{0}" ...',
+)
+def _clear_global(context: CommandContext) -> Result:
+    clear(context, ("global-parameters", context.arguments[0]))
+    return ok_result(context)
+
+
+_DEFINITIONS: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
 _STANDARD_STREAM: Final = "-"
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -36,6 +198,24 @@ def _check_export(context: CommandContext) -> None:
         raise bad_argument(f"Directory {Path(path).parent} does not exist")
 
 
+def _export_banner(context: CommandContext) -> str:
+    path = context.arguments[0]
+    # On standard output the banner would make the JSON invalid.
+    return "" if path == _STANDARD_STREAM else f'Exporting definitions in JSON to a file at "{path}" ...'
+
+
+@command(
+    "export_definitions",
+    _DEFINITIONS,
+    "Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON",
+    (
+        Argument('<file_path | "-">', "file to write; - is standard output", "<file_path>"),
+        option("format", "json"),
+        TIMEOUT,
+    ),
+    banner=_export_banner,
+    check=_check_export,
+)
 def _export(context: CommandContext) -> Result:
     path = context.arguments[0]
     if path != _STANDARD_STREAM and Path(path).is_dir():
@@ -63,11 +243,30 @@ def _check_import(context: CommandContext) -> None:
         raise bad_argument(f"File {path} does not exist")
 
 
+def _import_banner(context: CommandContext) -> str:
+    path = _source(context)
+    where = "standard input" if path == _STANDARD_STREAM else f'a file at "{path}"'
+    return f"Importing definitions in JSON from {where} ..."
+
+
+@command(
+    "import_definitions",
+    _DEFINITIONS,
+    "Imports definitions that Leveret or RabbitMQ exported; deletes nothing",
+    (
+        Argument('<file_path | "-">', "file to read; standard input if omitted or -", "<file_path>", least=0),
+        option("format", "json"),
+        option("skip-if-unchanged", "accepted and ignored: an import never changes identical objects"),
+        TIMEOUT,
+    ),
+    banner=_import_banner,
+    check=_check_import,
+    timeout=None,
+)
 def _import(context: CommandContext) -> Result:
     definitions = _read(context)
     parts = list(_parts(definitions))
-    silent = context.flag("silent") or context.flag("quiet")
-    with ProgressLine("Importing", sum(size for size, _ in parts), silent=silent) as progress:
+    with ProgressLine("Importing", sum(size for size, _ in parts), silent=context.silent) as progress:
         imported = 0
         notices: list[str] = []
         for size, part in parts:
@@ -118,49 +317,3 @@ def _send(context: CommandContext, part: dict[str, Any]) -> None:
         if fault.status == 400:
             raise failed(fault.reason) from fault
         raise
-
-
-def _export_banner(context: CommandContext) -> str:
-    path = context.arguments[0]
-    # On standard output the banner would make the JSON invalid.
-    return "" if path == _STANDARD_STREAM else f'Exporting definitions in JSON to a file at "{path}" ...'
-
-
-def _import_banner(context: CommandContext) -> str:
-    path = _source(context)
-    where = "standard input" if path == _STANDARD_STREAM else f'a file at "{path}"'
-    return f"Importing definitions in JSON from {where} ..."
-
-
-COMMANDS: Final = (
-    Command(
-        name="export_definitions",
-        section=SECTION,
-        summary="Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON",
-        usage='<file_path | "-"> [--format json] [--timeout <timeout>]',
-        run=_export,
-        min_arguments=1,
-        max_arguments=1,
-        options=("format",),
-        check=_check_export,
-        banner=_export_banner,
-        explanations=(("<file_path>", "file to write; - is standard output"), ("--format", "json")),
-    ),
-    Command(
-        name="import_definitions",
-        section=SECTION,
-        summary="Imports definitions that Leveret or RabbitMQ exported; deletes nothing",
-        usage='<file_path | "-"> [--format json] [--skip-if-unchanged] [--timeout <timeout>]',
-        run=_import,
-        max_arguments=1,
-        options=("format", "skip-if-unchanged"),
-        timeout=None,
-        check=_check_import,
-        banner=_import_banner,
-        explanations=(
-            ("<file_path>", "file to read; standard input if omitted or -"),
-            ("--format", "json"),
-            ("--skip-if-unchanged", "accepted and ignored: an import never changes identical objects"),
-        ),
-    ),
-)

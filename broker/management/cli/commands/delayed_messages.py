@@ -5,15 +5,16 @@ RabbitMQ has no such commands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.columns import Column, field, fields, to_rows
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows
-from leveret.broker.management.cli.faults import ApiFault, CommandFault, bad_argument, failed
+from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, Run, command
+from leveret.broker.management.cli.faults import ApiFault, bad_argument, refused
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 
-_SECTION: Final = "Queues"
 #: Messages per request.
 _BATCH: Final = 1000
 _LIMIT_DEFAULT: Final = 100
@@ -28,15 +29,7 @@ def _time(milliseconds: int) -> str:
 
 
 class _Place(NamedTuple):
-    """Where messages wait.
-
-    Attributes:
-        kind: ``exchange`` or ``queue``.
-        noun: End of the names of its commands.
-        list_command: Name of the one that lists messages.
-        about: What kind of exchange or queue it is.
-        columns: What is shown of a message.
-    """
+    """Where messages wait, and the names of its commands."""
 
     kind: str
     noun: str
@@ -70,7 +63,54 @@ def _check_number(place: _Place, context: CommandContext) -> None:
         raise bad_argument(f"<id> is the number of a message, as {place.list_command} shows it, not {number}")
 
 
-def _list(place: _Place, context: CommandContext) -> ResultRows:
+def _one(place: _Place, verb: str, summary: str, doing: str) -> Callable[[Run], Run]:
+    """Return the decorator of a command for one message."""
+    return command(
+        f"{verb}_{place.noun}",
+        QUEUES,
+        summary,
+        (
+            VHOST,
+            Argument(f"<{place.kind}>", place.about),
+            Argument("<id>", f"number of the message, as {place.list_command} shows it"),
+            TIMEOUT,
+        ),
+        banner=f"{doing} message {{1}} of {place.kind} '{{0}}' in vhost '{{context.vhost}}' ...",
+        check=partial(_check_number, place),
+        place=place,
+    )
+
+
+def _all(place: _Place, summary: str, listing: str) -> Callable[[Run], Run]:
+    """Return the decorator of a command that lists messages."""
+    return command(
+        place.list_command,
+        QUEUES,
+        summary,
+        (
+            VHOST,
+            Argument(f"<{place.kind}>", place.about),
+            option("limit", f"maximum number of messages; default: {_LIMIT_DEFAULT}"),
+            HEADERS,
+            TIMEOUT,
+        ),
+        banner=f"Listing {listing} of {place.kind} '{{0}}' in vhost '{{context.vhost}}' ...",
+        check=_check_limit,
+        place=place,
+    )
+
+
+@_all(
+    _EXCHANGE,
+    "Lists messages that wait in an exchange x-delayed-message, the next one that is due first",
+    "delayed messages",
+)
+@_all(
+    _QUEUE,
+    "Lists returned messages of a queue that wait for their retry, the next one that is due first",
+    "delayed retries",
+)
+def _list(context: CommandContext, place: _Place) -> ResultRows:
     left, found = context.integer("limit", _LIMIT_DEFAULT), list[dict[str, Any]]()
     while left > 0:
         part = _ask(place, context, "GET", offset=len(found), count=min(left, _BATCH))["messages"]
@@ -81,7 +121,9 @@ def _list(place: _Place, context: CommandContext) -> ResultRows:
     return to_rows(place.columns, tuple(place.columns), found)
 
 
-def _show(place: _Place, context: CommandContext) -> Result:
+@_one(_EXCHANGE, "show", "Shows a waiting message with its body", "Showing")
+@_one(_QUEUE, "show", "Shows a message that waits for its retry, with its body", "Showing")
+def _show(context: CommandContext, place: _Place) -> Result:
     found = _ask(place, context, "GET", context.arguments[1])
     lines = [f"{name}: {column.read(found)}" for name, column in place.columns.items()]
     properties = found["properties"] if isinstance(found["properties"], dict) else {}
@@ -90,12 +132,16 @@ def _show(place: _Place, context: CommandContext) -> Result:
     return Outcome("\n".join(lines), found)
 
 
-def _cancel(place: _Place, context: CommandContext) -> Result:
+@_one(_EXCHANGE, "cancel", "Removes a waiting message", "Cancelling")
+@_one(_QUEUE, "cancel", "Removes a message that waits for its retry", "Cancelling")
+def _cancel(context: CommandContext, place: _Place) -> Result:
     _ask(place, context, "DELETE", context.arguments[1])
     return _done(place, context, "cancelled")
 
 
-def _deliver(place: _Place, context: CommandContext) -> Result:
+@_one(_EXCHANGE, "deliver", "Routes a waiting message to its queues now", "Delivering")
+@_one(_QUEUE, "deliver", "Makes a message ready that waits for its retry", "Delivering")
+def _deliver(context: CommandContext, place: _Place) -> Result:
     _ask(place, context, "POST", context.arguments[1], "deliver")
     return _done(place, context, "delivered")
 
@@ -114,73 +160,4 @@ def _ask(place: _Place, context: CommandContext, method: str, *below: str, **que
             return context.api.delete(*path)
         return context.api.post(*path)
     except ApiFault as fault:
-        raise _to_fault(fault) from fault
-
-
-def _to_fault(fault: ApiFault) -> CommandFault:
-    if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
-        return failed("the broker does not support commands for delayed messages: it is not Leveret")
-    return failed(fault.reason)
-
-
-def _command(place: _Place, verb: str, summary: str, run: Any, doing: str) -> Command:
-    """Return a command for one message."""
-    return Command(
-        name=f"{verb}_{place.noun}",
-        section=_SECTION,
-        summary=summary,
-        usage=f"[--vhost <vhost>] <{place.kind}> <id> [--timeout <timeout>]",
-        run=partial(run, place),
-        min_arguments=2,
-        max_arguments=2,
-        banner=lambda context: (
-            f"{doing} message {context.arguments[1]} of {place.kind} '{context.arguments[0]}'"
-            f" in vhost '{context.vhost}' ..."
-        ),
-        check=partial(_check_number, place),
-        explanations=(
-            (f"<{place.kind}>", place.about),
-            ("<id>", f"number of the message, as {place.list_command} shows it"),
-        ),
-    )
-
-
-def _list_command(place: _Place, summary: str, listing: str) -> Command:
-    return Command(
-        name=place.list_command,
-        section=_SECTION,
-        summary=summary,
-        usage=f"[--vhost <vhost>] <{place.kind}> [--limit <number>] [--no-table-headers] [--timeout <timeout>]",
-        run=partial(_list, place),
-        min_arguments=1,
-        max_arguments=1,
-        options=("limit", "table-headers"),
-        banner=lambda context: (
-            f"Listing {listing} of {place.kind} '{context.arguments[0]}' in vhost '{context.vhost}' ..."
-        ),
-        check=_check_limit,
-        explanations=(
-            (f"<{place.kind}>", place.about),
-            ("--limit <number>", f"maximum number of messages; default: {_LIMIT_DEFAULT}"),
-        ),
-    )
-
-
-COMMANDS: Final = (
-    _list_command(
-        _EXCHANGE,
-        "Lists messages that wait in an exchange x-delayed-message, the next one that is due first",
-        "delayed messages",
-    ),
-    _command(_EXCHANGE, "show", "Shows a waiting message with its body", _show, "Showing"),
-    _command(_EXCHANGE, "cancel", "Removes a waiting message", _cancel, "Cancelling"),
-    _command(_EXCHANGE, "deliver", "Routes a waiting message to its queues now", _deliver, "Delivering"),
-    _list_command(
-        _QUEUE,
-        "Lists returned messages of a queue that wait for their retry, the next one that is due first",
-        "delayed retries",
-    ),
-    _command(_QUEUE, "show", "Shows a message that waits for its retry, with its body", _show, "Showing"),
-    _command(_QUEUE, "cancel", "Removes a message that waits for its retry", _cancel, "Cancelling"),
-    _command(_QUEUE, "deliver", "Makes a message ready that waits for its retry", _deliver, "Delivering"),
-)
+        raise refused(fault, "commands for delayed messages") from fault

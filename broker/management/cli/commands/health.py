@@ -2,18 +2,57 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.faults import ApiFault, CommandFault, RequestTimeout, Unreachable, UsageFault, failed
-from leveret.broker.management.cli.node_info import alarms
+from leveret.broker.management.cli.command import (
+    DEFAULT_TIMEOUT,
+    MONITORING,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+)
+from leveret.broker.management.cli.faults import (
+    UNAVAILABLE,
+    ApiFault,
+    CommandFault,
+    RequestTimeout,
+    Unreachable,
+    UsageFault,
+    bad_argument,
+    failed,
+)
+from leveret.broker.management.cli.node_info import PROTOCOLS, alarms, listener_line, listeners
+from leveret.broker.management.cli.options import TIMEOUT, Argument, option
 
-SECTION: Final = "Monitoring, observability and health checks"
-UNITS: Final = ("days", "weeks", "months", "years")
+_UNITS: Final = ("days", "weeks", "months", "years")
+_COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")
+_WILDCARD_ADDRESSES: Final = ("[::]", "0.0.0.0")
+_CONNECT_TIMEOUT: Final = 5.0
 _SINGLE_NODE: Final = "seems to be the only one in a single node cluster, the check does not apply"
 
 
+def _milliseconds(context: CommandContext) -> int:
+    return context.integer("timeout", DEFAULT_TIMEOUT) * 1000
+
+
+def _ping_banner(context: CommandContext) -> str:
+    return (
+        f"Will ping {context.address}. This only checks if the HTTP API responds and accepts the user's"
+        f" password. Timeout: {_milliseconds(context)} ms."
+    )
+
+
+@command(
+    "ping",
+    MONITORING,
+    "Checks that the HTTP API responds and accepts the user's password",
+    (TIMEOUT,),
+    banner=_ping_banner,
+)
 def _ping(context: CommandContext) -> Result:
     try:
         context.api.get("whoami")
@@ -24,20 +63,33 @@ def _ping(context: CommandContext) -> Result:
     return Outcome("Ping succeeded", {"message": "Ping succeeded"})
 
 
-def _milliseconds(context: CommandContext) -> int:
-    return context.integer("timeout", DEFAULT_TIMEOUT) * 1000
-
-
-def _running(context: CommandContext) -> Result:
+@command(
+    "check_running",
+    MONITORING,
+    "Health check that fails if the broker is not running",
+    (TIMEOUT,),
+    banner="Checking if RabbitMQ is running on node {context.node} ...",
+)
+@command(
+    "is_running",
+    MONITORING,
+    "Checks if the broker is fully booted and running",
+    (TIMEOUT,),
+    banner="Asking node {context.node} for its status ...",
+    result=True,
+)
+def _running(context: CommandContext, **result: bool) -> Result:
     text = f"RabbitMQ on node {context.node} is fully booted and running"
-    return Outcome(text, {"message": text})
+    return Outcome(text, {"message": text, **result})
 
 
-def _is_running(context: CommandContext) -> Result:
-    text = f"RabbitMQ on node {context.node} is fully booted and running"
-    return Outcome(text, {"message": text, "result": True})
-
-
+@command(
+    "is_booting",
+    MONITORING,
+    "Checks if the broker is still booting",
+    (TIMEOUT,),
+    banner="Asking node {context.node} for its boot status ...",
+)
 def _is_booting(context: CommandContext) -> Result:
     # The API is started last, so the node is booted if it responds.
     text = (
@@ -52,6 +104,22 @@ def _passed(context: CommandContext, text: str, json: dict[str, str]) -> Outcome
     return Outcome("" if context.flag("silent") else text, json)
 
 
+@command(
+    "check_local_alarms",
+    MONITORING,
+    "Health check that fails if a memory or disk alarm is in effect",
+    (TIMEOUT,),
+    banner="Asking node {context.node} to report any local resource alarms ...",
+    where="no local alarms",
+)
+@command(
+    "check_alarms",
+    MONITORING,
+    "Same as check_local_alarms, because there is one node",
+    (TIMEOUT,),
+    banner="Asking node {context.node} to report any local resource alarms ...",
+    where="no alarms, local or clusterwide",
+)
 def _alarms(context: CommandContext, where: str) -> Result:
     found = alarms(context)
     if found:
@@ -60,6 +128,13 @@ def _alarms(context: CommandContext, where: str) -> Result:
     return _passed(context, f"Node {context.node} reported {where}", {"result": "ok"})
 
 
+@command(
+    "check_virtual_hosts",
+    MONITORING,
+    "Health check that fails if a virtual host is not running",
+    (TIMEOUT,),
+    banner="Checking if all vhosts are running on node {context.node} ...",
+)
 def _virtual_hosts(context: CommandContext) -> Result:
     down = [each["name"] for each in context.api.get("vhosts") if not _is_up(each)]
     if down:
@@ -81,10 +156,21 @@ def _check_unit(context: CommandContext) -> None:
     if isinstance(context.options.get("within"), str):
         raise UsageFault(f"--within takes a number and --unit its unit, not {context.options['within']}")
     unit = _period(context)[1]
-    if unit.lower() not in UNITS:
-        raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")
+    if unit.lower() not in _UNITS:
+        raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(_UNITS)}\"")
 
 
+@command(
+    "check_certificate_expiration",
+    MONITORING,
+    "Health check that fails if a listener's certificate expires soon",
+    (
+        option("within", "length of the period; default 4", value="<period>"),
+        option("unit", "unit of the period: days, weeks, months or years; default weeks", values=_UNITS),
+    ),
+    banner="Checking certificate expiration on node {context.node} ...",
+    check=_check_unit,
+)
 def _certificates(context: CommandContext) -> Result:
     count, unit = _period(context)
     try:
@@ -95,23 +181,47 @@ def _certificates(context: CommandContext) -> Result:
     return Outcome(f"No certificates are expiring within {period}.", {"result": "ok"})
 
 
+@command(
+    "check_if_node_is_quorum_critical",
+    MONITORING,
+    "Always passes: there is one node",
+    (TIMEOUT,),
+    banner="Checking if node {context.node} is critical for quorum of any quorum queues ...",
+)
+@command(
+    "check_if_node_is_mirror_sync_critical",
+    MONITORING,
+    "Always passes: there are no mirrored queues",
+    (TIMEOUT,),
+    banner="Checking if node {context.node} is critical for data safety of any classic mirrored queues ...",
+)
 def _single_node(context: CommandContext) -> Result:
     return _passed(
         context, f"Node {context.node} {_SINGLE_NODE}", {"message": f"Target node {_SINGLE_NODE}", "result": "ok"}
     )
 
 
+def _node_health_banner(context: CommandContext) -> str:
+    return (
+        "This command is DEPRECATED and will be removed in a future version.\n"
+        "It performs intrusive, opinionated health checks and requires a fully booted node.\n"
+        "Use one of the options covered in https://www.rabbitmq.com/monitoring.html#health-checks instead.\n"
+        f"Timeout: {context.integer('timeout', 70)} seconds ...\nChecking health of node {context.node} ..."
+    )
+
+
+@command(
+    "node_health_check",
+    "Deprecated",
+    "DEPRECATED. Use check_running, check_alarms and similar checks instead",
+    (TIMEOUT,),
+    banner=_node_health_banner,
+)
 def _node_health(context: CommandContext) -> Result:
     found = alarms(context)
     if found:
         raise failed(f"Health check failed.  Status: {'; '.join(line for _, line in found)}")
     return Outcome("Health check passed", {"result": "ok", "message": "Health check passed"})
-
-
-def _health_check(name: str, summary: str, run: Any, banner: Any, **more: Any) -> Command:
-    usage = more.pop("usage", "[--timeout <timeout>]")
-    section = more.pop("section", SECTION)
-    return Command(name=name, section=section, summary=summary, usage=usage, run=run, banner=banner, **more)
 
 
 def wait_until_up(context: CommandContext, seconds: float) -> None:
@@ -138,89 +248,111 @@ def wait_until_up(context: CommandContext, seconds: float) -> None:
     raise CommandFault(75, text)
 
 
-COMMANDS: Final = (
-    _health_check(
-        "ping",
-        "Checks that the HTTP API responds and accepts the user's password",
-        _ping,
-        lambda context: (
-            f"Will ping {context.address}. This only checks if the HTTP API responds and accepts the user's"
-            f" password. Timeout: {_milliseconds(context)} ms."
-        ),
-    ),
-    _health_check(
-        "check_running",
-        "Health check that fails if the broker is not running",
-        _running,
-        lambda context: f"Checking if RabbitMQ is running on node {context.node} ...",
-    ),
-    _health_check(
-        "is_running",
-        "Checks if the broker is fully booted and running",
-        _is_running,
-        lambda context: f"Asking node {context.node} for its status ...",
-    ),
-    _health_check(
-        "is_booting",
-        "Checks if the broker is still booting",
-        _is_booting,
-        lambda context: f"Asking node {context.node} for its boot status ...",
-    ),
-    _health_check(
-        "check_local_alarms",
-        "Health check that fails if a memory or disk alarm is in effect",
-        lambda context: _alarms(context, "no local alarms"),
-        lambda context: f"Asking node {context.node} to report any local resource alarms ...",
-    ),
-    _health_check(
-        "check_alarms",
-        "Same as check_local_alarms, because there is one node",
-        lambda context: _alarms(context, "no alarms, local or clusterwide"),
-        lambda context: f"Asking node {context.node} to report any local resource alarms ...",
-    ),
-    _health_check(
-        "check_virtual_hosts",
-        "Health check that fails if a virtual host is not running",
-        _virtual_hosts,
-        lambda context: f"Checking if all vhosts are running on node {context.node} ...",
-    ),
-    _health_check(
-        "check_certificate_expiration",
-        "Health check that fails if a listener's certificate expires soon",
-        _certificates,
-        lambda context: f"Checking certificate expiration on node {context.node} ...",
-        usage="[--within <period>] [--unit <unit>]",
-        options=("within", "unit"),
-        check=_check_unit,
-        explanations=(
-            ("--within <period>", "length of the period; default 4"),
-            ("--unit <unit>", "unit of the period: days, weeks, months or years; default weeks"),
-        ),
-    ),
-    _health_check(
-        "check_if_node_is_quorum_critical",
-        "Always passes: there is one node",
-        _single_node,
-        lambda context: f"Checking if node {context.node} is critical for quorum of any quorum queues ...",
-    ),
-    _health_check(
-        "check_if_node_is_mirror_sync_critical",
-        "Always passes: there are no mirrored queues",
-        _single_node,
-        lambda context: (
-            f"Checking if node {context.node} is critical for data safety of any classic mirrored queues ..."
-        ),
-    ),
-    _health_check(
-        "node_health_check",
-        "DEPRECATED. Use check_running, check_alarms and similar checks instead",
-        _node_health,
-        lambda context: (
-            "This command is DEPRECATED and will be removed in a future version.\n"
-            "It performs intrusive, opinionated health checks and requires a fully booted node.\n"
-            "Use one of the options covered in https://www.rabbitmq.com/monitoring.html#health-checks instead.\n"
-            f"Timeout: {context.integer('timeout', 70)} seconds ...\nChecking health of node {context.node} ..."
-        ),
-        section="Deprecated",
-    ),
+@command(
+    "listeners",
+    MONITORING,
+    "Lists active connection listeners (bound interface, port, protocol)",
+    (TIMEOUT,),
+    banner="Asking node {context.node} to report its protocol listeners ...",
 )
+def _list(context: CommandContext) -> Result:
+    found = listeners(context)
+    if context.text("formatter") == "csv":
+        return ResultRows(_COLUMNS, found)
+    return Outcome(
+        "\n".join(listener_line(each) for each in found), {"listeners": found, "node": context.node, "result": "ok"}
+    )
+
+
+def _check_port_argument(context: CommandContext) -> None:
+    port = context.arguments[0]
+    if not port.isdigit() or int(port) == 0:
+        raise bad_argument("Argument must be a positive integer")
+
+
+@command(
+    "check_port_listener",
+    MONITORING,
+    "Health check that fails if nothing listens on a port",
+    (Argument("<port>"), TIMEOUT),
+    banner="Asking node {context.node} if there's an active listener on port {0} ...",
+    check=_check_port_argument,
+)
+def _port(context: CommandContext) -> Result:
+    (port,) = context.arguments
+    found = listeners(context)
+    if any(str(each["port"]) == port for each in found):
+        text = f"A listener for port {port} is running on node {context.node}."
+        return Outcome(text, {"node": context.node, "port": port, "result": "ok"})
+    ports = [each["port"] for each in found]
+    json = {"listeners": found, "missing": port, "ports": ports, "result": "error"}
+    text = (
+        f"No listener for port {port} is active on node {context.node}."
+        f" Found listeners that use the following ports: {_joined(ports)}"
+    )
+    raise CommandFault(UNAVAILABLE, text, json=json)
+
+
+def _joined(values: list[Any]) -> str:
+    return ", ".join(str(value) for value in sorted(set(values)))
+
+
+def _check_protocol_argument(context: CommandContext) -> None:
+    if not context.arguments[0]:
+        raise UsageFault("not enough arguments.")
+
+
+@command(
+    "check_protocol_listener",
+    MONITORING,
+    "Health check that fails if no listener uses a protocol",
+    (Argument("<protocol>", "amqp, amqps, http, https, http/prometheus"), TIMEOUT),
+    banner="Asking node {context.node} if there's an active listener for protocol {0} ...",
+    check=_check_protocol_argument,
+)
+def _protocol(context: CommandContext) -> Result:
+    protocol = PROTOCOLS.get(context.arguments[0].lower(), context.arguments[0].lower())
+    found = listeners(context)
+    protocols = list(dict.fromkeys(each["protocol"] for each in found))
+    if protocol in protocols:
+        text = f"A listener for protocol {protocol} is running on node {context.node}."
+        return Outcome(text, {"node": context.node, "protocol": protocol, "result": "ok"})
+    json = {"listeners": found, "missing": protocol, "protocols": protocols, "result": "error"}
+    text = (
+        f"No listener for protocol {protocol} is active on node {context.node}."
+        f" Found listeners for the following protocols: {_joined(protocols)}"
+    )
+    raise failed(text, json=json)
+
+
+@command(
+    "check_port_connectivity",
+    MONITORING,
+    "Health check that connects to the port of every listener from this machine",
+    (TIMEOUT,),
+    banner="Testing TCP connections to all active listeners on node {context.node} ...",
+)
+def _connectivity(context: CommandContext) -> Result:
+    found = listeners(context)
+    broken = [each for each in found if not _connects(context, each)]
+    if broken:
+        ports = _joined([each["port"] for each in broken])
+        json = {"listeners": broken, "node": context.node, "result": "error"}
+        raise failed(f"Connection attempts to the following ports failed: {ports}", json=json)
+    ports = _joined([each["port"] for each in found])
+    text = f"Successfully connected to ports {ports} on node {context.node}."
+    return Outcome(text, {"listeners": found, "node": context.node, "result": "ok"})
+
+
+def _connects(context: CommandContext, listener: dict[str, Any]) -> bool:
+    """Check whether a listener accepts a TCP connection from this machine.
+
+    A listener on all interfaces is tried at the host of the API.
+    """
+    address = str(listener["interface"])
+    host = context.api.address.host if address in _WILDCARD_ADDRESSES else address.strip("[]")
+    try:
+        socket.create_connection((host, listener["port"]), _CONNECT_TIMEOUT).close()
+    except OSError:
+        return False
+    return True

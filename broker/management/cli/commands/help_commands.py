@@ -1,4 +1,4 @@
-"""help, version, autocomplete and completion: commands that need no broker."""
+"""Commands that need no broker: help, version, and completion in shells."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from leveret.broker.management.cli import completion, registry
-from leveret.broker.management.cli.address import find_address
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli import registry
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.faults import (
     USAGE,
     ApiFault,
@@ -20,16 +19,214 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
 )
 from leveret.broker.management.cli.help_text import command_help, command_list, unknown_command
-from leveret.broker.management.cli.options import scan
+from leveret.broker.management.cli.options import (
+    FLAG,
+    GENERAL_OPTIONS,
+    OPTIONS,
+    SHORT_OPTIONS,
+    Argument,
+    Option,
+    find_address,
+    option,
+    scan,
+)
+from leveret.broker.management.cli.output import FORMATTERS
 from leveret.broker.version import VERSION
 
-SECTION: Final = "Help"
+# Options without effect are not completed.
+_HIDDEN: Final = frozenset(("erlang-cookie", "longnames", "node", "print-stacktrace"))
+# Resources of the API that have the names for a placeholder of a usage line.
+_RESOURCES: Final = {
+    "exchange": "exchanges",
+    "queue": "queues",
+    "queue_name": "queues",
+    "stream": "queues",
+    "username": "users",
+    "vhost": "vhosts",
+}
+_NAMED_BY: Final = {
+    "clear_policy": "policies",
+    "clear_operator_policy": "operator-policies",
+    "delete_reader": "readers",
+}
+_PLACEHOLDER: Final = re.compile(r"<([^<>]+)>")
+
+
+class Names(Protocol):
+    """Finds the names of objects of the broker."""
+
+    def __call__(self, resource: str, vhost: str, prefix: str) -> list[str]:
+        """Return the names of a resource of the API that begin with a prefix."""
+
+
+def no_names(resource: str, vhost: str, prefix: str) -> list[str]:
+    """Return none: the Names without a broker."""
+    return []
+
+
+def completions(command_name: str, prefix: str, before: Sequence[str] = (), names: Names = no_names) -> list[str]:
+    """Return the completions of a word among a command's arguments.
+
+    Args:
+        command_name: name of the command; an unknown one has only the general options.
+        prefix: typed part of the word.
+        before: the words before it, the command among them.
+        names: finds names of the broker's objects.
+    """
+    command = registry.find(command_name)
+    parsed = scan(list(before))
+    vhost = str(parsed.options.get("vhost", "/"))
+    option, equals, value = prefix.removeprefix("--").partition("=")
+    if prefix.startswith("--") and equals:
+        return [f"--{option}={each}" for each in _values(command, option, vhost, value, names)]
+    waiting = _waiting_option(before)
+    if waiting:
+        return _values(command, waiting, vhost, prefix, names)
+    columns = registry.names() if command_name == "help" else list(command.columns) if command else []
+    candidates = columns + [_as_typed(each) for each in _options(command)]
+    found = {word for word in candidates if word.startswith(prefix)}
+    at = len(parsed.arguments) - 1
+    if command is not None and not prefix.startswith("-") and 0 <= at < len(command.arguments):
+        found.update(_names_for(command, command.arguments[at].usage, vhost, prefix, names))
+    return sorted(found)
+
+
+def _waiting_option(before: Sequence[str]) -> str:
+    """Return the name of the option whose value comes next; "" if it is none."""
+    last = before[-1] if before else ""
+    name = last[2:] if last.startswith("--") else SHORT_OPTIONS.get(last.removeprefix("-"), "")
+    return name if name in OPTIONS and OPTIONS[name].kind != FLAG else ""
+
+
+def _values(command: Command | None, name: str, vhost: str, prefix: str, names: Names) -> list[str]:
+    """Return the values of an option that begin with a prefix."""
+    if name == "vhost":
+        return names("vhosts", "", prefix)
+    if name == "formatter":
+        return [each for each in FORMATTERS if each.startswith(prefix)]
+    option = command.options.get(name) if command else None
+    if command is None or option is None:
+        return []
+    listed = [each for each in option.choices if each.startswith(prefix)]
+    return listed or _names_for(command, option.value, vhost, prefix, names)
+
+
+def _names_for(command: Command, shown: str, vhost: str, prefix: str, names: Names) -> list[str]:
+    """Return the names of the objects that a placeholder like `<queue>` stands for."""
+    found = _PLACEHOLDER.search(shown)
+    word = found[1].split(" ")[-1] if found else ""
+    resource = _NAMED_BY.get(command.name) if word == "name" else _RESOURCES.get(word)
+    return [] if resource is None else names(resource, vhost, prefix)
+
+
+def _options(command: Command | None) -> list[Option]:
+    own = command.options if command else {}
+    return [each for name, each in (GENERAL_OPTIONS | own).items() if name not in _HIDDEN]
+
+
+def _as_typed(option: Option) -> str:
+    if option.name == "table-headers":
+        return "--no-table-headers"
+    return f"--{option.name}" if option.kind == FLAG else f"--{option.name}="
+
+
+BASH: Final = """\
+# Completion of leveretctl for bash; loaded by: eval "$(leveretctl completion bash)"
+_leveretctl() {
+    local word=${COMP_WORDS[COMP_CWORD]} line=("${COMP_WORDS[@]:1:COMP_CWORD-1}") command= each
+    # bash splits --option=value at the equals sign
+    if [[ ${COMP_WORDS[COMP_CWORD]} == = ]]; then
+        word="${COMP_WORDS[COMP_CWORD-1]}="
+    elif [[ COMP_CWORD -gt 1 && ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then
+        word="${COMP_WORDS[COMP_CWORD-2]}=$word"
+    fi
+    for each in "${line[@]}"; do
+        if [[ $each =~ ^[a-z_]+$ ]] && leveretctl help --list-commands | grep -qx -- "$each"; then
+            command=$each
+            break
+        fi
+    done
+    if [[ -z $command && $word != -* ]]; then
+        mapfile -t COMPREPLY < <(leveretctl autocomplete -- "$word" 2>/dev/null)
+        return
+    fi
+    mapfile -t COMPREPLY < <(leveretctl autocomplete --for="$command" -- "${line[@]}" "$word" 2>/dev/null)
+    if [[ $word == --*=* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#--*=}")
+    fi
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace
+    fi
+}
+complete -o default -F _leveretctl leveretctl
+"""
+ZSH: Final = """\
+#compdef leveretctl
+# Completion of leveretctl for zsh: a file _leveretctl in a directory of $fpath.
+compdef _leveretctl leveretctl
+_leveretctl() {
+    local -a found line=("${(@)words[2,CURRENT-1]}")
+    local command= each
+    for each in $line; do
+        if [[ $each =~ '^[a-z_]+$' ]] && leveretctl help --list-commands | grep -qx -- "$each"; then
+            command=$each
+            break
+        fi
+    done
+    if [[ -z $command && $words[CURRENT] != -* ]]; then
+        found=(${(f)"$(leveretctl autocomplete -- "$words[CURRENT]" 2>/dev/null)"})
+    else
+        found=(${(f)"$(leveretctl autocomplete --for="$command" -- "${(@)line}" "$words[CURRENT]" 2>/dev/null)"})
+    fi
+    if (( $#found )); then
+        compadd -S '' -- ${(M)found:#*=}
+        compadd -- ${found:#*=}
+    else
+        _files
+    fi
+}
+if [[ $funcstack[1] == _leveretctl ]]; then
+    _leveretctl "$@"
+fi
+"""
+FISH: Final = """\
+# Completion of leveretctl for fish: ~/.config/fish/completions/leveretctl.fish.
+function __leveretctl_words
+    set -l known (leveretctl help --list-commands)
+    set -l command
+    for each in (commandline -opc)[2..-1]
+        if contains -- $each $known
+            set command $each
+            break
+        end
+    end
+    set -l word (commandline -ct)
+    if test -z "$command"; and not string match -q -- '-*' $word
+        leveretctl autocomplete -- $word 2>/dev/null
+    else
+        leveretctl autocomplete --for="$command" -- (commandline -opc)[2..-1] $word 2>/dev/null
+    end
+end
+complete -c leveretctl -f -a '(__leveretctl_words)'
+"""
+SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+_SECTION: Final = "Help"
 # Seconds after which names are completed no more.
 _SECONDS: Final = 2.0
 _PAGED: Final = ("queues", "exchanges")
 _IN_VHOSTS: Final = (*_PAGED, "policies", "operator-policies")
 
 
+@command(
+    "help",
+    _SECTION,
+    "Displays usage information for a command",
+    (Argument("[<command>]"), option("list-commands", "list only the names of all commands")),
+    line="(<command> | [--list-commands])",
+    offline=True,
+)
 def _help(context: CommandContext) -> Result:
     import sys
 
@@ -39,25 +236,38 @@ def _help(context: CommandContext) -> Result:
     if not context.arguments:
         return Outcome(command_list(terminal))
     name = context.arguments[0]
-    command = registry.find(name)
-    if command is None:
+    found = registry.find(name)
+    if found is None:
         near = registry.closest_name(name)
         raise CommandFault(
             USAGE,
             f"Error:\n\n{unknown_command(name, near)}" if near else f"Error:\n\n{unknown_command(name, None).rstrip()}",
         )
-    return Outcome(command_help(command, terminal))
+    return Outcome(command_help(found, terminal))
 
 
+@command("version", _SECTION, "Displays CLI tools version", offline=True)
 def _version(context: CommandContext) -> Result:
     return Outcome(VERSION, {"result": "ok", "value": {"version": VERSION}})
 
 
+@command(
+    "autocomplete",
+    _SECTION,
+    "Lists the completions of a word",
+    (
+        Argument("[prefix]", "typed part of the word"),
+        Argument("[<word> ...]", "the words before it", "<word>"),
+        option("for", "complete options, values, columns and names for that command, not command names"),
+    ),
+    line="[<word> ...] [prefix] [--for <command>]",
+    offline=True,
+)
 def _autocomplete(context: CommandContext) -> Result:
     prefix = context.arguments[-1] if context.arguments else ""
     before = context.arguments[:-1]
     if "for" in context.options:
-        found = completion.completions(context.text("for"), prefix, before, partial(_names, before))
+        found = completions(context.text("for"), prefix, before, partial(_names, before))
     else:
         found = [name for name in registry.names() if name.startswith(prefix)]
     return Outcome("\n".join(found), found)
@@ -87,58 +297,21 @@ def _names(before: Sequence[str], resource: str, vhost: str, prefix: str) -> lis
 
 
 def _check_shell(context: CommandContext) -> None:
-    if context.arguments[0] not in completion.SCRIPTS:
-        raise bad_argument(f"shell should be {', '.join(completion.SCRIPTS)}")
+    if context.arguments[0] not in SCRIPTS:
+        raise bad_argument(f"shell should be {', '.join(SCRIPTS)}")
 
 
-COMMANDS: Final = (
-    Command(
-        name="help",
-        section=SECTION,
-        summary="Displays usage information for a command",
-        usage="(<command> | [--list-commands])",
-        run=_help,
-        max_arguments=1,
-        options=("list-commands",),
-        offline=True,
-        explanations=(("--list-commands", "list only the names of all commands"),),
+@command(
+    "completion",
+    _SECTION,
+    "Prints the completion script of a shell",
+    (
+        Argument("bash | zsh | fish", 'source it from ~/.bashrc: eval "$(leveretctl completion bash)"', "bash"),
+        Argument("", "write it to a file _leveretctl in a directory of $fpath", "zsh", least=0),
+        Argument("", "write it to ~/.config/fish/completions/leveretctl.fish", "fish", least=0),
     ),
-    Command(
-        name="version",
-        section=SECTION,
-        summary="Displays CLI tools version",
-        run=_version,
-        offline=True,
-    ),
-    Command(
-        name="autocomplete",
-        section=SECTION,
-        summary="Lists the completions of a word",
-        usage="[<word> ...] [prefix] [--for <command>]",
-        run=_autocomplete,
-        max_arguments=None,
-        options=("for",),
-        offline=True,
-        explanations=(
-            ("[prefix]", "typed part of the word"),
-            ("<word>", "the words before it"),
-            ("--for <command>", "complete options, values, columns and names for that command, not command names"),
-        ),
-    ),
-    Command(
-        name="completion",
-        section=SECTION,
-        summary="Prints the completion script of a shell",
-        usage="bash | zsh | fish",
-        run=lambda context: Outcome(completion.SCRIPTS[context.arguments[0]].rstrip("\n")),
-        min_arguments=1,
-        max_arguments=1,
-        offline=True,
-        check=_check_shell,
-        explanations=(
-            ("bash", 'source it from ~/.bashrc: eval "$(leveretctl completion bash)"'),
-            ("zsh", "write it to a file _leveretctl in a directory of $fpath"),
-            ("fish", "write it to ~/.config/fish/completions/leveretctl.fish"),
-        ),
-    ),
+    check=_check_shell,
+    offline=True,
 )
+def _completion(context: CommandContext) -> Result:
+    return Outcome(SCRIPTS[context.arguments[0]].rstrip("\n"))

@@ -1,12 +1,23 @@
-"""The commands return_messages, list_jobs, cancel_job and resume_job. RabbitMQ has no such commands."""
+"""Commands for jobs of the broker, which return and move messages. RabbitMQ has no such commands."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, field, fields, selected_columns, to_rows, with_columns
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
+from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.command import (
+    QUEUES,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+    selected_columns,
+)
+from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
+from leveret.broker.management.cli.commands.queues import parse_pairs
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     ApiFault,
@@ -15,10 +26,10 @@ from leveret.broker.management.cli.faults import (
     Unreachable,
     bad_argument,
     failed,
+    refused,
 )
-from leveret.broker.management.cli.filters import FILTER_HELP, MATCH_HELP, read_filter_options, read_value
-from leveret.broker.management.cli.progress import ProgressLine
-from leveret.broker.management.cli.terms import compact_json
+from leveret.broker.management.cli.options import HEADERS, OPTIONS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import ProgressLine, compact_json
 
 #: Seconds between two looks at a job.
 _POLL: Final = 0.2
@@ -26,28 +37,34 @@ _POLL: Final = 0.2
 _AWAY: Final = 60.0
 #: What is said about a job while it runs, and at its end.
 _WORDS: Final = {"return": ("Returning", "Returned"), "move": ("Moving", "Moved"), "replay": ("Replaying", "Replayed")}
-_VIA: Final = ("queue", "exchange")
-_DEATHS: Final = ("first", "last")
+_ID: Final = Argument("<id>", "the job's ID, as list_jobs shows it")
+RATE: Final = option("rate", "maximum number of messages per second")
+LIMIT: Final = option("limit", "maximum number of messages")
+DETACH: Final = option("detach", "do not wait for the end of the job. Ctrl-C also leaves it running")
 
 
-def _check(context: CommandContext) -> None:
-    for option, values in (("via", _VIA), ("death", _DEATHS)):
-        if context.text(option, values[0]) not in values:
-            raise bad_argument(f"--{option} must be {' or '.join(values)}")
-    for option in ("rate", "limit"):
-        if context.integer(option, 1) < 1:
-            raise bad_argument(f"--{option} must be 1 or more")
+def check_positive(context: CommandContext, *names: str) -> None:
+    """Check that options are 1 or more if they are given.
+
+    Raises:
+        UsageFault: one is less.
+    """
+    for name in names:
+        if context.integer(name, 1) < 1:
+            raise bad_argument(f"--{name} must be 1 or more")
+
+
+def _check_return(context: CommandContext) -> None:
+    for name in ("via", "death"):
+        values = OPTIONS[name].choices
+        if context.text(name, values[0]) not in values:
+            raise bad_argument(f"--{name} must be {' or '.join(values)}")
+    check_positive(context, "rate", "limit")
     _options(context)
 
 
 def _options(context: CommandContext) -> dict[str, Any]:
     """Return the options of the job."""
-    added = {}
-    for line in context.text("set-header").splitlines():
-        name, equals, value = line.partition("=")
-        if not equals or not name:
-            raise bad_argument(f"--set-header takes <name>=<value>, not {line}")
-        added[name] = read_value(value)
     return {
         "filter": read_filter_options(context),
         "via": context.text("via", "queue"),
@@ -56,10 +73,38 @@ def _options(context: CommandContext) -> dict[str, Any]:
         "limit": context.options.get("limit"),
         "remove_death": context.flag("remove-death"),
         "remove_headers": context.text("remove-header").splitlines() or None,
-        "set_headers": added or None,
+        "set_headers": parse_pairs(context, "set-header") or None,
     }
 
 
+@command(
+    "return_messages",
+    QUEUES,
+    "Returns dead letters to where they come from; a crash loses none",
+    (
+        Argument("<queue>", "the dead-letter queue; messages that arrive after the start are left alone"),
+        VHOST,
+        option(
+            "via",
+            "queue (default): each message goes to the queue where it was dead-lettered. exchange: it is published"
+            " to its exchange with its routing keys, and every bound queue gets it again",
+        ),
+        option("death", "whether that is where it was dead-lettered first (default) or last"),
+        FILTER,
+        MATCH,
+        RATE,
+        LIMIT,
+        option("remove-death", "remove the header x-death and those that begin with x-first-death- and x-last-death-"),
+        option("remove-header", "remove a header; may be repeated"),
+        option("set-header", "set a header; may be repeated"),
+        DETACH,
+        option("dry-run", "count by origin and reason, and return nothing"),
+        TIMEOUT,
+    ),
+    banner="Returning dead letters of '{0}' in vhost '{context.vhost}' ...",
+    check=_check_return,
+    timeout=None,
+)
 def _return(context: CommandContext) -> Result:
     (queue,) = context.arguments
     return run_job(context, queue, "return-messages", "return", _options(context))
@@ -74,26 +119,28 @@ def run_job(context: CommandContext, queue: str, resource: str, verb: str, optio
         resource: Last part of the path of the resource.
         verb: What is done to the messages, for example ``return``.
         options: Options of the job.
+
+    Raises:
+        CommandFault: It is refused, or has failed, or has left messages where they are (exit status 69).
     """
     dry_run = context.flag("dry-run")
     try:
         body = {**options, "dry_run": dry_run}
         found = context.api.post("queues", context.vhost, queue, resource, body=body)
     except ApiFault as fault:
-        raise to_fault(fault, resource) from fault
+        raise refused(fault, resource.replace("-", "_")) from fault
     if dry_run:
-        return Outcome(f"Would {verb} {report(found)}", found)
+        return Outcome(f"Would {verb} {_report(found)}", found)
     if context.flag("detach"):
         return Outcome(f"Job {found['id']} has begun", found)
-    return ended_job(wait_for_job(context, found))
+    return _ended_job(_wait_for_job(context, found))
 
 
-def wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
+def _wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
     """Wait until a job has ended, and show its progress; return its last state."""
-    silent = context.flag("silent") or context.flag("quiet")
     away = 0.0
     try:
-        with ProgressLine(_WORDS[job["kind"]][0], _total(context, job), silent=silent) as progress:
+        with ProgressLine(_WORDS[job["kind"]][0], _total(context, job), silent=context.silent) as progress:
             while job["state"] == "running":
                 time.sleep(_POLL)
                 try:
@@ -122,20 +169,20 @@ def _done(job: dict[str, Any]) -> int:
     return int(job["next_offset"]) - int(job["first_offset"]) if job["kind"] == "replay" else int(job["returned"])
 
 
-def ended_job(job: dict[str, Any]) -> Outcome:
+def _ended_job(job: dict[str, Any]) -> Outcome:
     """Return the result of a job that has ended.
 
     Raises:
         CommandFault: It has failed, or has left messages where they are (exit status 69).
     """
     done = _WORDS[job["kind"]][1]
-    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {report(job)}"
+    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
     if job["state"] != "completed" or job["left_count"]:
         raise failed(text, json={**job, "result": "error"})
     return Outcome(text, {**job, "result": "ok"})
 
 
-def report(found: dict[str, Any]) -> str:
+def _report(found: dict[str, Any]) -> str:
     """Return what a job has done, or would do."""
     lines = [f"{found['returned']} messages, left {found['left_count']}"]
     lines += [f"  {each['count']} to {each['target']}, {each['reason']}" for each in found["by_origin"]]
@@ -146,126 +193,158 @@ def report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def to_fault(fault: ApiFault, resource: str, before: str = "") -> CommandFault:
-    """Return the fault for a refused request.
-
-    Args:
-        fault: The refusal.
-        resource: Last part of the path of the resource.
-        before: What is added to the reason: how much was done before.
-    """
-    if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
-        return failed(f"the broker does not support {resource.replace('-', '_')}: it is not Leveret")
-    return failed(f"{fault.reason}{before}")
-
-
-COLUMNS: Final[dict[str, Column]] = {
+_COLUMNS: Final[dict[str, Column]] = {
     **fields("id", "kind", "queue", "state", "returned"),
     "left": field("left_count"),
     **fields("scanned", "user", "created", "finished", "error", "first_offset", "next_offset", "end_offset"),
     "options": field("options", compact_json),
 }
-DEFAULT: Final = ("id", "queue", "state", "returned", "left", "error")
+_DEFAULT: Final = ("id", "queue", "state", "returned", "left", "error")
 
 
+@command(
+    "list_jobs",
+    QUEUES,
+    "Lists the jobs of return_messages, move_messages and replay, the newest first",
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_COLUMNS), TIMEOUT),
+    banner="Listing jobs in vhost {context.vhost} ...",
+)
 def _list(context: CommandContext) -> ResultRows:
     found = context.api.find("jobs", context.vhost) or []
-    return to_rows(COLUMNS, selected_columns(context.arguments, DEFAULT), found)
+    return to_rows(_COLUMNS, selected_columns(context.arguments, _DEFAULT), found)
 
 
-def _cancel(context: CommandContext) -> Result:
-    try:
-        context.api.delete("jobs", context.vhost, context.arguments[0])
-    except ApiFault as fault:
-        raise _job_fault(context, fault) from fault
-    return ok_result(context)
-
-
-def _resume(context: CommandContext) -> Result:
-    try:
-        context.api.post("jobs", context.vhost, context.arguments[0], "resume")
-    except ApiFault as fault:
-        raise _job_fault(context, fault) from fault
-    return ok_result(context)
-
-
-def _job_fault(context: CommandContext, fault: ApiFault) -> CommandFault:
-    text = f"no job '{context.arguments[0]}' in vhost '{context.vhost}'" if fault.not_found else fault.reason
-    return failed(text)
-
-
-COMMANDS: Final = (
-    Command(
-        name="return_messages",
-        section="Queues",
-        summary="Returns dead letters to where they come from; a crash loses none",
-        usage=(
-            "<queue> [--vhost <vhost>] [--via queue|exchange] [--death first|last] [--filter <condition>]"
-            " [--match all|any] [--rate <number>] [--limit <number>] [--remove-death] [--remove-header <name>]"
-            " [--set-header <name>=<value>] [--detach] [--dry-run] [--timeout <timeout>]"
-        ),
-        run=_return,
-        min_arguments=1,
-        max_arguments=1,
-        options=(
-            *("via", "death", "filter", "match", "rate", "limit", "remove-death", "remove-header", "set-header"),
-            "detach",
-        ),
-        timeout=None,
-        supports_dry_run=True,
-        banner=lambda context: f"Returning dead letters of '{context.arguments[0]}' in vhost '{context.vhost}' ...",
-        check=_check,
-        explanations=(
-            ("<queue>", "the dead-letter queue; messages that arrive after the start are left alone"),
-            (
-                "--via queue|exchange",
-                "queue (default): each message goes to the queue where it was dead-lettered. exchange: it is published"
-                " to its exchange with its routing keys, and every bound queue gets it again",
-            ),
-            ("--death first|last", "whether that is where it was dead-lettered first (default) or last"),
-            FILTER_HELP,
-            MATCH_HELP,
-            ("--rate <number>", "maximum number of messages per second"),
-            ("--limit <number>", "maximum number of messages"),
-            ("--remove-death", "remove the header x-death and those that begin with x-first-death- and x-last-death-"),
-            ("--remove-header <name>", "remove a header; may be repeated"),
-            ("--set-header <name>=<value>", "set a header; may be repeated"),
-            ("--detach", "do not wait for the end of the job. Ctrl-C also leaves it running"),
-            ("--dry-run", "count by origin and reason, and return nothing"),
-        ),
-    ),
-    with_columns(
-        COLUMNS,
-        Command(
-            name="list_jobs",
-            section="Queues",
-            summary="Lists the jobs of return_messages, move_messages and replay, the newest first",
-            usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
-            run=_list,
-            options=("table-headers",),
-            banner=lambda context: f"Listing jobs in vhost {context.vhost} ...",
-        ),
-    ),
-    Command(
-        name="cancel_job",
-        section="Queues",
-        summary="Cancels a running or paused job, or removes one that has ended from the list",
-        usage="<id> [--vhost <vhost>] [--timeout <timeout>]",
-        run=_cancel,
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f"Cancelling job {context.arguments[0]} in vhost {context.vhost} ...",
-        explanations=(("<id>", "the job's ID, as list_jobs shows it"),),
-    ),
-    Command(
-        name="resume_job",
-        section="Queues",
-        summary="Continues a job that is paused, because the broker ended badly three times in a row while it ran",
-        usage="<id> [--vhost <vhost>] [--timeout <timeout>]",
-        run=_resume,
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f"Resuming job {context.arguments[0]} in vhost {context.vhost} ...",
-        explanations=(("<id>", "the job's ID, as list_jobs shows it"),),
-    ),
+@command(
+    "cancel_job",
+    QUEUES,
+    "Cancels a running or paused job, or removes one that has ended from the list",
+    (_ID, VHOST, TIMEOUT),
+    banner="Cancelling job {0} in vhost {context.vhost} ...",
+    method="DELETE",
 )
+@command(
+    "resume_job",
+    QUEUES,
+    "Continues a job that is paused, because the broker ended badly three times in a row while it ran",
+    (_ID, VHOST, TIMEOUT),
+    banner="Resuming job {0} in vhost {context.vhost} ...",
+    method="POST",
+)
+def _change(context: CommandContext, method: str) -> Result:
+    (job,) = context.arguments
+    try:
+        if method == "DELETE":
+            context.api.delete("jobs", context.vhost, job)
+        else:
+            context.api.post("jobs", context.vhost, job, "resume")
+    except ApiFault as fault:
+        raise failed(f"no job '{job}' in vhost '{context.vhost}'" if fault.not_found else fault.reason) from fault
+    return ok_result(context)
+
+
+# Messages per request: small enough to show progress, large enough to make the cost of a request negligible.
+_BATCH: Final = 5_000
+
+
+def _check_move(context: CommandContext) -> None:
+    check_positive(context, "limit", "rate")
+    read_conditions(context.text("filter"))
+
+
+def _move_banner(context: CommandContext) -> str:
+    source, target = context.arguments
+    which = f" matching {' and '.join(context.text('filter').splitlines())}" if "filter" in context.options else ""
+    most = f"at most {context.integer('limit', 0)} " if "limit" in context.options else ""
+    return f"Moving {most}messages{which} from queue '{source}' to queue '{target}' in vhost '{context.vhost}' ..."
+
+
+@command(
+    "move_messages",
+    QUEUES,
+    "Moves ready messages from one queue to another, oldest first; a crash loses none",
+    (
+        VHOST,
+        Argument("<from queue>", "source queue"),
+        Argument("<to queue>", "target queue in the same virtual host; the move ends when it is full"),
+        option("limit", "maximum number of messages; default: all that are ready at the start"),
+        FILTER,
+        option("rate", "maximum number of messages per second; a job of the broker moves them, see list_jobs"),
+        option("detach", "let a job of the broker move them, and do not wait for its end"),
+        TIMEOUT,
+    ),
+    banner=_move_banner,
+    check=_check_move,
+    timeout=None,
+)
+def _move(context: CommandContext) -> Result:
+    source, target = context.arguments
+    conditions = read_conditions(context.text("filter"))
+    found = context.api.find("queues", context.vhost, source, columns="name,messages_ready")
+    if found is None:
+        raise failed(f"no queue '{source}' in vhost '{context.vhost}'")
+    if "rate" in context.options or context.flag("detach"):
+        return _begin_job(context, conditions)
+    total = int(found.get("messages_ready", 0))
+    if "limit" in context.options:
+        total = min(total, context.integer("limit", 0))
+    with ProgressLine("Moving", total, silent=context.silent or bool(conditions)) as progress:
+        moved, answer = _move_all(context, total, conditions, progress)
+    return _moved(moved, {**answer, "reason": _reason(context, moved, answer)}, target)
+
+
+def _begin_job(context: CommandContext, conditions: dict[str, Any]) -> Result:
+    """Let a job of the broker move the messages."""
+    source, target = context.arguments
+    limit, rate = context.options.get("limit"), context.options.get("rate")
+    body = {"to": target, "filter": conditions or None, "limit": limit, "rate": rate, "job": True}
+    try:
+        job = context.api.post("queues", context.vhost, source, "move-messages", body=body)
+    except ApiFault as fault:
+        raise refused(fault, "move_messages") from fault
+    if context.flag("detach"):
+        return Outcome(f"Job {job['id']} has begun", job)
+    return _ended_job(_wait_for_job(context, job))
+
+
+def _move_all(
+    context: CommandContext, total: int, conditions: dict[str, Any], progress: ProgressLine
+) -> tuple[int, dict[str, Any]]:
+    """Move messages and return their number and the last response.
+
+    Without conditions messages are moved in batches, which show progress. With conditions one request moves all,
+    because each request scans the whole queue.
+    """
+    source, target = context.arguments
+    moved = 0
+    answer: dict[str, Any] = {"complete": True, "reason": "the source has no more messages", "scanned": 0}
+    scanned = 0
+    while moved < total or not (total or moved):
+        limit = total - moved if conditions else min(_BATCH, total - moved)
+        body = {"to": target, "filter": conditions or None, "limit": max(1, limit)}
+        try:
+            answer = context.api.post("queues", context.vhost, source, "move-messages", body=body)
+        except ApiFault as fault:
+            raise refused(fault, "move_messages", f" (after {moved} messages)" if moved else "") from fault
+        moved += answer["moved"]
+        scanned += answer["scanned"]
+        progress.update(moved)
+        if conditions or not answer["moved"] or not answer["complete"]:
+            break
+    return moved, {**answer, "scanned": scanned}
+
+
+def _reason(context: CommandContext, moved: int, answer: dict[str, Any]) -> str:
+    """Return why the move ended. The reason of a complete batch would only be the batch's own limit."""
+    if not answer["complete"]:
+        return str(answer["reason"])
+    limited = "limit" in context.options and moved >= context.integer("limit", 0)
+    return "the limit is reached" if limited else "the source has no more messages"
+
+
+def _moved(moved: int, answer: dict[str, Any], target: str) -> Outcome:
+    text = f"Moved {moved} messages to queue '{target}': {answer['reason']}"
+    json = {**answer, "moved": moved, "result": "ok" if answer["complete"] else "error"}
+    if not answer["complete"]:
+        # Some messages have been moved, but not all that were requested.
+        raise failed(text, json=json)
+    return Outcome(text, json)

@@ -1,29 +1,50 @@
-"""Commands that show the state of the node."""
+"""Commands that show the state of the node, RabbitMQ's cluster commands for one node, and feature flags."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
-from leveret.broker.management.cli.faults import failed
-from leveret.broker.management.cli.formatters import to_json
+from leveret.broker.management.cli.columns import Column, fields, to_rows
+from leveret.broker.management.cli.command import (
+    MONITORING,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+    selected_columns,
+)
+from leveret.broker.management.cli.commands.health import wait_until_up
+from leveret.broker.management.cli.faults import SOFTWARE, USAGE, ApiFault, bad_argument, failed
 from leveret.broker.management.cli.node_info import (
+    UNIT,
     alarms,
     check_unit,
     format_size,
+    listener_line,
+    listeners,
     memory_parts,
     node_object,
     product_and_version,
     runtime_version,
+    total_used,
     unit,
 )
-from leveret.broker.management.cli.terms import untyped
+from leveret.broker.management.cli.options import TIMEOUT, Argument, option
+from leveret.broker.management.cli.output import Style, to_json, untyped
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 
-SECTION: Final = "Monitoring, observability and health checks"
-CONFIGURATION: Final = "Configuration and Environment"
+_CONFIGURATION: Final = "Configuration and Environment"
 
 
+@command(
+    "alarms",
+    MONITORING,
+    "Lists resource alarms in effect",
+    (TIMEOUT,),
+    banner="Asking node {context.node} to report any known resource alarms ...",
+)
 def _alarms(context: CommandContext) -> Result:
     found = alarms(context)
     listed = [{"node": context.node, "resource": resource} for resource, _ in found]
@@ -31,6 +52,12 @@ def _alarms(context: CommandContext) -> Result:
     return Outcome(text, {"alarms": listed, "node": context.node, "result": "ok"})
 
 
+@command(
+    "environment",
+    _CONFIGURATION,
+    "Displays the name and value of each option of the configuration",
+    banner="Application environment of node {context.node} ...",
+)
 def _environment(context: CommandContext) -> Result:
     found = context.api.find("config", "effective")
     if found is None:
@@ -43,16 +70,37 @@ def _environment(context: CommandContext) -> Result:
     return Outcome("[{leveret,\n     [" + ",\n      ".join(lines) + "]}]")
 
 
+@command(
+    "server_version",
+    MONITORING,
+    "Displays the broker's version",
+    (TIMEOUT,),
+    banner="Asking node {context.node} for its RabbitMQ version...",
+)
 def _server_version(context: CommandContext) -> Result:
     version = product_and_version(context.api.get("overview"))[1]
     return Outcome(version, {"result": "ok", "value": version})
 
 
+@command(
+    "erlang_version",
+    MONITORING,
+    "Displays the version of the runtime",
+    (TIMEOUT,),
+    banner="Asking node {context.node} for its Erlang/OTP version...",
+)
 def _runtime_version(context: CommandContext) -> Result:
     text = runtime_version(context.api.get("overview"))
     return Outcome(text, {"result": "ok", "value": text})
 
 
+@command(
+    "log_location",
+    _CONFIGURATION,
+    "Shows where the broker's log goes",
+    (option("all"), TIMEOUT),
+    banner="Log file location(s) on node {context.node} ...",
+)
 def _log_location(context: CommandContext) -> Result:
     paths = node_object(context, columns="name,log_files").get("log_files") or []
     shown = paths if context.flag("all") else paths[:1]
@@ -62,6 +110,13 @@ def _log_location(context: CommandContext) -> Result:
 _ATTEMPTS: Final = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
 
 
+@command(
+    "list_node_auth_attempt_stats",
+    MONITORING,
+    "Lists authentication attempts",
+    (option("by-source", "list attempts by address and user name"),),
+    banner='Listing authentication\n attempts for node "{context.node}" ...',
+)
 def _auth_attempts(context: CommandContext) -> Result:
     by_source = context.flag("by-source")
     path = ("auth", "attempts", context.node, *(("source",) if by_source else ()))
@@ -73,11 +128,25 @@ def _auth_attempts(context: CommandContext) -> Result:
     return ResultRows(columns, found, json={"attempts": found, "node": context.node, "result": "ok"})
 
 
+@command(
+    "reset_node_auth_attempt_metrics",
+    _CONFIGURATION,
+    "Resets the counts of authentication attempts",
+    banner="Reset auth attempt metrics on node {context.node} ...",
+)
 def _reset_auth_attempts(context: CommandContext) -> Result:
     context.api.delete("auth", "attempts", context.node)
     return ok_result(context)
 
 
+@command(
+    "memory_breakdown",
+    MONITORING,
+    "Provides a memory usage breakdown",
+    (UNIT, TIMEOUT),
+    banner="Reporting memory breakdown on node {context.node}...",
+    check=check_unit,
+)
 def _memory(context: CommandContext) -> Result:
     memory = context.api.get("nodes", context.node, "memory")["memory"]
     found = memory_parts(memory)
@@ -91,6 +160,12 @@ def _memory(context: CommandContext) -> Result:
     return Outcome("\n".join([*lines, ""]), json)
 
 
+@command(
+    "report",
+    MONITORING,
+    "Prints all objects of the API, for a bug report",
+    banner="Reporting server status of node {context.node} ...\n",
+)
 def _report(context: CommandContext) -> Result:
     """Collect the data for a bug report: all objects of the API as JSON."""
     names = ("overview", "nodes", "connections", "channels", "consumers", "exchanges", "queues", "bindings")
@@ -108,80 +183,308 @@ def _report(context: CommandContext) -> Result:
     return Outcome("\n\n".join(sections))
 
 
-COMMANDS: Final = (
-    Command(
-        name="alarms",
-        section=SECTION,
-        summary="Lists resource alarms in effect",
-        usage="[--timeout <timeout>]",
-        run=_alarms,
-        banner=lambda context: f"Asking node {context.node} to report any known resource alarms ...",
-    ),
-    Command(
-        name="environment",
-        section=CONFIGURATION,
-        summary="Displays the name and value of each option of the configuration",
-        run=_environment,
-        banner=lambda context: f"Application environment of node {context.node} ...",
-    ),
-    Command(
-        name="server_version",
-        section=SECTION,
-        summary="Displays the broker's version",
-        usage="[--timeout <timeout>]",
-        run=_server_version,
-        banner=lambda context: f"Asking node {context.node} for its RabbitMQ version...",
-    ),
-    Command(
-        name="erlang_version",
-        section=SECTION,
-        summary="Displays the version of the runtime",
-        usage="[--timeout <timeout>]",
-        run=_runtime_version,
-        banner=lambda context: f"Asking node {context.node} for its Erlang/OTP version...",
-    ),
-    Command(
-        name="log_location",
-        section=CONFIGURATION,
-        summary="Shows where the broker's log goes",
-        usage="[--all|-a] [--timeout <timeout>]",
-        run=_log_location,
-        options=("all",),
-        banner=lambda context: f"Log file location(s) on node {context.node} ...",
-    ),
-    Command(
-        name="list_node_auth_attempt_stats",
-        section=SECTION,
-        summary="Lists authentication attempts",
-        usage="[--by-source]",
-        run=_auth_attempts,
-        options=("by-source",),
-        banner=lambda context: f'Listing authentication\n attempts for node "{context.node}" ...',
-        explanations=(("--by-source", "list attempts by address and user name"),),
-    ),
-    Command(
-        name="reset_node_auth_attempt_metrics",
-        section=CONFIGURATION,
-        summary="Resets the counts of authentication attempts",
-        run=_reset_auth_attempts,
-        banner=lambda context: f"Reset auth attempt metrics on node {context.node} ...",
-    ),
-    Command(
-        name="memory_breakdown",
-        section=SECTION,
-        summary="Provides a memory usage breakdown",
-        usage="[--unit <unit>] [--timeout <timeout>]",
-        run=_memory,
-        options=("unit",),
-        check=check_unit,
-        banner=lambda context: f"Reporting memory breakdown on node {context.node}...",
-        explanations=(("--unit <bytes | mb | gb>", "unit of the sizes; default gb"),),
-    ),
-    Command(
-        name="report",
-        section=SECTION,
-        summary="Prints all objects of the API, for a bug report",
-        run=_report,
-        banner=lambda context: f"Reporting server status of node {context.node} ...\n",
-    ),
+Section = tuple[str, list[str]]
+
+
+@command(
+    "status",
+    MONITORING,
+    "Displays status of a node",
+    (UNIT, TIMEOUT),
+    banner="Status of node {context.node} ...",
+    check=check_unit,
 )
+def _status(context: CommandContext) -> Result:
+    data = {
+        "overview": context.api.get("overview"),
+        "node": node_object(context),
+        "memory": context.api.get("nodes", context.node, "memory")["memory"],
+        "listeners": listeners(context),
+        "alarms": alarms(context),
+        "vhosts": len(context.api.get("vhosts", columns="name")),
+    }
+    if context.json:
+        return Outcome(json=_json(data))
+    size = unit(context)
+    sections = [*_runtime_sections(data), *_resource_sections(data, size), *_totals_and_listeners(data)]
+    return Outcome(_format_sections(sections))
+
+
+def _runtime_sections(data: dict[str, Any]) -> list[Section]:
+    overview, node = data["overview"], data["node"]
+    name, version = product_and_version(overview)
+    runtime = [
+        f"OS PID: {node['os_pid']}",
+        f"Uptime (seconds): {node['uptime'] // 1000}",
+        "Is under maintenance?: false",
+        f"{name} version: {version}",
+        f"Node name: {overview['node']}",
+        f"Erlang configuration: {overview.get('erlang_full_version', '')}",
+        f"Erlang processes: {node.get('proc_used', 0)} used, {node.get('proc_total', 0)} limit",
+        f"Scheduler run queue: {node.get('run_queue', 0)}",
+        f"Cluster heartbeat timeout (net_ticktime): {node.get('net_ticktime', 0)}",
+    ]
+    if name != "RabbitMQ":
+        runtime.insert(4, f"RabbitMQ version: {overview.get('rabbitmq_version', '')}")
+    return [
+        ("Runtime", runtime),
+        ("Plugins", ["Enabled plugins:", "", *_bullets(node.get("enabled_plugins"))]),
+        ("Data directory", [f"Node data directory: {node.get('db_dir', '')}"]),
+        ("Config files", _bullets(node.get("config_files"))),
+        ("Log file(s)", _bullets(node.get("log_files"))),
+        ("Alarms", [line for _, line in data["alarms"]] or ["(none)"]),
+    ]
+
+
+def _bullets(values: list[str] | None) -> list[str]:
+    return [f" * {value}" for value in values or ()] or ["(none)"]
+
+
+def _resource_sections(data: dict[str, Any], size: str) -> list[Section]:
+    node, memory = data["node"], data["memory"]
+    return [
+        (
+            "Memory",
+            [
+                f"Total memory used: {format_size(total_used(memory), size)}",
+                f"Calculation strategy: {memory.get('strategy', '')}",
+                f"Memory high watermark computed to: {format_size(node.get('mem_limit', 0), size)}",
+                "",
+                *(
+                    f"{part.name}: {format_size(part.size, size)} ({part.percentage} %)"
+                    for part in memory_parts(memory)
+                ),
+            ],
+        ),
+        (
+            "File Descriptors",
+            [
+                f"Total: {node.get('fd_used', 0)}, limit: {node.get('fd_total', 0)}",
+                f"Sockets: {node.get('sockets_used', 0)}, limit: {node.get('sockets_total', 0)}",
+            ],
+        ),
+        (
+            "Free Disk Space",
+            [
+                f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
+                f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
+            ],
+        ),
+    ]
+
+
+def _totals_and_listeners(data: dict[str, Any]) -> list[Section]:
+    totals = data["overview"].get("object_totals", {})
+    return [
+        (
+            "Totals",
+            [
+                f"Connection count: {totals.get('connections', 0)}",
+                f"Queue count: {totals.get('queues', 0)}",
+                f"Virtual host count: {data['vhosts']}",
+            ],
+        ),
+        ("Listeners", [listener_line(each) for each in data["listeners"]]),
+    ]
+
+
+def _json(data: dict[str, Any]) -> dict[str, Any]:
+    overview, node = data["overview"], data["node"]
+    totals = overview.get("object_totals", {})
+    return {
+        "active_plugins": node.get("enabled_plugins", []),
+        "alarms": [{"node": overview["node"], "resource": resource} for resource, _ in data["alarms"]],
+        "config_files": node.get("config_files", []),
+        "data_directory": node.get("db_dir", ""),
+        "disk_free": node.get("disk_free", 0),
+        "disk_free_limit": node.get("disk_free_limit", 0),
+        "erlang_version": overview.get("erlang_full_version", ""),
+        "file_descriptors": {
+            "sockets_limit": node.get("sockets_total", 0),
+            "sockets_used": node.get("sockets_used", 0),
+            "total_limit": node.get("fd_total", 0),
+            "total_used": node.get("fd_used", 0),
+        },
+        "is_under_maintenance": False,
+        "listeners": data["listeners"],
+        "log_files": node.get("log_files", []),
+        "memory": data["memory"],
+        "net_ticktime": node.get("net_ticktime", 0),
+        "pid": int(node["os_pid"]),
+        "processes": {"limit": node.get("proc_total", 0), "used": node.get("proc_used", 0)},
+        "product_name": overview.get("product_name", ""),
+        "product_version": overview.get("product_version", ""),
+        "rabbitmq_version": overview.get("rabbitmq_version", ""),
+        "release_series_support_status": overview.get("release_series_support_status", ""),
+        "run_queue": node.get("run_queue", 0),
+        "totals": {
+            "virtual_host_count": data["vhosts"],
+            "connection_count": totals.get("connections", 0),
+            "queue_count": totals.get("queues", 0),
+        },
+        "uptime": node["uptime"] // 1000,
+        "vm_memory_calculation_strategy": node.get("mem_calculation_strategy", ""),
+        "vm_memory_high_watermark_limit": node.get("mem_limit", 0),
+    }
+
+
+_CLUSTER: Final = "Cluster"
+_FLAG_COLUMNS: Final[dict[str, Column]] = fields("name", "state", "stability", "provided_by", "desc", "doc_url")
+_START_TIMEOUT: Final = 300
+
+
+@command(
+    "cluster_status",
+    _CLUSTER,
+    "Displays name, version, alarms, listeners and feature flags",
+    (TIMEOUT,),
+    banner="Cluster status of node {context.node} ...",
+)
+def _cluster_status(context: CommandContext) -> Result:
+    overview = context.api.get("overview")
+    node, flags = overview["node"], context.api.get("feature-flags")
+    found, alarmed = listeners(context), alarms(context)
+    if context.json:
+        return Outcome(json=_cluster_json(overview, flags, found, alarmed))
+    name, version = product_and_version(overview)
+    sections: list[tuple[str, list[str]]] = [
+        ("Basics", [f"Cluster name: {overview.get('cluster_name', '')}"]),
+        ("Disk Nodes", [node]),
+        ("Running Nodes", [node]),
+        ("Versions", [f"{node}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}"]),
+        ("Maintenance status", [f"Node: {node}, status: not under maintenance"]),
+        ("Alarms", [line for _, line in alarmed] or ["(none)"]),
+        ("Network Partitions", ["(none)"]),
+        ("Listeners", [f"Node: {node}, i{listener_line(each)[1:]}" for each in found]),
+        ("Feature flags", [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags]),
+    ]
+    return Outcome(_format_sections(sections))
+
+
+def _format_sections(sections: list[tuple[str, list[str]]]) -> str:
+    """Return sections with headers, which are bold on a terminal."""
+    import sys
+
+    bold = Style(terminal=sys.stdout.isatty()).bold
+    return "\n\n".join("\n".join([bold(title), "", *lines]) for title, lines in sections)
+
+
+def _cluster_json(
+    overview: dict[str, Any], flags: Any, found: list[dict[str, Any]], alarmed: list[tuple[str, str]]
+) -> dict[str, Any]:
+    node = overview["node"]
+    name, version = product_and_version(overview)
+    return {
+        "alarms": [{"node": node, "resource": resource} for resource, _ in alarmed],
+        "cluster_name": overview.get("cluster_name", ""),
+        "disk_nodes": [node],
+        "feature_flags": flags,
+        "listeners": {node: found},
+        "maintenance_status": {node: "not under maintenance"},
+        "partitions": {},
+        "ram_nodes": [],
+        "running_nodes": [node],
+        "versions": {
+            node: {
+                "erlang_version": overview.get("erlang_version", ""),
+                "rabbitmq_name": name,
+                "rabbitmq_version": version,
+            }
+        },
+    }
+
+
+@command(
+    "set_cluster_name",
+    _CONFIGURATION,
+    "Sets the cluster name",
+    (Argument("<name>"),),
+    banner="Setting cluster name to {0} ...",
+)
+def _set_name(context: CommandContext) -> Result:
+    context.api.put("cluster-name", body={"name": context.arguments[0]})
+    return ok_result(context)
+
+
+@command(
+    "await_startup",
+    "Nodes",
+    "Waits until the broker responds",
+    (option("timeout", "maximum wait in seconds; default 300"),),
+    timeout=5,
+)
+def _await_startup(context: CommandContext) -> Result:
+    wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
+    return ok_result(context)
+
+
+def _check_count(context: CommandContext) -> None:
+    if not context.arguments[0].isdigit() or int(context.arguments[0]) < 1:
+        raise bad_argument("Argument must be a positive integer")
+
+
+def _await_banner(context: CommandContext) -> str:
+    return (
+        f"Will wait for at least {context.arguments[0]} nodes to join the cluster of {context.address}."
+        f" Timeout: {context.integer('timeout', _START_TIMEOUT)} seconds."
+    )
+
+
+@command(
+    "await_online_nodes",
+    _CLUSTER,
+    "Waits until the broker responds; there is always one node",
+    (Argument("<count>"), TIMEOUT),
+    banner=_await_banner,
+    check=_check_count,
+    timeout=5,
+)
+def _await_nodes(context: CommandContext) -> Result:
+    wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
+    if int(context.arguments[0]) > 1:
+        # There is always one node, so waiting would not help.
+        text = f"Error: timed out while waiting. Not enough nodes joined {context.node}'s cluster."
+        raise failed(text, SOFTWARE)
+    return ok_result(context)
+
+
+@command(
+    "list_feature_flags",
+    "Feature flags",
+    "Lists feature flags",
+    (Argument("[<column> ...]", columns=_FLAG_COLUMNS), TIMEOUT),
+    banner="Listing feature flags ...",
+)
+def _list_flags(context: CommandContext) -> ResultRows:
+    names = selected_columns(context.arguments, ("name", "state"))
+    return to_rows(_FLAG_COLUMNS, names, context.api.get("feature-flags"))._replace(streamed=False)
+
+
+def _enable_banner(context: CommandContext) -> str:
+    (name,) = context.arguments
+    return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
+
+
+@command(
+    "enable_feature_flag",
+    "Feature flags",
+    "Enables a feature flag or all of them",
+    (Argument("<all | feature_flag>"),),
+    banner=_enable_banner,
+)
+def _enable_flag(context: CommandContext) -> Result:
+    (name,) = context.arguments
+    known = {flag["name"]: flag["state"] for flag in context.api.get("feature-flags")}
+    if name != "all" and name not in known:
+        raise failed(f"This feature flag is not supported by node {context.node}", USAGE)
+    for flag, state in known.items():
+        if name in ("all", flag) and state != "enabled":
+            _enable(context, flag)
+    return ok_result(context)
+
+
+def _enable(context: CommandContext, flag: str) -> None:
+    try:
+        context.api.put("feature-flags", flag, "enable")
+    except ApiFault as fault:
+        raise failed(fault.reason) from fault

@@ -1,80 +1,79 @@
-"""Commands for policies and operator policies."""
+"""Commands for policies, and explain_queue, which shows what they do to a queue."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
-from leveret.broker.management.cli.faults import no_such_vhost
-from leveret.broker.management.cli.runtime_parameters import clear, parse_object, put
-from leveret.broker.management.cli.terms import compact_json
-
-SECTION: Final = "Policies"
-COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-
-
-class PolicyKind(NamedTuple):
-    """Kind of policy: user or operator policy.
-
-    Args:
-        resource: name of the API resource.
-        word: part of the commands' names.
-        title: name in banners.
-        listed: plural in the banner of the list command.
-    """
-
-    resource: str
-    word: str
-    title: str
-    listed: str
-
-
-POLICIES: Final = PolicyKind("policies", "policy", "policy", "policies")
-OPERATOR_POLICIES: Final = PolicyKind(
-    "operator-policies", "operator_policy", "operator policy", "operator policy overrides"
+from leveret.broker.management.cli.command import (
+    QUEUES,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
 )
+from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
+from leveret.broker.management.cli.faults import ApiFault, CommandFault, failed, no_such_vhost
+from leveret.broker.management.cli.node_info import product_and_version
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import compact_json
+
+_SECTION: Final = "Policies"
+_COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+_DRY_RUN_COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")
+_EXPLAIN_COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
+_PRODUCT: Final = "Leveret"
+# Resources of the API.
+_POLICIES: Final = "policies"
+_OPERATOR_POLICIES: Final = "operator-policies"
+_TITLES: Final = {_POLICIES: "policy", _OPERATOR_POLICIES: "operator policy"}
 
 
-def _list(context: CommandContext, kind: PolicyKind) -> ResultRows:
-    found = context.api.find(kind.resource, context.vhost)
+@command(
+    "list_policies",
+    _SECTION,
+    "Lists all policies in a virtual host",
+    (VHOST, HEADERS, TIMEOUT),
+    banner='Listing policies for vhost "{context.vhost}" ...',
+    resource=_POLICIES,
+)
+@command(
+    "list_operator_policies",
+    _SECTION,
+    "Lists operator policy overrides for a virtual host",
+    (VHOST, HEADERS, TIMEOUT),
+    banner='Listing operator policy overrides for vhost "{context.vhost}" ...',
+    resource=_OPERATOR_POLICIES,
+)
+def _list(context: CommandContext, resource: str) -> ResultRows:
+    found = context.api.find(resource, context.vhost)
     if found is None:
         raise no_such_vhost(context.vhost)
     found.sort(key=lambda policy: (policy["priority"], policy["name"]))
-    return ResultRows(COLUMNS, [{**policy, "definition": compact_json(policy["definition"])} for policy in found])
+    return ResultRows(_COLUMNS, [{**policy, "definition": compact_json(policy["definition"])} for policy in found])
 
 
-def _body(context: CommandContext) -> dict[str, Any]:
-    _, pattern, definition = context.arguments
-    return {
-        "pattern": pattern,
-        "definition": parse_object(definition, "policy definition"),
-        "priority": context.integer("priority", 0),
-        "apply-to": context.text("apply-to", "all"),
-    }
+_SET_PARTS: Final = (
+    Argument("<name>", "the policy's name; an existing policy with this name is replaced"),
+    Argument("<pattern>", "regular expression; matches names that contain a match, unless it has anchors"),
+    Argument("<definition>", 'JSON object, for example {"max-length":1000,"overflow":"reject-publish"}'),
+    option("priority", "of several matching policies, the one with the highest priority applies; default 0"),
+    option(
+        "apply-to",
+        "kinds of objects that the policy applies to; default all",
+        shown="--apply-to <queues | classic_queues | quorum_queues | streams | exchanges | all>",
+        values=("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"),
+    ),
+    option("dry-run", "show which queues would change and what they would drop, without setting the policy"),
+)
+_SET_LINE: Final = (
+    "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] [--dry-run] <name> <pattern> <definition>"
+)
 
 
-def _set(context: CommandContext, kind: PolicyKind) -> Result:
-    body = _body(context)
-    if context.flag("dry-run"):
-        from leveret.broker.management.cli.dry_run import dry_run
-
-        return dry_run(context, kind.resource, body)
-    put(context, (kind.resource, context.vhost, context.arguments[0]), body)
-    notice = context.api.notice
-    if not notice:
-        return ok_result(context)
-    text = f'{kind.title.capitalize()} "{context.arguments[0]}": {notice}'
-    return Outcome(text, {"node": context.node, "result": "ok", "message": text} if context.json else None)
-
-
-def _clear(context: CommandContext, kind: PolicyKind) -> Result:
-    clear(context, (kind.resource, context.vhost, context.arguments[0]))
-    return ok_result(context)
-
-
-def _set_banner(context: CommandContext, kind: PolicyKind) -> str:
+def _set_banner(context: CommandContext, title: str) -> str:
     name, pattern, definition = context.arguments
-    title = kind.title if kind is POLICIES else f"{kind.title} override"
     verb = "Dry run of" if context.flag("dry-run") else "Setting"
     return (
         f'{verb} {title} "{name}" for pattern "{pattern}" to "{definition}"'
@@ -82,69 +81,179 @@ def _set_banner(context: CommandContext, kind: PolicyKind) -> str:
     )
 
 
-def _list_command(kind: PolicyKind, summary: str) -> Command:
-    return Command(
-        name=f"list_{kind.resource.replace('-', '_')}",
-        section=SECTION,
-        summary=summary,
-        usage="[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        run=lambda context: _list(context, kind),
-        options=("table-headers",),
-        banner=lambda context: f'Listing {kind.listed} for vhost "{context.vhost}" ...',
-    )
-
-
-def _set_command(kind: PolicyKind, summary: str) -> Command:
-    return Command(
-        name=f"set_{kind.word}",
-        section=SECTION,
-        summary=summary,
-        usage=(
-            "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] [--dry-run]"
-            " <name> <pattern> <definition>"
-        ),
-        run=lambda context: _set(context, kind),
-        min_arguments=3,
-        max_arguments=3,
-        options=("priority", "apply-to"),
-        supports_dry_run=True,
-        banner=lambda context: _set_banner(context, kind),
-        explanations=(
-            ("<name>", "the policy's name; an existing policy with this name is replaced"),
-            ("<pattern>", "regular expression; matches names that contain a match, unless it has anchors"),
-            ("<definition>", 'JSON object, for example {"max-length":1000,"overflow":"reject-publish"}'),
-            (
-                "--priority <priority>",
-                "of several matching policies, the one with the highest priority applies; default 0",
-            ),
-            (
-                "--apply-to <queues | classic_queues | quorum_queues | streams | exchanges | all>",
-                "kinds of objects that the policy applies to; default all",
-            ),
-            ("--dry-run", "show which queues would change and what they would drop, without setting the policy"),
-        ),
-    )
-
-
-def _clear_command(kind: PolicyKind, summary: str) -> Command:
-    return Command(
-        name=f"clear_{kind.word}",
-        section=SECTION,
-        summary=summary,
-        usage="[--vhost <vhost>] <name>",
-        run=lambda context: _clear(context, kind),
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f'Clearing {kind.title} "{context.arguments[0]}" on vhost "{context.vhost}" ...',
-        explanations=(("<name>", "the policy's name"),),
-    )
-
-
-COMMANDS: Final = (
-    _list_command(POLICIES, "Lists all policies in a virtual host"),
-    _list_command(OPERATOR_POLICIES, "Lists operator policy overrides for a virtual host"),
-    _set_command(POLICIES, "Sets or updates a policy"),
-    _set_command(OPERATOR_POLICIES, "Sets an operator policy, which bounds what user policies may set"),
-    _clear_command(POLICIES, "Clears (removes) a policy"),
-    _clear_command(OPERATOR_POLICIES, "Clears an operator policy"),
+@command(
+    "set_policy",
+    _SECTION,
+    "Sets or updates a policy",
+    (*_SET_PARTS,),
+    line=_SET_LINE,
+    banner=lambda context: _set_banner(context, "policy"),
+    resource=_POLICIES,
 )
+@command(
+    "set_operator_policy",
+    _SECTION,
+    "Sets an operator policy, which bounds what user policies may set",
+    (*_SET_PARTS,),
+    line=_SET_LINE,
+    banner=lambda context: _set_banner(context, "operator policy override"),
+    resource=_OPERATOR_POLICIES,
+)
+def _set(context: CommandContext, resource: str) -> Result:
+    name, pattern, definition = context.arguments
+    body = {
+        "pattern": pattern,
+        "definition": parse_object(definition, "policy definition"),
+        "priority": context.integer("priority", 0),
+        "apply-to": context.text("apply-to", "all"),
+    }
+    if context.flag("dry-run"):
+        return _dry_run(context, resource, body)
+    put(context, (resource, context.vhost, name), body)
+    notice = context.api.notice
+    if not notice:
+        return ok_result(context)
+    text = f'{_TITLES[resource].capitalize()} "{name}": {notice}'
+    return Outcome(text, {"node": context.node, "result": "ok", "message": text} if context.json else None)
+
+
+@command(
+    "clear_policy",
+    _SECTION,
+    "Clears (removes) a policy",
+    (VHOST, Argument("<name>", "the policy's name")),
+    banner='Clearing policy "{0}" on vhost "{context.vhost}" ...',
+    resource=_POLICIES,
+)
+@command(
+    "clear_operator_policy",
+    _SECTION,
+    "Clears an operator policy",
+    (VHOST, Argument("<name>", "the policy's name")),
+    banner='Clearing operator policy "{0}" on vhost "{context.vhost}" ...',
+    resource=_OPERATOR_POLICIES,
+)
+def _clear(context: CommandContext, resource: str) -> Result:
+    clear(context, (resource, context.vhost, context.arguments[0]))
+    return ok_result(context)
+
+
+def _dry_run(context: CommandContext, resource: str, body: dict[str, Any]) -> ResultRows:
+    """Request a dry run of a policy."""
+    name, _ = product_and_version(context.api.get("overview", columns="node,product_name"))
+    if name != _PRODUCT:
+        # RabbitMQ would ignore the parameter and set the policy.
+        raise failed(f"the broker does not support dry runs of policies: it is {name}, not {_PRODUCT}")
+    answer = put(context, (resource, context.vhost, context.arguments[0]), body, dry_run=True)
+    rows = [_row(each) for each in answer["queues"]]
+    return ResultRows(_DRY_RUN_COLUMNS, rows, streamed=True, json=answer, footer=_summary(answer))
+
+
+def _row(queue: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **queue,
+        "changes": ", ".join(
+            f"{key}: {_display(change['from'])} -> {_display(change['to'])}" for key, change in queue["changes"].items()
+        ),
+        "would_drop": _amount(queue["would_drop"]) if queue["would_drop"]["messages"] else "nothing",
+    }
+
+
+def _display(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _amount(drop: dict[str, Any]) -> str:
+    about = "about " if drop["estimated"] else ""
+    return f"{about}{_pluralized(drop['messages'], 'message')} ({_pluralized(drop['bytes'], 'byte')})"
+
+
+def _pluralized(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    drop = answer["would_drop"]
+    dropped = _amount(drop) if drop["messages"] else "nothing"
+    lines = [
+        f"{_pluralized(answer['matching'], 'queue')} would match; in force on {answer['in_force']};"
+        f" would drop {dropped} immediately. Nothing has been changed.",
+        *(
+            f"There is no exchange '{name}' for dead letters: they would be lost."
+            for name in answer["missing_exchanges"]
+        ),
+        *(
+            f"Of the dead letters, {each['arriving']} would go to queue '{each['queue']}', which then drops or refuses"
+            f" {_pluralized(each['leaving'], 'message')}, and {each['lost']} of these would be lost."
+            for each in answer["dead_letters"]
+            if each["leaving"]
+        ),
+    ]
+    if drop["lost"]:
+        about = "about " if drop["lost_estimated"] or drop["estimated"] else ""
+        lines.append(f"In all {about}{_pluralized(drop['lost'], 'message')} would be lost for good.")
+    return "\n".join(lines)
+
+
+@command(
+    "explain_queue",
+    QUEUES,
+    "Shows the effective settings of a queue, their sources, and how full the queue is",
+    (VHOST, Argument("<queue>", "the queue's name"), TIMEOUT),
+    banner="Explaining queue '{0}' in vhost '{context.vhost}' ...",
+)
+def _explain(context: CommandContext) -> Result:
+    (name,) = context.arguments
+    try:
+        found = context.api.get("queues", context.vhost, name, "explain")
+    except ApiFault as fault:
+        raise _to_fault(context, name, fault) from fault
+    return ResultRows(_EXPLAIN_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
+
+
+def _to_fault(context: CommandContext, name: str, fault: ApiFault) -> CommandFault:
+    if not fault.not_found:
+        return failed(fault.reason)
+    if context.api.find("queues", context.vhost, name, columns="name") is None:
+        return failed(f"no queue '{name}' in vhost '{context.vhost}'")
+    return failed("the broker does not support explain_queue: it is not Leveret")
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    return [
+        _policy("policy", found["policy"]),
+        _policy("operator policy", found["operator_policy"]),
+        *(f"skipped: {each['kind']} '{each['name']}', {each['reason']}" for each in found["passed_over"]),
+        *_missing(found.get("missing_exchange")),
+        *_fill(found["fill"]),
+    ]
+
+
+def _missing(exchange: str | None) -> list[str]:
+    if exchange is None:
+        return []
+    return [f"dead letters: lost, because there is no exchange '{exchange}', which is the dead-letter-exchange"]
+
+
+def _policy(kind: str, policy: dict[str, Any] | None) -> str:
+    if policy is None:
+        return f"{kind}: none"
+    return f"{kind}: '{policy['name']}', pattern '{policy['pattern']}', priority {policy['priority']}"
+
+
+def _fill(fill: dict[str, Any]) -> list[str]:
+    messages, body_bytes = fill["messages_counted"], fill["message_bytes_counted"]
+    label = "ready and unacknowledged" if fill["length_counts"] == "all" else "ready"
+    notes = [
+        _usage_line(label, _pluralized(messages, "message"), fill["max_length"], fill["messages_percent"]),
+        _usage_line("bodies", _pluralized(body_bytes, "byte"), fill["max_length_bytes"], fill["bytes_percent"]),
+    ]
+    if fill["at_limit"]:
+        notes.append(f"at the limit: {fill['at_limit']} ({fill['overflow']})")
+    return notes
+
+
+def _usage_line(label: str, amount: str, limit: int | None, percent: float | None) -> str:
+    if limit is None:
+        return f"{label}: {amount}, no limit"
+    return f"{label}: {amount} of {limit} ({percent:g}%)"

@@ -1,45 +1,40 @@
-"""The commands list_queues, delete_queue and purge_queue."""
+"""Commands for queues, exchanges and bindings."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import (
-    Column,
-    columns_query,
-    empty_column,
-    field,
-    fields,
-    selected_columns,
-    to_rows,
-    with_columns,
-)
+from leveret.broker.management.cli.columns import Column, columns_query, empty_column, field, fields, to_rows
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
-    Command,
+    MONITORING,
+    QUEUES,
     CommandContext,
     Outcome,
     Result,
     ResultRows,
+    command,
     ok_result,
+    selected_columns,
 )
-from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, failed
-from leveret.broker.management.cli.progress import ProgressLine
-from leveret.broker.management.cli.terms import (
+from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, bad_argument, failed
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import (
     Arguments,
+    ProgressLine,
     channel_identifier,
     compact_json,
     connection_identifier,
     queue_identifier,
 )
 
-SECTION: Final = "Queues"
 # Purging shows progress from this number of ready messages on.
 _MANY: Final = 10_000
 _POLL_INTERVAL: Final = 0.2
-DEFAULT: Final = ("name", "messages")
+_QUEUE_DEFAULT: Final = ("name", "messages")
 # Fields that the API returns without statistics: cheap to request, and in RabbitMQ always up to date.
 _WITHOUT_STATISTICS: Final = frozenset(
     ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "type", "vhost")
@@ -53,12 +48,31 @@ def _ready(find: Callable[..., Any], vhost: str, name: str) -> int | None:
     return None if found is None else int(found.get("messages_ready", 0))
 
 
+def _delete_banner(context: CommandContext) -> str:
+    conditions = [f"if queue is {word[3:]}" for word in ("if-empty", "if-unused") if context.flag(word)]
+    condition = f" {' and '.join(conditions)}" if conditions else ""
+    return f"Deleting queue '{context.arguments[0]}' on vhost '{context.vhost}'{condition} ..."
+
+
+@command(
+    "delete_queue",
+    QUEUES,
+    "Deletes a queue",
+    (
+        VHOST,
+        Argument("<queue_name>", "the queue's name"),
+        option("if-empty", "delete only if no message is ready for delivery"),
+        option("if-unused", "delete only if the queue has no consumers"),
+        TIMEOUT,
+    ),
+    banner=_delete_banner,
+)
 def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("Queue not found", USAGE)
-    conditions = {option: True for option in ("if-empty", "if-unused") if context.flag(option)}
+    conditions = {name: True for name in ("if-empty", "if-unused") if context.flag(name)}
     try:
         context.api.request("DELETE", ("queues", context.vhost, name), query=conditions)
     except ApiFault as fault:
@@ -72,19 +86,20 @@ def _delete(context: CommandContext) -> Result:
     return Outcome(text, {"message": text})
 
 
-def _delete_banner(context: CommandContext) -> str:
-    conditions = [f"if queue is {word[3:]}" for word in ("if-empty", "if-unused") if context.flag(word)]
-    condition = f" {' and '.join(conditions)}" if conditions else ""
-    return f"Deleting queue '{context.arguments[0]}' on vhost '{context.vhost}'{condition} ..."
-
-
+@command(
+    "purge_queue",
+    QUEUES,
+    "Removes all ready messages from a queue",
+    (VHOST, Argument("<queue>", "the queue's name; unacknowledged messages are kept"), TIMEOUT),
+    banner="Purging queue '{0}' in vhost '{context.vhost}' ...",
+    timeout=None,
+)
 def _purge(context: CommandContext) -> Result:
     (name,) = context.arguments
     ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("not_found")
-    silent = ready < _MANY or context.flag("silent") or context.flag("quiet")
-    with ProgressLine("Purging", ready, silent=silent) as progress:
+    with ProgressLine("Purging", ready, silent=ready < _MANY or context.silent) as progress:
         watch = _PurgeProgress(context, name, ready, progress)
         try:
             context.api.delete("queues", context.vhost, name, "contents")
@@ -134,15 +149,14 @@ def _exclusive_consumer(found: dict[str, Any]) -> Any:
     return None
 
 
-def _count(found: Any) -> Any:
-    return found or 0
+def _statistic(name: str) -> Column:
+    return Column(lambda found: (found.get("message_stats") or {}).get(name) or 0, ("message_stats",))
 
 
-COLUMNS: Final[dict[str, Column]] = {
+_QUEUE_COLUMNS: Final[dict[str, Column]] = {
     **fields("name", "durable", "auto_delete"),
     "arguments": field("arguments", Arguments),
-    "policy": field("policy"),
-    "operator_policy": field("operator_policy"),
+    **fields("policy", "operator_policy"),
     "effective_policy_definition": field("effective_policy_definition", lambda found: compact_json(found or {})),
     "pid": Column(_identifier, ("name", "vhost", "node")),
     "owner_pid": field("owner_pid_details.name", connection_identifier),
@@ -152,12 +166,8 @@ COLUMNS: Final[dict[str, Column]] = {
     **fields("messages_ready_ram", "messages_unacknowledged_ram", "messages_ram", "messages_persistent"),
     **fields("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"),
     **fields("message_bytes_persistent", "head_message_timestamp"),
-    "disk_reads": Column(
-        lambda found: _count((found.get("message_stats") or {}).get("disk_reads")), ("message_stats",)
-    ),
-    "disk_writes": Column(
-        lambda found: _count((found.get("message_stats") or {}).get("disk_writes")), ("message_stats",)
-    ),
+    "disk_reads": _statistic("disk_reads"),
+    "disk_writes": _statistic("disk_writes"),
     **fields("consumers", "consumer_utilisation", "consumer_capacity", "memory"),
     "slave_pids": empty_column(),
     "synchronised_slave_pids": empty_column(),
@@ -175,16 +185,31 @@ def _list_banner(context: CommandContext) -> str:
     return f"Timeout: {timeout} seconds ...\nListing queues for vhost {context.vhost} ..."
 
 
+@command(
+    "list_queues",
+    MONITORING,
+    "Lists queues and their properties",
+    (
+        VHOST,
+        option("online", "list only queues that are available"),
+        option("offline", "list only queues that are not available"),
+        option("local", "list queues of this node, which are all queues"),
+        HEADERS,
+        Argument("[<column>, ...]", columns=_QUEUE_COLUMNS),
+        TIMEOUT,
+    ),
+    banner=_list_banner,
+)
 def _list_queues(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, DEFAULT)
+    names = selected_columns(context.arguments, _QUEUE_DEFAULT)
     found = _load_queues(context, names)
     if context.flag("offline") and not (context.flag("online") or context.flag("local")):
         found = [each for each in found if each.get("state") in _DOWN]
-    return to_rows(COLUMNS, names, found)
+    return to_rows(_QUEUE_COLUMNS, names, found)
 
 
 def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    paths = columns_query(COLUMNS, names)
+    paths = columns_query(_QUEUE_COLUMNS, names)
     if context.flag("offline"):
         paths += ",state"
     if _WITHOUT_STATISTICS.issuperset(paths.split(",")):
@@ -200,53 +225,216 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
     return queues or []
 
 
-COMMANDS: Final = (
-    Command(
-        name="delete_queue",
-        section=SECTION,
-        summary="Deletes a queue",
-        usage="[--vhost <vhost>] <queue_name> [--if-empty|-e] [--if-unused|-u] [--timeout <timeout>]",
-        run=_delete,
-        min_arguments=1,
-        max_arguments=1,
-        options=("if-empty", "if-unused"),
-        banner=_delete_banner,
-        explanations=(
-            ("<queue_name>", "the queue's name"),
-            ("--if-empty", "delete only if no message is ready for delivery"),
-            ("--if-unused", "delete only if the queue has no consumers"),
-        ),
-    ),
-    Command(
-        name="purge_queue",
-        section=SECTION,
-        summary="Removes all ready messages from a queue",
-        usage="[--vhost <vhost>] <queue> [--timeout <timeout>]",
-        run=_purge,
-        min_arguments=1,
-        max_arguments=1,
-        timeout=None,
-        banner=lambda context: f"Purging queue '{context.arguments[0]}' in vhost '{context.vhost}' ...",
-        explanations=(("<queue>", "the queue's name; unacknowledged messages are kept"),),
-    ),
-    with_columns(
-        COLUMNS,
-        Command(
-            name="list_queues",
-            section="Monitoring, observability and health checks",
-            summary="Lists queues and their properties",
-            usage=(
-                "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
-                " [--timeout <timeout>]"
-            ),
-            run=_list_queues,
-            options=("online", "offline", "local", "table-headers"),
-            banner=_list_banner,
-            explanations=(
-                ("--online", "list only queues that are available"),
-                ("--offline", "list only queues that are not available"),
-                ("--local", "list queues of this node, which are all queues"),
-            ),
-        ),
-    ),
+_EXCHANGE_COLUMNS: Final[dict[str, Column]] = {
+    **fields("name", "type", "durable", "auto_delete", "internal"),
+    "arguments": field("arguments", Arguments),
+    "policy": field("policy"),
+}
+_BINDING_COLUMNS: Final[dict[str, Column]] = {
+    "source_name": field("source"),
+    "source_kind": Column(lambda found: "exchange", ()),
+    "destination_name": field("destination"),
+    "destination_kind": field("destination_type"),
+    "routing_key": field("routing_key"),
+    "arguments": field("arguments", Arguments),
+}
+
+
+@command(
+    "list_exchanges",
+    MONITORING,
+    "Lists exchanges",
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_EXCHANGE_COLUMNS), TIMEOUT),
+    banner="Listing exchanges for vhost {context.vhost} ...",
 )
+def _list_exchanges(context: CommandContext) -> ResultRows:
+    names = selected_columns(context.arguments, ("name", "type"))
+    found = context.api.find("exchanges", context.vhost, columns=columns_query(_EXCHANGE_COLUMNS, names)) or []
+    return to_rows(_EXCHANGE_COLUMNS, names, found)
+
+
+@command(
+    "list_bindings",
+    MONITORING,
+    "Lists all bindings on a vhost",
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_BINDING_COLUMNS), TIMEOUT),
+    banner="Listing bindings for vhost {context.vhost}...",
+)
+def _list_bindings(context: CommandContext) -> ResultRows:
+    names = selected_columns(context.arguments, tuple(_BINDING_COLUMNS))
+    found: list[dict[str, Any]] = context.api.find("bindings", context.vhost) or []
+    return to_rows(_BINDING_COLUMNS, names, found)
+
+
+_ARGUMENT: Final = option(
+    "argument", "an argument, such as x-max-length=1000; the value is JSON, or else text; may be repeated"
+)
+_ENDS: Final = (
+    Argument("<exchange>", "the source"),
+    Argument("<queue>", "the destination: a queue, or an exchange with --to-exchange"),
+    Argument("[routing_key]", "the routing key; default: an empty one"),
+    option("to-exchange", "the destination is an exchange"),
+    _ARGUMENT,
+)
+
+
+def parse_pairs(context: CommandContext, option: str, numbers: Container[str] | None = None) -> dict[str, Any]:
+    """Return the values of an option that adds up, by name: JSON, or else text.
+
+    Args:
+        context: The command.
+        option: Its option.
+        numbers: Names whose values are JSON, all others are text; None for any.
+    Raises:
+        UsageFault: it is not `<name>=<value>`.
+    """
+    found = {}
+    for line in context.text(option).splitlines():
+        name, equals, value = line.partition("=")
+        if not (name and equals):
+            raise bad_argument(f"--{option} takes <name>=<value>, not {line}")
+        found[name] = _value(value) if numbers is None or name in numbers else value
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+@command(
+    "declare_queue",
+    QUEUES,
+    "Declares a queue, durable unless --transient is given",
+    (
+        VHOST,
+        Argument("<queue>", "the queue's name"),
+        option("type", "classic, quorum or stream; default: that of the virtual host"),
+        option("transient", "the queue does not survive a restart"),
+        option("auto-delete", "the queue is deleted when its last consumer has gone"),
+        _ARGUMENT,
+        TIMEOUT,
+    ),
+    banner="Declaring queue '{0}' in vhost '{context.vhost}' ...",
+)
+def _declare_queue(context: CommandContext) -> Result:
+    arguments = parse_pairs(context, "argument")
+    if "type" in context.options:
+        arguments["x-queue-type"] = context.text("type")
+    _put(context, "queues", arguments)
+    return ok_result(context)
+
+
+@command(
+    "declare_exchange",
+    QUEUES,
+    "Declares an exchange, durable unless --transient is given",
+    (
+        VHOST,
+        Argument("<exchange>", "the exchange's name"),
+        Argument("[type]", "direct, fanout, topic, headers, or another type of exchange; default: direct"),
+        option("transient", "the exchange does not survive a restart"),
+        option("auto-delete", "the exchange is deleted when its last binding has gone"),
+        option("internal", "clients cannot publish to the exchange"),
+        _ARGUMENT,
+        TIMEOUT,
+    ),
+    banner="Declaring exchange '{0}' in vhost '{context.vhost}' ...",
+)
+def _declare_exchange(context: CommandContext) -> Result:
+    name_of_type = context.arguments[1] if len(context.arguments) > 1 else "direct"
+    arguments = parse_pairs(context, "argument")
+    _put(context, "exchanges", arguments, type=name_of_type, internal=context.flag("internal"))
+    return ok_result(context)
+
+
+def _put(context: CommandContext, resource: str, arguments: dict[str, Any], **more: Any) -> None:
+    body = {
+        "durable": not context.flag("transient"),
+        "auto_delete": context.flag("auto-delete"),
+        "arguments": arguments,
+        **more,
+    }
+    try:
+        context.api.put(resource, context.vhost, context.arguments[0], body=body)
+    except ApiFault as fault:
+        raise failed(fault.reason) from fault
+
+
+@command(
+    "delete_exchange",
+    QUEUES,
+    "Deletes an exchange with its bindings",
+    (
+        VHOST,
+        Argument("<exchange>", "the exchange's name"),
+        option("if-unused", "delete only if nothing is bound to the exchange"),
+        TIMEOUT,
+    ),
+    banner="Deleting exchange '{0}' in vhost '{context.vhost}' ...",
+)
+def _delete_exchange(context: CommandContext) -> Result:
+    condition = {"if-unused": True} if context.flag("if-unused") else {}
+    try:
+        context.api.request("DELETE", ("exchanges", context.vhost, context.arguments[0]), query=condition)
+    except ApiFault as fault:
+        raise failed("Exchange not found" if fault.not_found else fault.reason) from fault
+    return ok_result(context)
+
+
+def _bindings(context: CommandContext) -> tuple[str, ...]:
+    """Return the path of the bindings between the exchange and the destination."""
+    exchange, destination = context.arguments[:2]
+    kind = "e" if context.flag("to-exchange") else "q"
+    return "bindings", context.vhost, "e", exchange, kind, destination
+
+
+def _named_ends(context: CommandContext) -> tuple[str, str, str]:
+    exchange, destination = context.arguments[:2]
+    return exchange, "exchange" if context.flag("to-exchange") else "queue", destination
+
+
+def _ends(context: CommandContext) -> str:
+    exchange, kind, destination = _named_ends(context)
+    return f"exchange '{exchange}' to {kind} '{destination}' in vhost '{context.vhost}'"
+
+
+@command(
+    "bind",
+    QUEUES,
+    "Binds a queue or an exchange to an exchange",
+    (VHOST, *_ENDS, TIMEOUT),
+    banner=lambda context: f"Binding {_ends(context)} ...",
+)
+def _bind(context: CommandContext) -> Result:
+    body = {"routing_key": _routing_key(context), "arguments": parse_pairs(context, "argument")}
+    try:
+        context.api.post(*_bindings(context), body=body)
+    except ApiFault as fault:
+        exchange, kind, destination = _named_ends(context)
+        missing = f"no exchange '{exchange}' or {kind} '{destination}' in vhost '{context.vhost}'"
+        raise failed(missing if fault.not_found else fault.reason) from fault
+    return ok_result(context)
+
+
+@command(
+    "unbind",
+    QUEUES,
+    "Removes a binding with this routing key and these arguments",
+    (VHOST, *_ENDS, TIMEOUT),
+    banner=lambda context: f"Unbinding {_ends(context)} ...",
+)
+def _unbind(context: CommandContext) -> Result:
+    wanted = _routing_key(context), parse_pairs(context, "argument")
+    found = context.api.find(*_bindings(context)) or []
+    keys = [each["properties_key"] for each in found if (each["routing_key"], each["arguments"]) == wanted]
+    if not keys:
+        raise failed(f"there is no such binding: {_ends(context)} with routing key '{wanted[0]}'")
+    context.api.delete(*_bindings(context), keys[0])
+    return ok_result(context)
+
+
+def _routing_key(context: CommandContext) -> str:
+    return context.arguments[2] if len(context.arguments) > 2 else ""

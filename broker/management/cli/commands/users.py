@@ -1,4 +1,4 @@
-"""Commands for users."""
+"""Commands for users and permissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import getpass
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
+from leveret.broker.management.cli.command import (
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+)
 from leveret.broker.management.cli.faults import (
     DATA,
     NO_USER,
@@ -16,10 +23,14 @@ from leveret.broker.management.cli.faults import (
     CommandFault,
     bad_argument,
     failed,
+    no_such_user,
+    no_such_vhost,
 )
-from leveret.broker.management.cli.permission_errors import no_such_user
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
 
-SECTION: Final = "Users"
+_SECTION: Final = "Users"
+_ACCESS: Final = "Access Control"
+_USER: Final = Argument("<username>", "the user's name")
 _ADDED: Final = (
     "Done. Don't forget to grant the user permissions to some virtual hosts!"
     " See 'leveretctl help set_permissions' to learn more."
@@ -28,11 +39,56 @@ _ADDED: Final = (
 _AUTHENTICATED_REASONS: Final = ("management user", "localhost")
 
 
-def _json(context: CommandContext, message: str) -> Any:
+def _json(context: CommandContext, message: str) -> dict[str, str] | None:
     # The node's name costs a request, which only this format needs.
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
+def _check_user_and_vhost(context: CommandContext, user: str, vhost: str) -> None:
+    """Check that a user and a virtual host exist.
+
+    Raises:
+        CommandFault: the user (exit status 67) or the virtual host (69) does not exist.
+    """
+    for fault in (_vhost_fault(context, vhost), _user_fault(context, user)):
+        if fault is not None:
+            raise fault
+
+
+def _user_fault(context: CommandContext, user: str) -> CommandFault | None:
+    """Return the fault for a user that does not exist, None if the user exists."""
+    if context.api.find("users", user) is not None:
+        return None
+    message = f"User {user} does not exist"
+    return failed(message, NO_USER, json=_json(context, message), json_status=UNAVAILABLE)
+
+
+def _vhost_fault(context: CommandContext, vhost: str) -> CommandFault | None:
+    """Return the fault for a virtual host that does not exist, None if it exists."""
+    if context.api.find("vhosts", vhost) is not None:
+        return None
+    message = f"Virtual host {vhost} does not exist"
+    return failed(message, json=_json(context, message))
+
+
+def _check_pattern(fault: ApiFault) -> None:
+    """Check whether the API refused an invalid pattern.
+
+    Raises:
+        CommandFault: the pattern is invalid (exit status 69); has the pattern, the error and its position.
+    """
+    match fault.details:
+        case ["invalid_regexp", pattern, [list() as why, int() as position]]:
+            shown = f"'{_characters(pattern)}'" if isinstance(pattern, list) else f'"{pattern}"'
+            raise failed(f"{{:invalid_regexp, {shown}, {{'{_characters(why)}', {position}}}}}") from fault
+
+
+def _characters(codes: list[int]) -> str:
+    """Return the text of an Erlang string, which is a list of character codes."""
+    return "".join(map(chr, codes))
+
+
+@command("list_users", _SECTION, "List user names and tags", (HEADERS, TIMEOUT), banner="Listing users ...")
 def _list(context: CommandContext) -> ResultRows:
     found = context.api.get("users")
     return ResultRows(("user", "tags"), [{"user": each["name"], "tags": _tags(each)} for each in found])
@@ -53,8 +109,7 @@ def _password(context: CommandContext, status: int = DATA) -> str:
         return context.arguments[1]
     if context.stdin.isatty():
         return getpass.getpass("Password: ")
-    quiet = context.flag("quiet") or context.flag("silent") or context.json
-    if not quiet:
+    if not (context.silent or context.json):
         sys.stdout.write("Password: \n")
     line = context.stdin.readline()
     if not line:
@@ -67,6 +122,14 @@ def _check_name(context: CommandContext) -> None:
         raise bad_argument("user cannot be an empty string")
 
 
+@command(
+    "add_user",
+    _SECTION,
+    "Creates a user, without permissions for any virtual host",
+    (_USER, Argument("<password>", "read from standard input if omitted; an empty password disables login", least=0)),
+    banner='Adding user "{0}" ...',
+    check=_check_name,
+)
 def _add(context: CommandContext) -> Result:
     name = context.arguments[0]
     password = _password(context)
@@ -82,6 +145,13 @@ def _password_fields(password: str) -> dict[str, str]:
     return {"password": password} if password else {"password_hash": ""}
 
 
+@command(
+    "delete_user",
+    _SECTION,
+    "Removes a user and closes the user's connections",
+    (_USER,),
+    banner='Deleting user "{0}" ...',
+)
 def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     try:
@@ -113,16 +183,37 @@ def _change(context: CommandContext, **changes: Any) -> Result:
     return ok_result(context)
 
 
+@command(
+    "change_password",
+    _SECTION,
+    "Changes the user password",
+    (_USER, Argument("<password>", "new password; read from standard input if omitted", least=0)),
+    banner='Changing password for user "{0}" ...',
+)
 def _change_password(context: CommandContext) -> Result:
     return _change(context, **_password_fields(_password(context, SOFTWARE)))
 
 
+@command(
+    "clear_password",
+    _SECTION,
+    "Disables password login for a user",
+    (_USER,),
+    banner='Clearing password for user "{0}" ...',
+)
 def _clear_password(context: CommandContext) -> Result:
     if context.api.find("users", context.arguments[0]) is None:
         raise no_such_user(context.arguments[0])
     return _change(context, password_hash="")
 
 
+@command(
+    "authenticate_user",
+    _SECTION,
+    "Attempts to authenticate a user. Exits with a non-zero code if authentication fails.",
+    (_USER, Argument("<password>", "read from standard input if omitted", least=0)),
+    banner='Authenticating user "{0}" ...',
+)
 def _authenticate(context: CommandContext) -> Result:
     name = context.arguments[0]
     password = _password(context, SOFTWARE)
@@ -140,84 +231,145 @@ def _authenticate(context: CommandContext) -> Result:
     return Outcome("Success", {"message": "Success"})
 
 
-_NAME: Final = ("<username>", "the user's name")
-COMMANDS: Final = (
-    Command(
-        name="list_users",
-        section=SECTION,
-        summary="List user names and tags",
-        usage="[--no-table-headers] [--timeout <timeout>]",
-        run=_list,
-        options=("table-headers",),
-        banner=lambda context: "Listing users ...",
-    ),
-    Command(
-        name="add_user",
-        section=SECTION,
-        summary="Creates a user, without permissions for any virtual host",
-        usage="<username> <password>",
-        run=_add,
-        min_arguments=1,
-        max_arguments=2,
-        check=_check_name,
-        banner=lambda context: f'Adding user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "read from standard input if omitted; an empty password disables login")),
-    ),
-    Command(
-        name="delete_user",
-        section=SECTION,
-        summary="Removes a user and closes the user's connections",
-        usage="<username>",
-        run=_delete,
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f'Deleting user "{context.arguments[0]}" ...',
-        explanations=(_NAME,),
-    ),
-    Command(
-        name="change_password",
-        section=SECTION,
-        summary="Changes the user password",
-        usage="<username> <password>",
-        run=_change_password,
-        min_arguments=1,
-        max_arguments=2,
-        banner=lambda context: f'Changing password for user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "new password; read from standard input if omitted")),
-    ),
-    Command(
-        name="clear_password",
-        section=SECTION,
-        summary="Disables password login for a user",
-        usage="<username>",
-        run=_clear_password,
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f'Clearing password for user "{context.arguments[0]}" ...',
-        explanations=(_NAME,),
-    ),
-    Command(
-        name="authenticate_user",
-        section=SECTION,
-        summary="Attempts to authenticate a user. Exits with a non-zero code if authentication fails.",
-        usage="<username> <password>",
-        run=_authenticate,
-        min_arguments=1,
-        max_arguments=2,
-        banner=lambda context: f'Authenticating user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "read from standard input if omitted")),
-    ),
-    Command(
-        name="set_user_tags",
-        section=SECTION,
-        summary="Sets user tags",
-        usage="<username> <tag> [...]",
-        run=lambda context: _change(context, tags=",".join(context.arguments[1:])),
-        min_arguments=1,
-        max_arguments=None,
-        banner=lambda context: (
-            f'Setting tags for user "{context.arguments[0]}" to [{", ".join(context.arguments[1:])}] ...'
-        ),
-        explanations=(_NAME, ("<tags>", "one tag per argument; they replace the existing tags")),
-    ),
+def _set_tags_banner(context: CommandContext) -> str:
+    user, *tags = context.arguments
+    return f'Setting tags for user "{user}" to [{", ".join(tags)}] ...'
+
+
+@command(
+    "set_user_tags",
+    _SECTION,
+    "Sets user tags",
+    (_USER, Argument("<tag> [...]", "one tag per argument; they replace the existing tags", "<tags>", least=0)),
+    banner=_set_tags_banner,
 )
+def _set_tags(context: CommandContext) -> Result:
+    return _change(context, tags=",".join(context.arguments[1:]))
+
+
+# Resource of the API -> its patterns. Topic permissions apply to one exchange.
+_RIGHTS: Final = {
+    "permissions": ("configure", "write", "read"),
+    "topic-permissions": ("exchange", "write", "read"),
+}
+
+
+@command(
+    "list_permissions",
+    _ACCESS,
+    "Lists user permissions in a virtual host",
+    (VHOST, HEADERS, TIMEOUT),
+    banner='Listing permissions for vhost "{context.vhost}" ...',
+    resource="permissions",
+)
+@command(
+    "list_topic_permissions",
+    _ACCESS,
+    "Lists topic permissions in a virtual host",
+    (VHOST, HEADERS, TIMEOUT),
+    banner='Listing topic permissions for vhost "{context.vhost}" ...',
+    resource="topic-permissions",
+)
+def _list_permissions(context: CommandContext, resource: str) -> ResultRows:
+    found = context.api.find("vhosts", context.vhost, resource)
+    if found is None:
+        raise no_such_vhost(context.vhost)
+    return ResultRows(("user", *_RIGHTS[resource]), found)
+
+
+@command(
+    "list_user_permissions",
+    _ACCESS,
+    "Lists permissions of a user across all virtual hosts",
+    (HEADERS, _USER, TIMEOUT),
+    banner='Listing permissions for user "{0}" ...',
+    resource="permissions",
+)
+@command(
+    "list_user_topic_permissions",
+    _ACCESS,
+    "Lists user topic permissions",
+    (HEADERS, _USER, TIMEOUT),
+    banner='Listing topic permissions for user "{0}" ...',
+    resource="topic-permissions",
+    headed=False,
+)
+def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -> ResultRows:
+    (user,) = context.arguments
+    found = context.api.find("users", user, resource)
+    if found is None:
+        raise no_such_user(user)
+    return ResultRows(("vhost", *_RIGHTS[resource]), found, headed=headed)
+
+
+@command(
+    "set_permissions",
+    _ACCESS,
+    "Sets user permissions for a vhost",
+    (
+        VHOST,
+        _USER,
+        Argument("<conf>", "pattern of the names that the user may declare and delete"),
+        Argument("<write>", "pattern of the names that the user may publish to"),
+        Argument("<read>", "pattern of the names that the user may consume from"),
+    ),
+    banner='Setting permissions for user "{0}" in vhost "{context.vhost}" ...',
+    resource="permissions",
+)
+@command(
+    "set_topic_permissions",
+    _ACCESS,
+    "Sets user topic permissions for an exchange",
+    (
+        VHOST,
+        _USER,
+        Argument("<exchange>", "topic exchange that the permissions apply to"),
+        Argument("<write>", "pattern of the routing keys that the user may publish with"),
+        Argument("<read>", "pattern of the routing keys that the user may bind with"),
+    ),
+    banner='Setting topic permissions on "{1}" for user "{0}" in vhost "{context.vhost}" ...',
+    resource="topic-permissions",
+)
+def _set(context: CommandContext, resource: str) -> Result:
+    user, *values = context.arguments
+    try:
+        context.api.put(resource, context.vhost, user, body=dict(zip(_RIGHTS[resource], values, strict=True)))
+    except ApiFault as fault:
+        _check_pattern(fault)
+        _check_user_and_vhost(context, user, context.vhost)
+        raise
+    return ok_result(context)
+
+
+def _clear_topic_banner(context: CommandContext) -> str:
+    user, *exchange = context.arguments
+    where = f' on "{exchange[0]}"' if exchange else ""
+    return f'Clearing topic permissions{where} for user "{user}" in vhost "{context.vhost}" ...'
+
+
+@command(
+    "clear_permissions",
+    _ACCESS,
+    "Revokes user permissions for a vhost",
+    (VHOST, _USER),
+    banner='Clearing permissions for user "{0}" in vhost "{context.vhost}" ...',
+    resource="permissions",
+)
+@command(
+    "clear_topic_permissions",
+    _ACCESS,
+    "Clears user topic permissions for a vhost or exchange",
+    (VHOST, _USER, Argument("[<exchange>]", "topic exchange; default: all", "<exchange>")),
+    banner=_clear_topic_banner,
+    resource="topic-permissions",
+)
+def _clear(context: CommandContext, resource: str) -> Result:
+    user, *exchange = context.arguments
+    try:
+        context.api.delete(resource, context.vhost, user, *exchange)
+    except ApiFault as fault:
+        # Clearing permissions that do not exist succeeds if the user and the virtual host exist.
+        _check_user_and_vhost(context, user, context.vhost)
+        if not fault.not_found:
+            raise
+    return ok_result(context)

@@ -1,30 +1,63 @@
-"""Commands for virtual hosts."""
+"""Commands for virtual hosts, and for the limits of virtual hosts and users."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, field, fields, selected_columns, to_rows, with_columns
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
-from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
+from leveret.broker.management.cli.columns import Column, fields, to_rows
+from leveret.broker.management.cli.command import (
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+    selected_columns,
+)
+from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
+from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_user, no_such_vhost
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import compact_json
 
-SECTION: Final = "Virtual hosts"
+_SECTION: Final = "Virtual hosts"
 COLUMNS: Final[dict[str, Column]] = {
-    **fields("name", "description", "tags", "tracing", "cluster_state"),
-    "default_queue_type": field("default_queue_type"),
+    **fields("name", "description", "tags", "tracing", "cluster_state", "default_queue_type"),
 }
-QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+_QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
+@command(
+    "list_vhosts",
+    "Access Control",
+    "Lists virtual hosts",
+    (HEADERS, Argument("[<column> ...]", columns=COLUMNS), TIMEOUT),
+    banner="Listing vhosts ...",
+)
 def _list(context: CommandContext) -> ResultRows:
     names = selected_columns(context.arguments, ("name",))
     return to_rows(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
 
 
+@command(
+    "add_vhost",
+    _SECTION,
+    "Creates a virtual host",
+    (
+        Argument("<vhost>", "name of the virtual host; the user who creates it gets all permissions in it"),
+        option("description", "description of the virtual host"),
+        option("tags", "tags separated by commas"),
+        option("default-queue-type", "type of queues that are declared without one"),
+    ),
+    line=(
+        '<vhost> [--description <description> --tags "<tag1>,<tag2>,<...>"'
+        " --default-queue-type <quorum|classic|stream>]"
+    ),
+    banner='Adding vhost "{0}" ...',
+)
 def _add(context: CommandContext) -> Result:
     (name,) = context.arguments
     queue_type = context.text("default-queue-type")
-    if queue_type and queue_type not in QUEUE_TYPES:
+    if queue_type and queue_type not in _QUEUE_TYPES:
         raise failed("invalid_queue_type")
     # An existing virtual host is not changed.
     if context.api.find("vhosts", name) is None:
@@ -35,6 +68,13 @@ def _add(context: CommandContext) -> Result:
     return ok_result(context)
 
 
+@command(
+    "delete_vhost",
+    _SECTION,
+    "Deletes a virtual host",
+    (Argument("<vhost>", "name of the virtual host; everything in it is deleted"),),
+    banner='Deleting vhost "{0}" ...',
+)
 def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     if context.api.find("vhosts", name) is None:
@@ -49,11 +89,26 @@ def _change(context: CommandContext, name: str, missing: CommandFault, **changes
     if found is None:
         raise missing
     kept: dict[str, Any] = {"description": found.get("description", ""), "tags": ",".join(found.get("tags") or ())}
-    if found.get("default_queue_type", "undefined") in QUEUE_TYPES:
+    if found.get("default_queue_type", "undefined") in _QUEUE_TYPES:
         kept["default_queue_type"] = found["default_queue_type"]
     context.api.put("vhosts", name, body={**kept, **changes})
 
 
+def _set_tags_banner(context: CommandContext) -> str:
+    vhost, *tags = context.arguments
+    return f'Setting tags for virtual host "{vhost}" to [{", ".join(tags)}] ...'
+
+
+@command(
+    "set_vhost_tags",
+    _SECTION,
+    "Sets virtual host tags",
+    (
+        Argument("<vhost>", "name of the virtual host"),
+        Argument("<tag> [...]", "one tag per argument; they replace the existing tags", "<tags>", least=0),
+    ),
+    banner=_set_tags_banner,
+)
 def _set_tags(context: CommandContext) -> Result:
     name, *tags = context.arguments
     missing = failed(f'Virtual host "{name}" does not exist', DATA)
@@ -61,12 +116,35 @@ def _set_tags(context: CommandContext) -> Result:
     return ok_result(context)
 
 
+@command(
+    "trace_on",
+    _SECTION,
+    "Also publishes every message of a virtual host to amq.rabbitmq.trace",
+    (VHOST,),
+    banner='Starting tracing for vhost "{context.vhost}" ...',
+    on=True,
+)
+@command(
+    "trace_off",
+    _SECTION,
+    "Stops tracing a virtual host",
+    (VHOST,),
+    banner='Stopping tracing for vhost "{context.vhost}" ...',
+    on=False,
+)
 def _trace(context: CommandContext, on: bool) -> Result:
     _change(context, context.vhost, no_such_vhost(context.vhost), tracing=on)
     text = f"Trace {'enabled' if on else 'disabled'} for vhost {context.vhost}"
     return Outcome(text, {"message": text})
 
 
+@command(
+    "restart_vhost",
+    _SECTION,
+    "Restarts the queues of a virtual host that failed",
+    (VHOST, TIMEOUT),
+    banner="Trying to restart vhost '{context.vhost}' on node '{context.node}' ...",
+)
 def _restart(context: CommandContext) -> Result:
     if context.api.find("vhosts", context.vhost) is None:
         text = f"Failed to start vhost '{context.vhost}' on node '{context.node}': no such virtual host"
@@ -76,88 +154,149 @@ def _restart(context: CommandContext) -> Result:
     return Outcome(text, {"message": text})
 
 
-COMMANDS: Final = (
-    with_columns(
-        COLUMNS,
-        Command(
-            name="list_vhosts",
-            section="Access Control",
-            summary="Lists virtual hosts",
-            usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
-            run=_list,
-            options=("table-headers",),
-            banner=lambda context: "Listing vhosts ...",
-        ),
-    ),
-    Command(
-        name="add_vhost",
-        section=SECTION,
-        summary="Creates a virtual host",
-        usage=(
-            '<vhost> [--description <description> --tags "<tag1>,<tag2>,<...>"'
-            " --default-queue-type <quorum|classic|stream>]"
-        ),
-        run=_add,
-        min_arguments=1,
-        max_arguments=1,
-        options=("description", "tags", "default-queue-type"),
-        banner=lambda context: f'Adding vhost "{context.arguments[0]}" ...',
-        explanations=(
-            ("<vhost>", "name of the virtual host; the user who creates it gets all permissions in it"),
-            ("--description <description>", "description of the virtual host"),
-            ("--tags <tags>", "tags separated by commas"),
-            ("--default-queue-type <quorum|classic|stream>", "type of queues that are declared without one"),
-        ),
-    ),
-    Command(
-        name="delete_vhost",
-        section=SECTION,
-        summary="Deletes a virtual host",
-        usage="<vhost>",
-        run=_delete,
-        min_arguments=1,
-        max_arguments=1,
-        banner=lambda context: f'Deleting vhost "{context.arguments[0]}" ...',
-        explanations=(("<vhost>", "name of the virtual host; everything in it is deleted"),),
-    ),
-    Command(
-        name="set_vhost_tags",
-        section=SECTION,
-        summary="Sets virtual host tags",
-        usage="<vhost> <tag> [...]",
-        run=_set_tags,
-        min_arguments=1,
-        max_arguments=None,
-        banner=lambda context: (
-            f'Setting tags for virtual host "{context.arguments[0]}" to [{", ".join(context.arguments[1:])}] ...'
-        ),
-        explanations=(
-            ("<vhost>", "name of the virtual host"),
-            ("<tags>", "one tag per argument; they replace the existing tags"),
-        ),
-    ),
-    Command(
-        name="trace_on",
-        section=SECTION,
-        summary="Also publishes every message of a virtual host to amq.rabbitmq.trace",
-        usage="[--vhost <vhost>]",
-        run=lambda context: _trace(context, True),
-        banner=lambda context: f'Starting tracing for vhost "{context.vhost}" ...',
-    ),
-    Command(
-        name="trace_off",
-        section=SECTION,
-        summary="Stops tracing a virtual host",
-        usage="[--vhost <vhost>]",
-        run=lambda context: _trace(context, False),
-        banner=lambda context: f'Stopping tracing for vhost "{context.vhost}" ...',
-    ),
-    Command(
-        name="restart_vhost",
-        section=SECTION,
-        summary="Restarts the queues of a virtual host that failed",
-        usage="[--vhost <vhost>] [--timeout <timeout>]",
-        run=_restart,
-        banner=lambda context: f"Trying to restart vhost '{context.vhost}' on node '{context.node}' ...",
-    ),
+_USER_LIMITS: Final = ("max-connections", "max-channels")
+
+
+def _list_vhost_limits_banner(context: CommandContext) -> str:
+    if context.flag("global"):
+        return "Listing limits for all vhosts ..."
+    return f'Listing limits for vhost "{context.vhost}" ...'
+
+
+@command(
+    "list_vhost_limits",
+    _SECTION,
+    "Displays configured virtual host limits",
+    (VHOST, option("global", "list the limits of all virtual hosts"), HEADERS),
+    banner=_list_vhost_limits_banner,
 )
+def _list_vhost_limits(context: CommandContext) -> Result:
+    if context.flag("global"):
+        found = context.api.get("vhost-limits")
+        return ResultRows(
+            ("vhost", "limits"), [{"vhost": each["vhost"], "limits": compact_json(each["value"])} for each in found]
+        )
+    found = context.api.find("vhost-limits", context.vhost)
+    if found is None:
+        raise no_such_vhost(context.vhost)
+    if not found:
+        return ResultRows(("vhost", "limits"), [])
+    limits = compact_json(found[0]["value"])
+    return Outcome(limits, {"node": context.node, "result": "ok", "value": limits} if context.json else None)
+
+
+def _limits_path(context: CommandContext) -> tuple[str, ...]:
+    return "parameters", "vhost-limits", context.vhost, "limits"
+
+
+@command(
+    "set_vhost_limits",
+    _SECTION,
+    "Sets virtual host limits",
+    (VHOST, Argument("<definition>", 'JSON object with "max-connections", "max-queues" or both; -1 means no limit')),
+    banner='Setting vhost limits to "{0}" for vhost "{context.vhost}" ...',
+)
+def _set_vhost_limits(context: CommandContext) -> Result:
+    limits = parse_object(context.arguments[0], "limits definition")
+    put(context, _limits_path(context), {"value": limits})
+    return ok_result(context)
+
+
+@command(
+    "clear_vhost_limits",
+    _SECTION,
+    "Clears virtual host limits",
+    (VHOST,),
+    banner='Clearing vhost "{context.vhost}" limits ...',
+)
+def _clear_vhost_limits(context: CommandContext) -> Result:
+    clear(context, _limits_path(context))
+    return ok_result(context)
+
+
+def _user(context: CommandContext) -> str:
+    return context.text("user", "guest")
+
+
+def _list_user_limits_banner(context: CommandContext) -> str:
+    if context.flag("global"):
+        return "Listing limits for all users ..."
+    return f'Listing limits for user "{_user(context)}" ...'
+
+
+@command(
+    "list_user_limits",
+    "Users",
+    "Displays configured user limits",
+    (option("user", "user to show; default guest"), option("global", "list limits for all the users")),
+    banner=_list_user_limits_banner,
+)
+def _list_user_limits(context: CommandContext) -> Result:
+    if context.flag("global"):
+        found = context.api.get("user-limits")
+        return ResultRows(
+            ("user", "limits"), [{"user": each["user"], "limits": compact_json(each["value"])} for each in found]
+        )
+    user = _user(context)
+    found = context.api.find("user-limits", user)
+    if found is None:
+        raise no_such_user(user)
+    limits = compact_json(found[0]["value"]) if found else "{}"
+    return Outcome(limits, {"message": limits})
+
+
+@command(
+    "set_user_limits",
+    "Users",
+    "Sets user limits",
+    (
+        Argument("<username>", "the user's name"),
+        Argument("<definition>", 'JSON object with "max-connections", "max-channels" or both; -1 means no limit'),
+    ),
+    banner='Setting user limits to "{1}" for user "{0}" ...',
+)
+def _set_user_limits(context: CommandContext) -> Result:
+    user, text = context.arguments
+    limits = parse_object(text, "limits definition")
+    _check_user_limits(limits)
+    if context.api.find("users", user) is None:
+        raise no_such_user(user)
+    for name, value in limits.items():
+        context.api.put("user-limits", user, name, body={"value": value})
+    return ok_result(context)
+
+
+def _check_user_limits(limits: dict[str, Any]) -> None:
+    """Check all limits before the first one is set, because the API sets them one by one."""
+    unknown = {name: value for name, value in limits.items() if name not in _USER_LIMITS}
+    if unknown:
+        raise failed(f"Unrecognised terms {compact_json(unknown)} in user-limits")
+    for name, value in limits.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise failed(f"{name} should be a number, actually was {compact_json(value)}")
+
+
+def _clear_user_limits_banner(context: CommandContext) -> str:
+    user, limit = context.arguments
+    what = "all limits" if limit == "all" else f'"{limit}" limit'
+    return f'Clearing {what} for user "{user}" ...'
+
+
+@command(
+    "clear_user_limits",
+    "Users",
+    "Clears user connection/channel limits",
+    (
+        Argument("<username>", "the user's name"),
+        Argument("<limit_type> | all", "max-connections, max-channels or all", "<limit_type>"),
+    ),
+    banner=_clear_user_limits_banner,
+)
+def _clear_user_limits(context: CommandContext) -> Result:
+    user, limit = context.arguments
+    if context.api.find("users", user) is None:
+        raise no_such_user(user)
+    for name in _USER_LIMITS:
+        if limit in ("all", name):
+            context.api.delete("user-limits", user, name)
+    return ok_result(context)

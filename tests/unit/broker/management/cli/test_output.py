@@ -1,4 +1,4 @@
-"""The formatters, on rows and on a result that is not a listing."""
+"""The formatters, on rows and on a result that is not a listing; values as Erlang terms; the progress bar."""
 
 from __future__ import annotations
 
@@ -12,8 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
-from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style, width
-from leveret.broker.management.cli.terms import Arguments, Identifier
+from leveret.broker.management.cli.output import (
+    DEFAULT,
+    FORMATTERS,
+    Arguments,
+    Identifier,
+    ProgressLine,
+    Style,
+    channel_identifier,
+    compact_json,
+    connection_identifier,
+    connection_name,
+    json_triples,
+    queue_identifier,
+    render_bar,
+    table_entries,
+    term,
+    type_name,
+    typed,
+    untyped,
+    width,
+)
 
 COLUMNS = ("name", "count", "arguments", "tags", "nodes")
 ROW = {
@@ -170,3 +189,144 @@ def test_names_cannot_move_the_cursor(name: str) -> None:
 
 def test_names_cannot_forge_rows() -> None:
     assert len(shown("table", listing({**ROW, "name": "a\nb\tc"})).splitlines()) == 2
+
+
+TABLE = {"n": 7, "s": "x", "b": True, "f": 1.5, "v": None, "l": [1, "a"], "t": {"k": 2}}
+
+
+def test_untyped() -> None:
+    assert untyped(TABLE) == '[{"n",7},{"s","x"},{"b",true},{"f",1.5},{"v",undefined},{"l",[1,"a"]},{"t",[{"k",2}]}]'
+    assert untyped({}) == "[]"
+    assert untyped({"e": ""}) == '[{"e",[]}]'
+
+
+def test_typed() -> None:
+    assert "".join(table_entries(TABLE)) == (
+        '{<<"n">>,long,7}{<<"s">>,longstr,<<"x">>}{<<"b">>,bool,true}{<<"f">>,double,1.5}{<<"v">>,void,undefined}'
+        '{<<"l">>,array,[{long,1},{longstr,<<"a">>}]}{<<"t">>,table,[{<<"k">>,long,2}]}'
+    )
+
+
+def test_triples() -> None:
+    assert json_triples(TABLE) == [
+        ["n", "long", 7],
+        ["s", "longstr", "x"],
+        ["b", "bool", True],
+        ["f", "double", 1.5],
+        ["v", "void", "undefined"],
+        ["l", "array", [["long", 1], ["longstr", "a"]]],
+        ["t", "table", [["k", "long", 2]]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "''"),
+        ("x", '<<"x">>'),
+        (Identifier("<a.1>"), "<a.1>"),
+        (True, "true"),
+        (5, "5"),
+        ((0, 9, 1), "{0,9,1}"),
+        (["a"], '[<<"a">>]'),
+        ({"n@h": "x"}, '[{n@h,<<"x">>}]'),
+        (Arguments(n=1), '[{<<"n">>,long,1}]'),
+    ],
+)
+def test_term(value: Any, expected: str) -> None:
+    assert term(value) == expected
+
+
+def test_compact_json() -> None:
+    assert compact_json({"b": [1, {"z": None, "a": "ж"}], "a": True}) == '{"a":true,"b":[1,{"a":"ж","z":null}]}'
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_anything_that_json_holds_can_be_shown(value: Any) -> None:
+    for text in (untyped(value), typed(value), term(value)):
+        assert "\n" not in text
+        assert text
+    assert type_name(value) in ("void", "bool", "long", "double", "table", "array", "longstr")
+    assert json.loads(json.dumps(json_triples(value))) == json_triples(value)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:39330 -> 127.0.0.1:5672", "[::1]:39330 -> [::1]:5672"])
+def test_connection(name: str) -> None:
+    identifier = connection_identifier(name)
+    assert " " not in identifier
+    assert connection_name(identifier) == name
+    assert connection_name(name) == name
+    assert channel_identifier(f"{name} (12)") == f"{identifier[:-1]}.12>"
+
+
+def test_what_is_none() -> None:
+    assert connection_name("nope") is None
+    assert connection_name("") is None
+    # One of RabbitMQ's is one of a connection that is not there.
+    assert connection_name("<peer@localhost.1.2.0>") == "peer@localhost.1.2.0"
+
+
+def test_queue() -> None:
+    identifier = queue_identifier("n@h", "/", "q w\t")
+    assert identifier.startswith("<n@h.")
+    assert identifier == queue_identifier("n@h", "/", "q w\t")
+    assert identifier != queue_identifier("n@h", "v", "q w\t")
+    assert not set(identifier) & set(" \t\n")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal() -> None:
+    stream = Terminal()
+    with ProgressLine("Moving", 10, stream=stream) as progress:
+        assert progress.visible
+    assert stream.getvalue() == f"\r\x1b[K{render_bar('Moving', 0, 10)}\r\x1b[K"
+
+
+def test_elsewhere_and_when_silent() -> None:
+    for stream, silent in ((io.StringIO(), False), (Terminal(), True)):
+        with ProgressLine("Moving", 10, stream=stream, silent=silent) as progress:
+            progress.update(5)
+            assert not progress.visible
+        assert stream.getvalue() == ""
+
+
+def test_it_is_removed_also_after_a_failure() -> None:
+    stream = Terminal()
+    with pytest.raises(KeyError), ProgressLine("Moving", 10, stream=stream):
+        raise KeyError
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_it_paints_seldom() -> None:
+    stream = Terminal()
+    with ProgressLine("Moving", 10_000, stream=stream) as progress:
+        for done in range(10_000):
+            progress.update(done)
+    assert stream.getvalue().count("Moving") < 100
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "expected"),
+    [
+        (0, 4, f"x [{'.' * 30}]   0% 0/4"),
+        (1, 4, f"x [{'#' * 7}{'.' * 23}]  25% 1/4"),
+        (4, 4, f"x [{'#' * 30}] 100% 4/4"),
+        (6, 4, f"x [{'#' * 30}] 100% 6/6"),
+        (0, 0, f"x [{'#' * 30}] 100% 0/0"),
+    ],
+)
+def test_bar(done: int, total: int, expected: str) -> None:
+    assert render_bar("x", done, total) == expected

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from leveret.broker.management.cli.completion import SCRIPTS, completions
+from leveret.broker.management.cli.commands.help_commands import SCRIPTS, completions
 
 
 def test_columns_and_options() -> None:

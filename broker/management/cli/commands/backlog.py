@@ -1,13 +1,36 @@
-"""The command check_backlog, for cron: are queues within bounds of age, length and losses? RabbitMQ has none."""
+"""The commands check_backlog, for cron, and list_losses. RabbitMQ has no such commands."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.durations import read_duration
+from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.command import (
+    MONITORING,
+    QUEUES,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    selected_columns,
+)
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_FORM: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", re.ASCII)
+
+
+def _read_duration(option: str, text: str) -> float:
+    """Return a duration like `15m` in seconds; without a unit it is in seconds."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UsageFault(f"{option} takes a duration such as 30s, 15m, 1h or 7d, not {text}")
+    return float(found[1]) * _SECONDS[found[2]]
+
 
 #: Exit status if a queue is beyond a bound.
 _BEYOND: Final = 1
@@ -25,7 +48,7 @@ def _check(context: CommandContext) -> None:
         if context.integer(name, 0) < 0:
             raise UsageFault(f"--{name} must be 0 or more")
     if "max-oldest" in context.options:
-        read_duration("--max-oldest", context.text("max-oldest"))
+        _read_duration("--max-oldest", context.text("max-oldest"))
     window = _window(context)
     if window is not None and not 1 <= window <= _DAY:
         raise UsageFault("--within must be 1s to 24h: losses are kept for a day")
@@ -36,10 +59,32 @@ def _check(context: CommandContext) -> None:
 def _window(context: CommandContext) -> int | None:
     if "within" not in context.options:
         return None
-    return round(read_duration("--within", context.text("within")))
+    return round(_read_duration("--within", context.text("within")))
 
 
-def _run(context: CommandContext) -> Result:
+@command(
+    "check_backlog",
+    MONITORING,
+    "Checks that queues are within bounds of age, length and losses; exits with 1 if one is not",
+    (
+        Argument("<pattern>", "regular expression that is found in the names of the queues, in either case of letters"),
+        VHOST,
+        option(
+            "max-oldest", "maximum time since the arrival of any ready or unacked message, such as 30s, 15m, 1h, 7d"
+        ),
+        option("max-messages", "maximum number of messages, ready and unacked"),
+        option(
+            "max-lost",
+            "maximum number of messages lost for good, as list_losses counts: not if the publisher was told",
+            line="[--max-lost <number> [--within <duration>]]",
+        ),
+        option("within", "period of --max-lost, at most 24h; default: since losses are counted", line=""),
+        TIMEOUT,
+    ),
+    banner="Checking the queues of vhost {context.vhost} that match {0} ...",
+    check=_check,
+)
+def _check_backlog(context: CommandContext) -> Result:
     try:
         queues = [*_pages(context, "queues", columns=_QUEUE_FIELDS)]
         broken = [each for queue in queues for each in _breaks(context, queue)]
@@ -81,7 +126,7 @@ def _breaks(context: CommandContext, queue: dict[str, Any]) -> Iterator[dict[str
     if "max-oldest" not in context.options:
         return
     wanted = context.text("max-oldest")
-    oldest = read_duration("--max-oldest", wanted)
+    oldest = _read_duration("--max-oldest", wanted)
     for state in ("ready", "unacked"):
         age = queue.get(f"oldest_{state}_age")
         if age is not None and age > oldest:
@@ -117,33 +162,54 @@ def _fault(context: CommandContext, fault: ApiFault) -> Exception:
     return failed(fault.reason)
 
 
-COMMANDS: Final = (
-    Command(
-        name="check_backlog",
-        section="Monitoring, observability and health checks",
-        summary="Checks that queues are within bounds of age, length and losses; exits with 1 if one is not",
-        usage=(
-            "<pattern> [--vhost <vhost>] [--max-oldest <duration>] [--max-messages <number>]"
-            " [--max-lost <number> [--within <duration>]] [--timeout <timeout>]"
-        ),
-        run=_run,
-        min_arguments=1,
-        max_arguments=1,
-        options=("max-oldest", "max-messages", "max-lost", "within"),
-        banner=lambda context: f"Checking the queues of vhost {context.vhost} that match {context.arguments[0]} ...",
-        check=_check,
-        explanations=(
-            ("<pattern>", "regular expression that is found in the names of the queues, in either case of letters"),
-            (
-                "--max-oldest <duration>",
-                "maximum time since the arrival of any ready or unacked message, such as 30s, 15m, 1h, 7d",
-            ),
-            ("--max-messages <number>", "maximum number of messages, ready and unacked"),
-            (
-                "--max-lost <number>",
-                "maximum number of messages lost for good, as list_losses counts: not if the publisher was told",
-            ),
-            ("--within <duration>", "period of --max-lost, at most 24h; default: since losses are counted"),
-        ),
+_REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")
+
+
+_COLUMNS: Final[dict[str, Column]] = {
+    **fields("kind", "name", "state", "lost"),
+    **{reason: field(f"dropped.{reason}") for reason in _REASONS},
+    **fields("refused", "refused_told"),
+    **{
+        name: field(name, lambda counts: sum(counts.values()))
+        for name in ("dead_lettered", "dead_letters_lost", "unroutable")
+    },
+    **fields("since", "deleted_at"),
+}
+_DEFAULT: Final = tuple(name for name in _COLUMNS if name not in ("since", "deleted_at"))
+
+
+def _check_age(context: CommandContext) -> None:
+    if not 0 <= context.integer("age", 0) <= _DAY:
+        raise UsageFault(f"The age must be 1 to {_DAY} seconds")
+
+
+@command(
+    "list_losses",
+    QUEUES,
+    "Lists queues and exchanges that lost messages, with the reasons; largest losses first",
+    (
+        VHOST,
+        option("age", f"count only losses of the last <seconds> seconds; maximum {_DAY}"),
+        HEADERS,
+        Argument("[<column> ...]", columns=_COLUMNS),
+        TIMEOUT,
     ),
+    banner="Listing losses in vhost {context.vhost} ...",
+    check=_check_age,
 )
+def _list_losses(context: CommandContext) -> ResultRows:
+    age = context.integer("age", 0) or None
+    try:
+        found: list[dict[str, Any]] = context.api.get("losses", context.vhost, age=age)
+    except ApiFault as fault:
+        raise failed(_reason(context) if fault.not_found else fault.reason) from fault
+    # With an age, the counts of that period replace those since the start.
+    return to_rows(
+        _COLUMNS, selected_columns(context.arguments, _DEFAULT), [{**each, **each.get("window", {})} for each in found]
+    )
+
+
+def _reason(context: CommandContext) -> str:
+    if context.api.find("vhosts", context.vhost, columns="name") is None:
+        return f"Virtual host '{context.vhost}' does not exist"
+    return "the broker does not support list_losses: it is not Leveret"

@@ -1,17 +1,145 @@
-"""Output formatters (`--formatter`): functions that convert results to lines."""
+"""What leveretctl prints: the formats of results (`--formatter`), values as Erlang terms, and the progress bar."""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TextIO
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
-from leveret.broker.management.cli.terms import Arguments, json_triples, table_entries, term, untyped
 from leveret.broker.printable import escape_line, escape_multiline
-from leveret.protocol.erlang_terms import format_atom, format_list, format_number, format_tuple, format_unicode
+from leveret.protocol.erlang_terms import (
+    format_atom,
+    format_list,
+    format_number,
+    format_string,
+    format_tuple,
+    format_unicode,
+)
 
+# -- terms
+_ARROW: Final = " -> "
+
+
+class Arguments(dict[str, Any]):
+    """AMQP table, such as the arguments of a queue or the properties of a client."""
+
+
+class Identifier(str):
+    """Identifier that takes the place of RabbitMQ's process identifier.
+
+    It is opaque, has no spaces, and is accepted by close_connection.
+    """
+
+    __slots__ = ()
+
+
+def connection_identifier(name: str) -> Identifier:
+    """Return the identifier of a connection: `<127.0.0.1:39330->127.0.0.1:5672>`."""
+    return Identifier(f"<{name.replace(_ARROW, '->')}>")
+
+
+def channel_identifier(name: str) -> Identifier:
+    """Return the identifier of a channel. Its name is the connection's name and a number in parentheses."""
+    connection, _, number = name.rpartition(" (")
+    return Identifier(f"<{connection.replace(_ARROW, '->')}.{number.rstrip(')')}>")
+
+
+def queue_identifier(node: str, vhost: str, name: str) -> Identifier:
+    """Return the identifier of a queue. It depends only on the node, the virtual host and the name."""
+    return Identifier(f"<{node}.{zlib.crc32(vhost.encode())}.{zlib.crc32(name.encode())}.0>")
+
+
+def connection_name(identifier: str) -> str | None:
+    """Return the name of a connection from its identifier or name, None if the text is neither."""
+    if identifier.startswith("<") and identifier.endswith(">"):
+        return identifier[1:-1].replace("->", _ARROW)
+    return identifier if _ARROW in identifier else None
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON without whitespace and with sorted keys, as in lists of policies and limits."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def untyped(value: Any) -> str:
+    """Return a value of an AMQP table without its type: `[{"x-max-length",7}]`.
+
+    An empty string is `[]`, because an Erlang string is the list of its characters.
+    """
+    if value is None:
+        return "undefined"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return format_number(value)
+    if isinstance(value, dict):
+        return format_list(format_tuple(format_string(key), untyped(each)) for key, each in value.items())
+    if isinstance(value, list):
+        return format_list(map(untyped, value))
+    return format_string(str(value)) if value else "[]"
+
+
+def type_name(value: Any) -> str:
+    """Return the name of the AMQP type of a table value."""
+    if value is None:
+        return "void"
+    for python, name in ((bool, "bool"), (int, "long"), (float, "double"), (dict, "table"), (list, "array")):
+        if isinstance(value, python):
+            return name
+    return "longstr"
+
+
+def typed(value: Any) -> str:
+    """Return a value of an AMQP table with the types of nested values."""
+    if isinstance(value, dict):
+        return format_list(table_entries(value))
+    if isinstance(value, list):
+        return format_list(format_tuple(type_name(each), typed(each)) for each in value)
+    if isinstance(value, str):
+        return format_unicode(value)
+    return untyped(value)
+
+
+def table_entries(table: dict[str, Any]) -> list[str]:
+    """Return the entries of an AMQP table as triples of name, type and value."""
+    return [format_tuple(format_unicode(key), type_name(value), typed(value)) for key, value in table.items()]
+
+
+def json_triples(value: Any) -> Any:
+    """Return a value of an AMQP table in rabbitmqctl's JSON form: `[["x-max-length","long",7]]`."""
+    if isinstance(value, dict):
+        return [[key, type_name(each), json_triples(each)] for key, each in value.items()]
+    if isinstance(value, list):
+        return [[type_name(each), json_triples(each)] for each in value]
+    return "undefined" if value is None else value
+
+
+def term(value: Any) -> str:
+    """Return a column's value as an Erlang term."""
+    if value is None:
+        return "''"
+    if isinstance(value, Identifier):
+        return str(value)
+    if isinstance(value, Arguments):
+        return typed(value)
+    if isinstance(value, str):
+        return format_unicode(value)
+    if isinstance(value, tuple):
+        return format_tuple(*map(term, value))
+    if isinstance(value, list):
+        return format_list(map(term, value))
+    if isinstance(value, dict):
+        return format_list(format_tuple(format_atom(key), term(each)) for key, each in value.items())
+    return untyped(value)
+
+
+# -- formatters
 DEFAULT: Final = "table"
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
@@ -270,3 +398,73 @@ FORMATTERS: Final = {
     "csv": Formatter(_csv_rows, _csv_outcome, for_programs=True),
     "erlang": Formatter(_erlang_rows, _erlang_outcome),
 }
+
+
+# -- progress
+#: Width of the bar in characters.
+_WIDTH: Final = 30
+#: Minimum time between two updates, in seconds.
+_INTERVAL: Final = 0.1
+#: Returns to the start of the line and clears it.
+_CLEAR: Final = "\r\x1b[K"
+
+
+class ProgressLine:
+    """Progress bar, as a context manager that removes the bar at its end.
+
+    Args:
+        label: Text before the bar.
+        total: Amount of work, at least 0.
+        silent: Whether to show nothing.
+        stream: Output stream, by default stderr; the bar is shown only if it is a terminal.
+    """
+
+    def __init__(self, label: str, total: int, *, silent: bool = False, stream: TextIO | None = None) -> None:
+        self._label = label
+        self._total = total
+        self._stream = sys.stderr if stream is None else stream
+        self._visible = not silent and self._stream.isatty()
+        self._drawn_at = -_INTERVAL
+
+    def __enter__(self) -> ProgressLine:
+        self.update(0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._visible:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+
+    @property
+    def visible(self) -> bool:
+        """Whether the bar is shown."""
+        return self._visible
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show the amount of work done. Redraws at most ten times a second.
+
+        Args:
+            done: The amount.
+            note: What is said after the bar.
+        """
+        now = time.monotonic()
+        if not self._visible or now - self._drawn_at < _INTERVAL:
+            return
+        self._drawn_at = now
+        self._stream.write(_CLEAR + render_bar(self._label, done, self._total) + (note and f" {note}"))
+        self._stream.flush()
+
+
+def render_bar(label: str, done: int, total: int) -> str:
+    """Return the bar as text.
+
+    Args:
+        label: Text before the bar.
+        done: Amount of work done; may exceed the total.
+        total: Amount of work.
+    """
+    share = min(1.0, done / total) if total else 1.0
+    filled = int(share * _WIDTH)
+    return f"{label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%} {done}/{max(done, total)}"

@@ -1,0 +1,205 @@
+"""Commands that list and close connections, channels and consumers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from leveret.broker.management.cli.columns import Column, columns_query, field, fields, to_rows
+from leveret.broker.management.cli.command import (
+    MONITORING,
+    CommandContext,
+    Outcome,
+    Result,
+    ResultRows,
+    command,
+    ok_result,
+    selected_columns,
+)
+from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.output import (
+    Arguments,
+    ProgressLine,
+    channel_identifier,
+    connection_identifier,
+    connection_name,
+)
+
+
+def _protocol(text: str) -> Any:
+    """Return `AMQP 0-9-1` as the tuple of version numbers that rabbitmqctl prints."""
+    name, _, version = text.partition(" ")
+    numbers = version.split("-")
+    if name != "AMQP" or not all(number.isdigit() for number in numbers):
+        return text
+    return tuple(int(number) for number in numbers)
+
+
+_CONNECTION_COLUMNS: Final[dict[str, Column]] = {
+    "pid": field("name", connection_identifier),
+    **fields("name", "port", "host", "peer_port", "peer_host", "ssl", "ssl_protocol", "ssl_key_exchange"),
+    **fields(
+        "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "state", "channels"
+    ),
+    "protocol": field("protocol", _protocol),
+    **fields("auth_mechanism", "user", "vhost", "timeout", "frame_max", "channel_max"),
+    "client_properties": field("client_properties", Arguments),
+    **fields("recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend", "connected_at"),
+}
+_CHANNEL_COLUMNS: Final[dict[str, Column]] = {
+    "pid": field("name", channel_identifier),
+    "connection": field("connection_details.name", connection_identifier),
+    **fields("name", "number", "user", "vhost", "transactional", "confirm", "consumer_count"),
+    **fields("messages_unacknowledged", "messages_uncommitted", "acks_uncommitted", "messages_unconfirmed"),
+    **fields("prefetch_count", "global_prefetch_count"),
+}
+_CONSUMER_COLUMNS: Final[dict[str, Column]] = {
+    "queue_name": field("queue.name"),
+    "channel_pid": field("channel_details.name", channel_identifier),
+    **fields("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status"),
+    "arguments": field("arguments", Arguments),
+}
+# Columns always have this order, independently of the arguments, as in rabbitmqctl's list_consumers.
+_CONSUMER_DEFAULT: Final = tuple(name for name in _CONSUMER_COLUMNS if name != "activity_status")
+
+
+@command(
+    "list_connections",
+    MONITORING,
+    "Lists AMQP 0.9.1 connections for the node",
+    (HEADERS, Argument("[<column> ...]", columns=_CONNECTION_COLUMNS), TIMEOUT),
+    banner="Listing connections ...",
+)
+def _list_connections(context: CommandContext) -> ResultRows:
+    names = selected_columns(context.arguments, ("user", "peer_host", "peer_port", "state"))
+    # In RabbitMQ's API, a connection that has just been opened has only its name.
+    found = context.api.get("connections", columns=columns_query(_CONNECTION_COLUMNS, names))
+    return to_rows(_CONNECTION_COLUMNS, names, found)
+
+
+@command(
+    "list_channels",
+    MONITORING,
+    "Lists all channels in the node",
+    (HEADERS, Argument("[<column> ...]", columns=_CHANNEL_COLUMNS)),
+    banner="Listing channels ...",
+)
+def _list_channels(context: CommandContext) -> ResultRows:
+    names = selected_columns(context.arguments, ("pid", "user", "consumer_count", "messages_unacknowledged"))
+    found = context.api.get("channels", columns=columns_query(_CHANNEL_COLUMNS, names))
+    return to_rows(_CHANNEL_COLUMNS, names, found)
+
+
+@command(
+    "list_consumers",
+    MONITORING,
+    "Lists all consumers for a vhost",
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_CONSUMER_COLUMNS), TIMEOUT),
+    banner="Listing consumers in vhost {context.vhost} ...",
+)
+def _list_consumers(context: CommandContext) -> ResultRows:
+    found: list[dict[str, Any]] = context.api.find("consumers", context.vhost) or []
+    names = selected_columns(context.arguments, _CONSUMER_DEFAULT)
+    return to_rows(_CONSUMER_COLUMNS, tuple(name for name in _CONSUMER_COLUMNS if name in names), found)
+
+
+_SECTION: Final = "Operations"
+_EXPLANATION: Final = Argument("<explanation>", "sent to the client: CONNECTION_FORCED - <explanation>")
+
+
+def _close(context: CommandContext, name: str, reason: str) -> bool:
+    """Close a connection and return whether it existed."""
+    try:
+        context.api.delete("connections", name, headers={"X-Reason": _header(reason)})
+    except ApiFault as fault:
+        if fault.not_found:
+            return False
+        raise
+    return True
+
+
+def _header(reason: str) -> str:
+    # Python encodes headers as Latin-1. This conversion makes it send the UTF-8 bytes.
+    return " ".join(reason.splitlines()).encode().decode("latin-1")
+
+
+@command(
+    "close_connection",
+    _SECTION,
+    "Closes one connection",
+    (Argument("<connection pid>", "pid or name, as list_connections shows them"), _EXPLANATION),
+    banner="Closing connection {0}, reason: {1}...",
+)
+def _close_one(context: CommandContext) -> Result:
+    identifier, reason = context.arguments
+    name = connection_name(identifier)
+    if name is None:
+        raise failed(f'Error:\n{{:invalid_pid_syntax, "{identifier}"}}')
+    # A connection that no longer exists counts as closed.
+    _close(context, name, reason)
+    return ok_result(context)
+
+
+def _check_numbers(context: CommandContext) -> None:
+    for name in ("limit", "per-connection-delay"):
+        if context.integer(name, 0) < 0:
+            raise bad_argument(f"--{name} cannot be negative")
+
+
+def _close_all_banner(context: CommandContext) -> str:
+    limit = context.integer("limit", 0)
+    what = f"{limit}" if limit > 0 else "all"
+    where = f"to node {context.node} (across all vhosts)" if context.flag("global") else f"in vhost {context.vhost}"
+    return f"Closing {what} connections {where}, reason: {context.arguments[0]}..."
+
+
+@command(
+    "close_all_connections",
+    _SECTION,
+    "Closes all connections to a virtual host, or to the broker",
+    (
+        option("global", "connections of all virtual hosts"),
+        option("limit", "maximum number of connections to close"),
+        option("per-connection-delay", "pause between two connections"),
+        _EXPLANATION,
+    ),
+    line="[--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>",
+    banner=_close_all_banner,
+    check=_check_numbers,
+    timeout=None,
+)
+def _close_all(context: CommandContext) -> Result:
+    (reason,) = context.arguments
+    found = context.api.get("connections", columns="name,vhost", disable_stats=True)
+    names = [each["name"] for each in found if context.flag("global") or each["vhost"] == context.vhost]
+    limit = context.integer("limit", 0)
+    if limit > 0:
+        names = names[:limit]
+    _close_each(context, names, reason, context.integer("per-connection-delay", 0) / 1000)
+    text = f"Closed {len(names)} connections"
+    return Outcome(text, {"node": context.node, "result": "ok", "value": text} if context.json else None)
+
+
+def _close_each(context: CommandContext, names: list[str], reason: str, delay: float) -> None:
+    with ProgressLine("Closing", len(names), silent=context.silent) as progress:
+        for index, name in enumerate(names):
+            if index and delay > 0:
+                time.sleep(delay)
+            _close(context, name, reason)
+            progress.update(index + 1)
+
+
+@command(
+    "close_all_user_connections",
+    _SECTION,
+    "Closes all connections of a user",
+    (Argument("<username>", "the user's name"), _EXPLANATION),
+    banner="Closing connections of user {0}, reason: {1}...",
+    timeout=None,
+)
+def _close_all_of_user(context: CommandContext) -> Result:
+    user, reason = context.arguments
+    found: list[dict[str, Any]] = context.api.find("connections", "username", user) or []
+    _close_each(context, [each["name"] for each in found], reason, 0)
+    return ok_result(context)
