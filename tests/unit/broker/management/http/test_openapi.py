@@ -16,6 +16,7 @@ import leveret.broker.management.http.applications as applications
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
+from leveret.broker.management import fields
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.health import Probes
@@ -71,6 +72,17 @@ def routed() -> set[tuple[str, str]]:
     }
 
 
+#: Tables of fields by the name of their schema.
+TABLES: Final = {
+    "Queue": fields.QUEUE,
+    "Exchange": fields.EXCHANGE,
+    "ShownBinding": fields.BINDING,
+    "Connection": fields.CONNECTION,
+    "Channel": fields.CHANNEL,
+    "Consumer": fields.CONSUMER,
+    "ConsumerName": fields.CONSUMER_NAME,
+    "ShownVirtualHost": fields.VHOST,
+}
 DOCUMENT: Final = described()
 OPERATIONS: Final = list(operations(DOCUMENT))
 
@@ -91,6 +103,45 @@ def test_a_probe_is_told_yes_or_no() -> None:
     assert asyncio.run(answers()) == [(200, "yes\n"), (503, "no\n")]
     context.node.is_serving = True
     assert asyncio.run(answers()) == [(200, "yes\n"), (200, "yes\n")]
+
+
+def schema_of(table: fields.Table) -> dict[str, Any]:
+    """Return the schema of a table's documents. Parts of an object are in it, unless it has a schema of its own."""
+    properties: dict[str, Any] = {}
+    for field in table:
+        owner, _, part = field.name.rpartition(".")
+        types = field.type.split("|")
+        if types[0].istitle():
+            properties[field.name] = {"$ref": f"#/components/schemas/{types[0]}"}
+        elif field.source and (not owner or "type" in properties.get(owner, {})):
+            within = properties[owner].setdefault("properties", {}) if owner else properties
+            text = field.text + (f" ({', '.join(field.of)})." if field.of else ".")
+            within[part] = {"type": types if len(types) > 1 else types[0], "description": text}
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_schemas_are_those_of_the_tables_of_fields(name: str) -> None:
+    """`python -m tests.unit.broker.management.http.test_openapi` brings them up to date."""
+    assert DOCUMENT["components"]["schemas"].get(name) == schema_of(TABLES[name])
+
+
+def flow(node: object) -> str:
+    """Return a node as YAML on one line."""
+    return yaml.safe_dump(node, default_flow_style=True, sort_keys=False, width=10_000).strip()
+
+
+def write_schemas() -> None:
+    file = Path(applications.__file__).with_name("openapi.yaml")
+    text = file.read_text()
+    for name, table in TABLES.items():
+        head = f"    {name}:\n      type: object\n      properties:\n"
+        lines = head + "".join(
+            f"        {flow({key: value})[1:-1]}\n" for key, value in schema_of(table)["properties"].items()
+        )
+        block = re.compile(rf"^    {name}:\n(?:     .*\n)*", re.MULTILINE)
+        text = block.sub(lambda _: lines, text) if block.search(text) else text.rstrip("\n") + "\n" + lines  # noqa: B023
+    file.write_text(text)
 
 
 def test_templated() -> None:
@@ -145,3 +196,7 @@ def test_all_components_exist_and_are_used() -> None:
         for name in DOCUMENT["components"][kind]
     }
     assert there == used
+
+
+if __name__ == "__main__":
+    write_schemas()
