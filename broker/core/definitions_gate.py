@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from leveret.broker.core.resources.alarms import Alarms
-from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
+from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.callbacks import call_each
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leveret.broker.core.exchanges import default
+from leveret.broker.core.exchanges import amqp_types
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
-from leveret.broker.core.exchanges.registry import check_exchange_type
+from leveret.broker.core.exchanges.types import check_exchange_type
 from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.queues.declaration import check_not_locked
 from leveret.broker.core.vhosts.due_messages import replay_history
@@ -41,7 +41,7 @@ def declare(
     name = strip_line_ends(name)
     vhost = principal.vhost
     check_exchange_type(type_name)
-    default.refuse_default(name)
+    amqp_types.refuse_default(name)
     principal.check("configure", "exchange", name)
     if name not in vhost.topology.exchanges and not name.startswith("amq."):
         _check_alternate(principal, name, arguments)
@@ -64,7 +64,7 @@ def check_exists(principal: Principal, name: str) -> None:
     """
     name = strip_line_ends(name)
     topology = principal.vhost.topology
-    default.refuse_default(name)
+    amqp_types.refuse_default(name)
     principal.check_any("exchange", name)
     topology.exchange(name)
 
@@ -193,15 +193,15 @@ def refuse_default(ends: Ends) -> None:
         ChannelFault: ACCESS_REFUSED (403).
     """
     if not ends.to_queue:
-        default.refuse_default(ends.destination)
-    default.refuse_default(ends.source)
+        amqp_types.refuse_default(ends.destination)
+    amqp_types.refuse_default(ends.source)
 
 
 def _check_binding(principal: Principal, ends: Ends, routing_key: str) -> None:
     """Require write on the destination, read on the source, and the topic permission; in RabbitMQ's order."""
     if not ends.to_queue:
-        default.refuse_default(ends.destination)
+        amqp_types.refuse_default(ends.destination)
     principal.check("write", "queue" if ends.to_queue else "exchange", ends.destination)
-    default.refuse_default(ends.source)
+    amqp_types.refuse_default(ends.source)
     principal.check("read", "exchange", ends.source)
     principal.check_topic("read", ends.source, routing_key)

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal

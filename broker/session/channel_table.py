@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.handlers import basic, channel_modes, queues_exchanges

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Literal, cast
 
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
-from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.channel_table import ChannelTable, method_of

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.scheduling.time_slice import UNLIMITED
+from leveret.broker.core.scheduling.turn import UNLIMITED
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.server import Server
 from leveret.protocol.events import Event, PublishRun, VariedRun

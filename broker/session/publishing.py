@@ -13,7 +13,7 @@ from typing import Final
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.origin import PublishDetails
 from leveret.broker.core.messages.target import Target
-from leveret.broker.core.scheduling.time_slice import TimeSlice, Unfinished
+from leveret.broker.core.scheduling.turn import TimeSlice, Unfinished
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import REPLY_QUEUE, Channel
 from leveret.broker.session.channel_host import ChannelHost

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
+from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.broker.session.unacked import Held, Outcome, Unacked
 
 #: Acknowledgements applied between two checks of the time slice.

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.exchanges.choosing import ChoosingExchange
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import named_queue, table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.core.exchanges.amqp_types import TopicExchange
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.choosing import ChoosingExchange
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
-from leveret.broker.core.exchanges.topic import TopicExchange
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import named_queue, names, table
 

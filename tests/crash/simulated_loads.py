@@ -8,8 +8,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from leveret.broker.core.deduplication.header_value import read_key
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.deduplication.values import read_key
+from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue

@@ -9,7 +9,7 @@ import pytest
 
 from leveret import LeveretThread
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.connection import Connection

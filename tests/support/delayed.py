@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol import properties

@@ -1,1 +1,1 @@
-"""Exchange types, one file each."""
+"""Exchange types, those of a kind in one file, and the base class of all."""

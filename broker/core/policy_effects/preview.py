@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.messages.target import names_of
-from leveret.broker.core.queues.limits import UNBOUNDED, Limits
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue, retention_limits
+from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.policies import effective_definition
 from leveret.broker.core.vhosts.routing import route_in_steps
 from leveret.broker.core.vhosts.vhost import VirtualHost

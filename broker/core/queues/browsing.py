@@ -10,18 +10,76 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
-from leveret.broker.core.queues.ages import holders
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
+from leveret.storage.stores import ages
 from leveret.storage.stores.ages import arrival
 from leveret.storage.stores.looking import Look, Seen, levels, look, place_of
-from leveret.storage.stores.picking import is_ready, pick
+from leveret.storage.stores.picking import is_ready, next_number, pick
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
+
+#: Messages of one holder that are looked at for its oldest one.
+_LOOKS_MAX: Final = 1000
+_SECOND: Final = 1_000_000
+
+
+def oldest_ready_age(queue: Queue) -> float | None:
+    """Return the age of the oldest ready message in seconds.
+
+    Returns:
+        None if none is ready, or if it is not known yet; also for a stream, whose messages wait for nobody.
+    """
+    store = queue.store
+    if queue.traits.keeps_messages:
+        return None
+    return _age(queue, ages.oldest_ready(store)) if store.ready_count else None
+
+
+def oldest_unacked_age(queue: Queue) -> float | None:
+    """Return the age of the oldest unacked message in seconds, from its arrival in the queue, not its delivery.
+
+    Returns:
+        None if none is unacked, or if it is not known yet.
+    """
+    if not queue.unacked_count:
+        return None
+    store = queue.store
+    known = ages.oldest_taken(store)
+    if not known:
+        # Its store is in memory.
+        held = (entry for holder in holders(queue) for entry in _first_ones(holder))
+        known = min([at for entry in held if (at := ages.arrival(store, entry))], default=0)
+    return _age(queue, known)
+
+
+def holders(queue: Queue) -> list[UnackedHolder]:
+    """Return all who hold unacked messages of a queue."""
+    return [each for each in [*queue.consumers, *queue.delivery.others] if each.unacked]
+
+
+def _first_ones(holder: UnackedHolder) -> Iterator[Entry]:
+    """Yield the messages of a holder that may be its oldest one.
+
+    They come in the order of delivery. So of those that had not been delivered before, the first is the oldest; those
+    that had are looked at up to a limit.
+    """
+    is_first = True
+    for entry in islice(holder.unacked_entries(), _LOOKS_MAX):
+        if entry[2] or is_first:
+            yield entry
+        is_first = is_first and entry[2]
+
+
+def _age(queue: Queue, arrived: int) -> float | None:
+    return max(0, queue.host.timers.now() - arrived) / _SECOND if arrived else None
+
 
 #: Messages and bytes of one step: a millisecond or two.
 _STEP_MESSAGES: Final = 256
@@ -282,3 +340,36 @@ class _Held:
             insort(numbers, place[1])
         else:
             numbers.append(place[1])
+
+
+def enter_values(queue: Queue) -> None:
+    """Enter the values of all messages that are in a queue now, ready and unacked."""
+    values = queue.outbox.values
+    # Later messages are noted when they are published.
+    ends = {level: next_number(store) for level, store in levels(queue.store)}
+    if queue.contents.waiting is not None:
+        ends[WAITING] = queue.contents.waiting.next_number
+    steps = _add_values(queue, Browser(queue), ends, values.entering)
+    queue.host.timers.call_later(0, partial(_run_values, queue, steps))
+
+
+def _run_values(queue: Queue, steps: Iterator[None]) -> None:
+    time_slice = queue.host.turn.slice()
+    for _ in steps:
+        if time_slice.is_over():
+            queue.host.timers.call_later(0, partial(_run_values, queue, steps))
+            return
+
+
+def _add_values(queue: Queue, browser: Browser, ends: dict[int, int], entering: int) -> Iterator[None]:
+    values = queue.outbox.values
+    for found in browser.steps():
+        if values.entering != entering:
+            # It was purged, or drops duplicates no longer.
+            return
+        for each in found:
+            if each.place.seq < ends.get(each.place.level, 0):
+                values.add_found(each.message)
+        yield
+    if values.entering == entering:
+        values.is_incomplete = False

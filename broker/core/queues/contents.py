@@ -13,14 +13,11 @@ from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
-from leveret.broker.core.queues.delayed_returns import DelayedReturns
-from leveret.broker.core.queues.delivery_count import unstored
-from leveret.broker.core.queues.limits import Limits, UnackedTotal
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
-from leveret.broker.core.queues.return_rules import ReturnRules
-from leveret.broker.core.queues.traits import QueueTraits
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.queues.returns import DelayedReturns, ReturnRules, unstored
+from leveret.broker.core.queues.traits import Limits, QueueTraits, UnackedTotal
 from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind

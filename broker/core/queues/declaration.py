@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from leveret.broker.core.equivalence import check_equal, check_flag
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.terms import check_equal, check_flag
 from leveret.policies.arguments import (
     DEFAULT_STREAM_SEGMENT_BYTES,
     MAX_STREAM_SEGMENT_BYTES,

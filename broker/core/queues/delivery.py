@@ -11,9 +11,9 @@ from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
-from leveret.broker.core.queues.returning import RETURN_STEP, PutBack, Returning
+from leveret.broker.core.queues.returns import RETURN_STEP, PutBack, Returning
 from leveret.broker.core.queues.traits import QueueTraits
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import EXPIRED
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry

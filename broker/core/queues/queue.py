@@ -13,19 +13,14 @@ from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.messages.target import Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.delivery import Delivery
-from leveret.broker.core.queues.delivery_count import DeliveryCounter
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
-from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
-from leveret.broker.core.queues.return_rules import ReturnRules
-from leveret.broker.core.queues.returning import RETURN_STEP
-from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
+from leveret.broker.core.queues.returns import RETURN_STEP, DelayedReturns, DeliveryCounter, ReturnRules
+from leveret.broker.core.queues.traits import CLASSIC, Limits, QueueTraits
 from leveret.broker.core.queues.unique_publishing import publish_unique, publish_varied_unique
-from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.turn import UNLIMITED, Turn
 from leveret.broker.core.scheduling.work import Work
 from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy

@@ -5,7 +5,7 @@ Source: https://www.rabbitmq.com/docs/streams
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,14 +13,13 @@ from leveret.broker.core.message_stores.backing import WriteFailures
 from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.queues.consumer_name_log import ConsumerNameLog
-from leveret.broker.core.queues.consumer_names import ConsumerNames
+from leveret.broker.core.queues.consumer_names import ConsumerNameLog, ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.queue import Queue, QueueHost
-from leveret.broker.core.queues.stream_filter import StreamFilter
-from leveret.broker.core.queues.stream_places import number_at
-from leveret.broker.core.queues.stream_readers import StreamReaders
+from leveret.broker.core.queues.stream_readers import StreamFilter, StreamReaders
 from leveret.broker.core.queues.traits import STREAM
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.policies.ages import age_seconds
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
@@ -30,7 +29,28 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.stream_store import StreamStore
+from leveret.storage.stores.stream_store import FIRST_NUMBER, StreamStore
+
+
+def number_at(stream: StreamStore, place: StreamPlace, now: int) -> int:
+    """Return the number of the first message from a place on, which may be one of the future.
+
+    Args:
+        stream: The stream.
+        place: The place. An offset before the first one is that of the first one.
+        now: Microseconds since 1970.
+    """
+    begin, value = place
+    if begin is Begin.FIRST:
+        return FIRST_NUMBER
+    if begin is Begin.LAST:
+        return stream.last_batch()
+    if begin is Begin.NEXT:
+        return stream.next_number
+    if begin is Begin.OFFSET:
+        return max(FIRST_NUMBER, value + FIRST_NUMBER)
+    return stream.number_at(value if begin is Begin.TIME else now - value)
+
 
 #: Seconds until messages that could not be written are looked at again.
 _RETRY_SECONDS: Final = 1.0
@@ -288,3 +308,36 @@ def retention_limits(settings: QueueSettings, now: int) -> tuple[int | None, int
     """
     age = None if settings.max_age is None else age_seconds(settings.max_age)
     return settings.max_length_bytes, None if age is None else now - age * _SECOND
+
+
+_UPKEEP_SECONDS: Final = 5.0
+
+
+class StreamUpkeep:
+    """The streams of a virtual host, which are looked at every few seconds.
+
+    Args:
+        timers: Clock and timers.
+    """
+
+    def __init__(self, timers: Timers) -> None:
+        self._streams: dict[StreamQueue, None] = {}
+        self._work = PeriodicWork(timers, lambda: _UPKEEP_SECONDS, self._steps, "the limits of streams were applied")
+
+    def add(self, stream: StreamQueue) -> None:
+        """Look at a stream from now on."""
+        if not self._streams:
+            self._work.start()
+        self._streams[stream] = None
+
+    def remove(self, stream: StreamQueue) -> None:
+        """Forget a deleted stream."""
+        self._streams.pop(stream, None)
+        if not self._streams:
+            self._work.stop()
+
+    def _steps(self) -> Iterator[None]:
+        for stream in list(self._streams):
+            if not stream.deleted:
+                stream.tidy()
+            yield

@@ -1,4 +1,10 @@
-"""The traits of queue types: what distinguishes classic, priority and quorum queues, and streams."""
+"""Queue types: what distinguishes them, and length limits.
+
+Ready messages count, those that wait for their retry, and unacked ones if that is set; of their bytes only the bodies.
+A queue at its limit does not exceed it.
+
+Source: https://www.rabbitmq.com/docs/maxlength
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,131 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.queues.limits import Limits, TotalLimits, UnackedTotal
 from leveret.policies.settings import QueueSettings
+from leveret.storage.interface import MessageStore
+
+#: A limit above the length of any queue.
+UNBOUNDED: Final = 1 << 62
+
+
+class UnackedTotal:
+    """The unacked messages of one queue.
+
+    Attributes:
+        count: Number of messages that were delivered and are not settled yet.
+        body_bytes: Bytes of their bodies.
+    """
+
+    __slots__ = ("body_bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.body_bytes = 0
+
+
+class Limits:
+    """The limits of one queue on its ready messages.
+
+    Args:
+        settings: Effective settings of the queue.
+
+    Attributes:
+        refuses: Whether new messages are refused at the limit, instead of dropping the oldest.
+        dead_letters_refused: Whether refused messages are dead-lettered.
+        counts_unacked: Whether unacked messages count, too.
+    """
+
+    __slots__ = ("_max_bytes", "_max_messages", "counts_unacked", "dead_letters_refused", "refuses")
+
+    def __init__(self, settings: QueueSettings) -> None:
+        self._max_messages = UNBOUNDED if settings.max_length is None else settings.max_length
+        self._max_bytes = UNBOUNDED if settings.max_length_bytes is None else settings.max_length_bytes
+        self.refuses = settings.overflow != "drop-head"
+        self.dead_letters_refused = settings.overflow == "reject-publish-dlx"
+        self.counts_unacked = False
+
+    def room(self, store: MessageStore, size: int) -> int:
+        """Return how many more messages fit; 0 or less for none.
+
+        Args:
+            store: The store of the queue.
+            size: Body size of each new message, in bytes.
+        """
+        return _room(self._max_messages - store.ready_count, self._max_bytes - store.ready_bytes, size)
+
+    def excess_messages(self, store: MessageStore) -> int:
+        """Return the number of messages above the limit; 0 or less if there are none."""
+        return store.ready_count - self._max_messages
+
+    def excess_bytes(self, store: MessageStore) -> int:
+        """Return the number of body bytes above the limit; 0 or less if there are none."""
+        return store.ready_bytes - self._max_bytes
+
+    def exceeded(self, store: MessageStore) -> bool:
+        """Check whether a limit is exceeded."""
+        return store.ready_count > self._max_messages or store.ready_bytes > self._max_bytes
+
+
+class TotalLimits(Limits):
+    """The limits of one queue on its ready messages together with others.
+
+    Only ready messages can be dropped, so the excess is never more than they are.
+
+    Args:
+        settings: Effective settings of the queue.
+        unacked: Its unacked messages; None if they do not count.
+        waiting: Its messages that wait for their retry; None if there are none.
+    """
+
+    __slots__ = ("_unacked", "_waiting")
+
+    def __init__(self, settings: QueueSettings, unacked: UnackedTotal | None, waiting: Schedule | None) -> None:
+        super().__init__(settings)
+        self.counts_unacked = unacked is not None
+        self._unacked = UnackedTotal() if unacked is None else unacked
+        self._waiting = waiting
+
+    def room(self, store: MessageStore, size: int) -> int:
+        """Return how many more messages fit; see Limits.room()."""
+        return _room(self._messages_left(store), self._bytes_left(store), size)
+
+    def excess_messages(self, store: MessageStore) -> int:
+        """Return the number of ready messages above the limit; 0 or less if there are none."""
+        return min(-self._messages_left(store), store.ready_count)
+
+    def excess_bytes(self, store: MessageStore) -> int:
+        """Return the number of body bytes above the limit; 0 or less if there are none."""
+        return -self._bytes_left(store)
+
+    def exceeded(self, store: MessageStore) -> bool:
+        """Check whether a limit is exceeded, and there are ready messages to drop."""
+        return store.ready_count > 0 and (self._messages_left(store) < 0 or self._bytes_left(store) < 0)
+
+    def _messages_left(self, store: MessageStore) -> int:
+        waiting = self._waiting
+        return (
+            self._max_messages
+            - store.ready_count
+            - self._unacked.count
+            - (0 if waiting is None else waiting.left_count)
+        )
+
+    def _bytes_left(self, store: MessageStore) -> int:
+        waiting = self._waiting
+        return (
+            self._max_bytes
+            - store.ready_bytes
+            - self._unacked.body_bytes
+            - (0 if waiting is None else waiting.body_bytes)
+        )
+
+
+def _room(messages: int, body_bytes: int, size: int) -> int:
+    """Return how many messages with bodies of a size fit into what is left of both limits."""
+    if size:
+        return min(messages, body_bytes // size)
+    # A message with an empty body fits unless the byte limit is exceeded already.
+    return messages if body_bytes >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)

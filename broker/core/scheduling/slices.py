@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, TimeSlice
+from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, TimeSlice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

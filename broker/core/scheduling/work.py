@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timer, Timers
-from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.turn import TimeSlice, Turn
 
 log = logging.getLogger("leveret.statistics")
 

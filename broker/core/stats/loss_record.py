@@ -1,17 +1,10 @@
-"""Saves the losses of queues and exchanges across restarts, in the file `losses.json` of the data directory.
-
-The file contains the losses of all queues and exchanges with their histories, and for each queue the position in the
-event log up to which its losses are counted. It is written every few seconds if losses have changed, and at shutdown.
-After a crash later events are added, so that the losses of queues and of delayed messages are complete; those of other
-messages of exchanges lack the last seconds before the crash. If the file cannot be read, this is logged, and losses are
-counted from 0.
-"""
+"""Converts events of the event log to counters of losses."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,14 +14,74 @@ from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounter
 from leveret.broker.core.counters.deleted_objects import Counters, DeletedObjects
 from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.scheduling.timers import RealTimer
-from leveret.broker.core.stats.loss_events import rows_of_events
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.disk.files import Files, UnreadableFileError, replace_file
 from leveret.storage.engine import StorageEngine, events_since
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, Event, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.format import crc_of, pack_checked
+
+#: Drop reasons of queue counters by kind of event.
+DROP_REASONS: Final[Mapping[int, str]] = {
+    EventKind.MAXLEN: MAXLEN,
+    EventKind.MAXLEN_BYTES: MAXLEN,
+    EventKind.EXPIRED: EXPIRED,
+    EventKind.REJECT: REJECTED,
+    EventKind.DELIVERY_LIMIT: DELIVERY_LIMIT,
+}
+#: The bits of a reason in the flags of an event.
+_REASON_MASK: Final = 7
+
+
+def rows_of_events(events: Iterable[Event], exchanges: Collection[int] = ()) -> dict[int, list[int]]:
+    """Sum up the losses in events.
+
+    Args:
+        events: The events.
+        exchanges: Numbers on disk of exchanges with delayed messages; all others are queues.
+    Returns:
+        By number on disk, a row with one number for each of the LOSS_FIELDS of QueueCounters or ExchangeCounters.
+    """
+    found: dict[int, list[int]] = {}
+    for event in events:
+        is_exchange = event.qid in exchanges
+        changes = _changes_of_exchange(event) if is_exchange else _changes_of_queue(event)
+        if changes:
+            fields = ExchangeCounters.LOSS_FIELDS if is_exchange else QueueCounters.LOSS_FIELDS
+            row = found.setdefault(event.qid, [0] * len(fields))
+            for name in changes:
+                row[fields.index(name)] += event.length
+    return found
+
+
+def _changes_of_exchange(event: Event) -> tuple[str, ...]:
+    """Return the names of the counters of an exchange that an event of its delayed messages increases."""
+    if event.kind == EventKind.NOT_ROUTED:
+        return "drop_unroutable", "lost"
+    if event.kind == EventKind.REFUSED:
+        return "refuse", "refuse_told" if event.flags & TOLD else "lost"
+    return ()
+
+
+def _changes_of_queue(event: Event) -> tuple[str, ...]:
+    """Return the names of the counters that an event increases, none if its messages are not lost."""
+    is_letter = event.flags & DEAD_LETTERED
+    lost = "refuse_told" if event.flags & TOLD else "lost"
+    if event.kind == EventKind.PURGED:
+        return ("drop_purged",)
+    if event.kind == EventKind.REFUSED:
+        return ("refuse", f"dead_letter_{MAXLEN}") if is_letter else ("refuse", lost)
+    if event.kind == EventKind.DEAD_LETTER_LOST:
+        reason = event.flags >> LETTER_REASON_SHIFT & _REASON_MASK
+        return (lost, f"dead_letter_lost_{REASONS[reason - 1]}") if 1 <= reason <= len(REASONS) else (lost,)
+    dropped = DROP_REASONS.get(event.kind)
+    if dropped is None:
+        return ()
+    return (f"drop_{dropped}", f"dead_letter_{dropped}") if is_letter else (f"drop_{dropped}", "lost")
+
 
 log = logging.getLogger("leveret.statistics")
 

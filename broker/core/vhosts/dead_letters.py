@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 
 from leveret.broker.core.messages.target import Remembering, Target, leave_out, names_of
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
-from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.turn import UNLIMITED, Turn
 from leveret.broker.core.vhosts.routing import route_in_steps
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.policies.dead_letter import REJECTED, Death, record_death, visited_queues

@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
+from leveret.broker.core.exchanges.remembering import RecentHistoryExchange
 from leveret.broker.core.messages.origin import published_to, read_extra_keys
 from leveret.broker.core.messages.target import Target
 from leveret.broker.core.scheduling.work import Work

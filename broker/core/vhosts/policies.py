@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
-from leveret.broker.core.queues.entering import enter_values
+from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.queues.browsing import enter_values
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.topology import Topology

@@ -12,8 +12,8 @@ from typing import Any
 
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from leveret.broker.core.equivalence import check_equal, check_flag, check_name
-from leveret.broker.core.exchanges import default, registry
+from leveret.broker.core.exchanges.amqp_types import DEFAULT_EXCHANGE, DefaultExchange, refuse_default
 from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
-from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES, check_exchange_type
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.terms import check_equal, check_flag, check_name
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.protocol.erlang_terms import format_atom
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
@@ -61,7 +61,7 @@ class Topology:
         self._on_exchange_deleted = on_exchange_deleted
         self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
         for name, type_name, internal in _PREDECLARED:
-            exchange_type = registry.EXCHANGE_TYPES[type_name]
+            exchange_type = EXCHANGE_TYPES[type_name]
             self.exchanges[name] = exchange_type(vhost_name, name, internal=internal, since=now)
 
     # -- exchanges ----------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Topology:
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
-        default.refuse_default(name)
+        refuse_default(name)
         if name.startswith(_RESERVED_PREFIX):
             raise access_refused(f"deletion of system exchange '{name}' in vhost '{self.vhost_name}' not allowed")
 
@@ -111,8 +111,8 @@ class Topology:
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for a new name that is reserved, PRECONDITION_FAILED (406).
         """
-        default.refuse_default(name)
-        registry.check_exchange_type(type_name)
+        refuse_default(name)
+        check_exchange_type(type_name)
         existing = self.exchanges.get(name)
         if existing is not None:
             # As RabbitMQ prints atoms: the names of plugins' types are quoted twice.
@@ -126,7 +126,7 @@ class Topology:
             self._recorder.rely_on("exchange", name)
             return existing
         self._check_new_exchange(name, arguments)
-        exchange_type = registry.EXCHANGE_TYPES[type_name]
+        exchange_type = EXCHANGE_TYPES[type_name]
         now = self._clock.seconds()
         exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments, now)
         prepare(exchange)
@@ -239,9 +239,9 @@ class Topology:
     # -- internal -----------------------------------------------------------------------------------------
 
     def _refuse_default_ends(self, source: Exchange, destination: Destination) -> None:
-        default.refuse_default(source.name)
+        refuse_default(source.name)
         if isinstance(destination, Exchange):
-            default.refuse_default(destination.name)
+            refuse_default(destination.name)
 
     def _check_new_exchange(self, name: str, arguments: FieldTable) -> None:
         if name.startswith(_RESERVED_PREFIX):

@@ -11,11 +11,11 @@ from typing import Protocol
 from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
 from leveret.broker.core.counters.deleted_objects import DeletedObjects
 from leveret.broker.core.counters.totals import VirtualHostStatistics
-from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
+from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.deduplicating import DISK, DeduplicatingExchange
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.data_directory import MessageStores
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
@@ -28,8 +28,7 @@ from leveret.broker.core.queues.declaration import (
 )
 from leveret.broker.core.queues.outbox import DeadLetterBatch
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.queues.stream_upkeep import StreamUpkeep
+from leveret.broker.core.queues.stream_queue import StreamQueue, StreamUpkeep
 from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn

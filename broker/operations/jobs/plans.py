@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from leveret.broker.core.deduplication.filtered_route import FilteredRoute
+from leveret.broker.core.deduplication.filter import FilteredRoute
 from leveret.broker.core.messages.origin import published_to, read_extra_keys
 from leveret.broker.core.messages.target import Remembering, Target, leave_out, names_of
-from leveret.broker.core.queues.delivery_count import without_count
-from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.returns import without_count
+from leveret.broker.core.queues.traits import Limits
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.principal import Principal

@@ -13,10 +13,9 @@ import struct
 from typing import Final
 
 from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, published_to
-from leveret.broker.core.queues.selecting import Selector
-from leveret.broker.core.queues.stream_places import number_at
-from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.queues.message_selector import Selector
+from leveret.broker.core.queues.stream_queue import StreamQueue, number_at
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.options import JobOptions, Replay
 from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Planner, Room, changed

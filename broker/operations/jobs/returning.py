@@ -16,9 +16,9 @@ from typing import Final
 
 from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
+from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.selecting import Selector
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Planner, Room

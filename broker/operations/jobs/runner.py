@@ -20,8 +20,8 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timer
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.jobs.job import (
     CANCELLED,
     COMPLETED,

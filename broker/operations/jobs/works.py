@@ -6,7 +6,7 @@ from typing import Protocol
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.stream_filter import StreamFilter
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.core.queues.stream_readers import StreamFilter
+from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.operations import queues
 from leveret.broker.session.ack_timeout import AckDeadline
 from leveret.broker.session.channel import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from leveret.broker.core.message_stores.backing import WriteFailures
-from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.transaction import Transaction

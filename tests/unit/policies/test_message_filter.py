@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.body_conditions import BodyConditions
+from leveret.broker.core.queues.message_selector import BodyConditions
 from leveret.policies.message_filter import CONDITIONS_MAX, FilterError, MessageFilter, json_or_text, read_filter
 from tests.support.steps import result_of
 

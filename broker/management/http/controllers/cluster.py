@@ -9,7 +9,7 @@ from aiohttp import web
 
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
-from leveret.broker.core.global_parameters import CLUSTER_NAME
+from leveret.broker.core.broker import CLUSTER_NAME
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import read_text, require_keys

@@ -11,8 +11,8 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, read_place
+from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.selecting import Selector
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import browsed_document, message_text

@@ -7,8 +7,8 @@ from codecs import getincrementaldecoder
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
-from leveret.broker.core.delays.delay_header import published_delay
 from leveret.broker.core.delays.schedule import WaitingMessage
+from leveret.broker.core.delays.waiting import published_delay
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.queues.browsing import Browsed

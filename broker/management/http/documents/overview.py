@@ -11,7 +11,7 @@ from leveret import compilation
 from leveret.broker.config.options import Log, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.usage import NodeStatistics, open_files_max
 from leveret.broker.core.stats.census import Census

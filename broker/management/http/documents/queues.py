@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import QueueCounters
+from leveret.broker.core.deduplication.values import VALUE_BYTES
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
-from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
-from leveret.broker.core.queues.delivery_count import delivery_limit
-from leveret.broker.core.queues.limits import UNBOUNDED
+from leveret.broker.core.queues.browsing import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
-from leveret.broker.core.queues.queued_values import VALUE_BYTES
+from leveret.broker.core.queues.returns import delivery_limit
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.queues.traits import UNBOUNDED
 from leveret.broker.core.vhosts.policies import effective_definition
 from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document

@@ -9,12 +9,12 @@ from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.counters.counters import ExchangeCounters
-from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
+from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.exchanges.amqp_types import DEFAULT_EXCHANGE
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
-from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
-from leveret.broker.core.exchanges.delayed import DelayedExchange
+from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost

@@ -13,8 +13,7 @@ from typing import Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
-from leveret.broker.core.broker import Broker
-from leveret.broker.core.global_parameters import CLUSTER_ID
+from leveret.broker.core.broker import CLUSTER_ID, Broker
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.resources.usage import open_files, open_files_max

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.broker.core.broker import Broker, ClientConnection
+from leveret.broker.core.broker import CLUSTER_ID, CLUSTER_NAME, Broker, ClientConnection, GlobalParameters
 from leveret.broker.core.counters.counters import ConnectionCounters
-from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.node import Node
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.core.vhosts.vhost import VirtualHost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.deduplication.duplicate_filter import DuplicateFilter
-from leveret.broker.core.exchanges.deduplicating import DeduplicatingExchange
+from leveret.broker.core.deduplication.filter import DuplicateFilter
+from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.routing import Route, route
 from leveret.broker.core.vhosts.vhost import VirtualHost

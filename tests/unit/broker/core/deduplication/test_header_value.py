@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.deduplication.header_value import (
+from leveret.broker.core.deduplication.values import (
     DEDUPLICATION_HEADER,
     KEY_BYTES,
     TTL_HEADER,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
+from leveret.broker.core.deduplication.values import NEVER, RememberedValues
 
 _KEYS = st.integers(0, 11).map(lambda number: b"%d" % number)
 _TTLS = st.one_of(st.just(NEVER), st.integers(1, 40))

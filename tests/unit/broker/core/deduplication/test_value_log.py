@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.broker.core.deduplication.remembered_values import NEVER, RememberedValues
 from leveret.broker.core.deduplication.value_log import ValueLog
+from leveret.broker.core.deduplication.values import NEVER, RememberedValues
 from leveret.broker.core.message_stores.backing import StoreRequest, SyncWaiter, WriteFailures
 from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.storage.engine import StorageEngine

@@ -11,7 +11,7 @@ import pytest
 
 from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.core.resources.alarms import Alarms
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.protocol.faults import ConnectionFault
 from leveret.storage.definitions_database import Changes, DefinitionsDamagedError, DefinitionsDatabase
 from leveret.storage.engine import is_moving

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.delays.delay_header import DELAY_MAX, mark_delayed, published_delay, read_delay
+from leveret.broker.core.delays.waiting import DELAY_MAX, mark_delayed, published_delay, read_delay
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.protocol.properties import Properties, encode_content_header, encode_headers

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leveret.broker.core.exchanges.base import Binding, Destination
-from leveret.broker.core.exchanges.consistent_hash import ConsistentHashExchange
-from leveret.broker.core.exchanges.modulus_hash import ModulusHashExchange
+from leveret.broker.core.exchanges.choosing import ConsistentHashExchange, ModulusHashExchange
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.bound import bind_named, named_queue, names, table

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.broker.core.exchanges.amqp_types import HeadersExchange
 from leveret.broker.core.exchanges.base import Binding
-from leveret.broker.core.exchanges.headers import HeadersExchange
 from leveret.protocol.faults import ChannelFault, ReplyCode, encode_reply_text
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.bound import bind_named, named_queue, names, table

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.exchanges import topic
-from leveret.broker.core.exchanges.topic import TopicExchange
+from leveret.broker.core.exchanges import amqp_types
+from leveret.broker.core.exchanges.amqp_types import TopicExchange
 from tests.support.bound import bind_named, names
 
 
@@ -44,7 +44,7 @@ def test_matches_as_defined_after_any_binding_and_unbinding(
 
     for key in keys:
         expected = [p for p in patterns - gone if matches_naively(split_naively(p), split_naively(key))]
-        with patch.object(topic, "_STEP", step):
+        with patch.object(amqp_types, "_STEP", step):
             found = names(exchange.destinations(key, ()))
         assert found == sorted(expected)
 

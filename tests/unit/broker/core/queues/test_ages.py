@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.queues.ages import holders, oldest_ready_age, oldest_unacked_age
+from leveret.broker.core.queues.browsing import holders, oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost

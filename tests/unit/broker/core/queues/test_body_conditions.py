@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.body_conditions import (
+from leveret.broker.core.queues.message_selector import (
     BODY_MAX,
     TOO_DEEP,
     TOO_LONG,

@@ -15,7 +15,7 @@ from leveret.broker.core.queues import browsing
 from leveret.broker.core.queues.browsing import Browser, Place, read_place
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.returning import RETURN_STEP
+from leveret.broker.core.queues.returns import RETURN_STEP
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message

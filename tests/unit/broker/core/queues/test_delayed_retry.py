@@ -12,9 +12,9 @@ import pytest
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.queues.browsing import Browser, Place
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.delayed_returns import DelayedReturns
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.returns import DelayedReturns
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.messages import WaitingInQueue
 from leveret.policies.policy import Policy

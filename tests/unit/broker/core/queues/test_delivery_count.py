@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.queues.delivery_count import DeliveryCounter, unstored, without_count
+from leveret.broker.core.queues.returns import DeliveryCounter, unstored, without_count
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.message import Message, StoredMessage, TimedMessage
 from tests.support.messages import ENVELOPE_FIELDS

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
+from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.storage.message import Message

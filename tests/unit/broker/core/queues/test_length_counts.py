@@ -9,7 +9,7 @@ import pytest
 from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
 from leveret.broker.core.policy_effects.preview import preview_policy
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.time_slice import SLICE_MICROSECONDS
+from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.fake_consumer import PLENTY, FakeConsumer

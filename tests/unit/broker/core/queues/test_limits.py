@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.queues.limits import UNBOUNDED, Limits
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.selecting import Selector
-from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
+from leveret.broker.core.queues.message_selector import Selector
+from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message

@@ -10,7 +10,7 @@ import pytest
 
 from leveret.broker.core.queues.contents import _DROP_STEP
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue

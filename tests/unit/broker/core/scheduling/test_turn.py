@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.turn import TimeSlice, Turn
 from tests.support.stepping_clock import SteppingClock
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.stats.loss_events import DROP_REASONS, rows_of_events
+from leveret.broker.core.stats.loss_record import DROP_REASONS, rows_of_events
 from leveret.policies.dead_letter import REASONS
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, LOSSES, TOLD, Event, EventKind
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.exchanges.base import Binding
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.management.http.documents.topology import matches_properties_key, properties_key
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
