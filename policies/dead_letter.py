@@ -1,4 +1,4 @@
-"""Headers of dead-lettered messages, and detection of dead-letter cycles.
+"""Headers of dead-lettered messages: how they are written, and what they say of where a message has been.
 
 Headers are tuples as in ``leveret.protocol.field_table``: (key, (type letter, value)).
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 Value: TypeAlias = tuple[str, Any]
 Table: TypeAlias = tuple[tuple[str, Value], ...]
@@ -23,6 +23,11 @@ DELIVERY_LIMIT: Final = "delivery_limit"
 REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
 
 _DEATHS: Final = "x-death"
+#: Headers that dead-lettering adds.
+DEATH_HEADERS: Final = (
+    "x-death",
+    *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")),
+)
 #: The largest count that can be written.
 _LARGEST: Final = (1 << 63) - 1
 
@@ -69,16 +74,6 @@ def record_death(headers: Table, death: Death, trusted: bool) -> Table:
     changed |= _summary("last", death)
     kept = [entry for entry in headers if entry[0] not in changed]
     return tuple(sorted([*kept, *changed.items()], key=lambda entry: _octets(entry[0])))
-
-
-def is_cycle(headers: Table, target: str) -> bool:
-    """Return whether a dead letter has been in the target queue before and has not been rejected since.
-
-    Args:
-        headers: Headers with the current death recorded, whose reason is not REJECTED.
-        target: Name of the queue that it is routed to.
-    """
-    return target in visited_queues(headers)
 
 
 def visited_queues(headers: Table) -> Collection[str | None]:
@@ -157,3 +152,54 @@ def _text(value: Value | None) -> str | None:
     if value is None or not isinstance(value[1], bytes):
         return None
     return value[1].decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class DeathOrigin:
+    """Where a message was when it was dead-lettered.
+
+    Args:
+        queue: Name of the queue.
+        reason: Why it was dead-lettered.
+        exchange: Exchange that it was published to before.
+        routing_keys: Its routing keys then: that of the message, and those of its CC header.
+    """
+
+    queue: str
+    reason: str
+    exchange: str
+    routing_keys: tuple[str, ...]
+
+
+def death_origin(headers: Table, which: Literal["first", "last"]) -> DeathOrigin | None:
+    """Return the origin of a dead letter; None if the message is not one.
+
+    Args:
+        headers: Its headers.
+        which: Whether that of its first death counts, which the headers x-first-death-… name, or of its last one,
+            which is the newest entry of x-death.
+    """
+    found = dict(headers)
+    deaths = found.get("x-death")
+    entries = [dict(value) for kind, value in deaths[1] if kind == "F"] if deaths and deaths[0] == "A" else []
+    if which == "last":
+        return _origin_of(entries[0]) if entries else None
+    queue, reason = _text(found.get("x-first-death-queue")), _text(found.get("x-first-death-reason"))
+    if queue is None:
+        return _origin_of(entries[-1]) if entries else None
+    same = (each for each in entries if _text(each.get("queue")) == queue and _text(each.get("reason")) == reason)
+    entry: dict[str, Any] = next(same, {})
+    exchange = _text(found.get("x-first-death-exchange")) or _text(entry.get("exchange")) or ""
+    return DeathOrigin(queue, reason or "", exchange, _keys(entry))
+
+
+def _origin_of(entry: dict[str, Any]) -> DeathOrigin | None:
+    queue = _text(entry.get("queue"))
+    if queue is None:
+        return None
+    return DeathOrigin(queue, _text(entry.get("reason")) or "", _text(entry.get("exchange")) or "", _keys(entry))
+
+
+def _keys(entry: dict[str, Any]) -> tuple[str, ...]:
+    keys = entry.get("routing-keys", ("A", ()))
+    return tuple(text for each in keys[1] if (text := _text(each)) is not None) if keys[0] == "A" else ()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leveret.policies.keys import KEYS, Merge, PolicyKey, fits, operator_raises, operator_replaces
-from leveret.policies.policy import APPLY_TO, Policy, find_policy
+from leveret.policies.keys import KEYS, Merge, Operator, Setting
+from leveret.policies.policy import APPLY_TO, Policy, find_policy, fits
 from leveret.policies.settings import resolve_setting
 
 Source = Literal["argument", "policy", "operator policy"]
@@ -59,7 +59,7 @@ def explain_settings(
     ]
 
 
-def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
+def explain_setting(key: Setting, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
     """Explain one key.
 
     Args:
@@ -91,16 +91,16 @@ def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any,
     return Explanation(key.name, argument, policy, operator_policy, in_force, source, reason)
 
 
-def _merge_policies(key: PolicyKey, policy: Any, operator_policy: Any) -> tuple[Any, Source, str]:
+def _merge_policies(key: Setting, policy: Any, operator_policy: Any) -> tuple[Any, Source, str]:
     """Return the merged value of both policies, its source and the rule."""
     if operator_policy is None:
         return policy, "policy", "only the policy sets it"
     if policy is None:
         return operator_policy, "operator policy", "only the operator policy sets it"
-    if operator_replaces(key.name):
+    if key.operator is Operator.REPLACES:
         return operator_policy, "operator policy", "the operator policy replaces the policy's value"
     is_policy, word = policy <= operator_policy, "smaller"
-    if operator_raises(key.name):
+    if key.operator is Operator.MAX:
         is_policy, word = policy >= operator_policy, "larger"
     source: Source = "policy" if is_policy else "operator policy"
     reason = f"the {word} one counts: {policy} in the policy, {operator_policy} in the operator policy"

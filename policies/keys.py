@@ -1,19 +1,24 @@
-"""Table of policy keys, used by validation, merging, HTTP API, command line and documentation.
+"""The settings of queues and exchanges: each policy key and queue argument is one row.
 
-Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#policies for newer keys.
+Rows are in the order in which RabbitMQ checks the arguments of a queue; those that it does not have are last. They are
+used by validation, merging, HTTP API, command line and documentation.
+
+Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/parameters#policies and
+https://www.rabbitmq.com/docs/queues#optional-arguments for newer ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from leveret.policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
-from leveret.policies.retry_values import DISABLED, TYPES
-from leveret.policies.values import Values, integer, one_of
-from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
+from leveret.policies.values import TYPES, Values, integer, one_of
+from leveret.protocol.erlang_terms import format_json
+
+#: Ten years of 365 days, the largest TTL in milliseconds.
+MAX_TTL_MS: Final = 315_360_000_000
 
 
 class Merge(Enum):
@@ -24,34 +29,48 @@ class Merge(Enum):
     POLICY = "the policy comes before the argument"
 
 
+class Operator(Enum):
+    """Rule that decides between the values of a policy and an operator policy."""
+
+    MIN = "the smaller one counts"
+    MAX = "the larger one counts"
+    REPLACES = "the operator policy comes before the policy"
+
+
 @dataclass(frozen=True, slots=True)
-class PolicyKey:
-    """A policy key.
+class Setting:
+    """A policy key, a queue argument, or both; the field of QueueSettings has the same name.
 
     Args:
         name: Name of the key.
-        valid: Values that it takes.
-        refusal: Name of the setting in the error text for an invalid value; if it begins with "must", all of the text
-            behind the key and before the value.
+        values: Values that it takes.
         queue_types: Queue types that support it; empty for a key of exchanges.
-        merge: Rule for the key and the argument of a classic queue.
-        quorum_merge: The same for a quorum queue; None if it is the same rule.
-        stream_merge: The same for a stream.
-        operator: Whether an operator policy may contain it.
-        unfit: Queue types for which a policy with this key is skipped as a whole.
         summary: Its purpose in one sentence.
+        refusal: Name of the setting in the error text for an invalid value in a policy; if it begins with "must", all
+            of the text behind the key and before the value. Empty if it is no policy key.
+        merge: Rule for the key and the argument.
+        merge_of_type: Other rules for some queue types.
+        operator: Rule for policy and operator policy; None if operator policies may not contain it.
+        unfit: Queue types for which a policy with this key is skipped as a whole.
+        argument_values: Values that the argument takes; None for those of the key.
+        argument_types: Queue types that have the argument; None for those of the key.
+        is_checked: Whether the value of an argument is checked with all others when a queue is declared.
+        is_compared: Whether declaring the queue again compares the argument.
     """
 
     name: str
-    valid: Values
-    refusal: str
+    values: Values
     queue_types: frozenset[str]
+    summary: str
+    refusal: str = ""
     merge: Merge = Merge.ARGUMENT
-    quorum_merge: Merge | None = None
-    operator: bool = False
+    merge_of_type: Mapping[str, Merge] = field(default_factory=dict)
+    operator: Operator | None = None
     unfit: frozenset[str] = frozenset()
-    summary: str = ""
-    stream_merge: Merge | None = None
+    argument_values: Values | None = None
+    argument_types: frozenset[str] | None = None
+    is_checked: bool = True
+    is_compared: bool = True
 
     @property
     def argument(self) -> str:
@@ -64,399 +83,337 @@ class PolicyKey:
         return self.name.replace("-", "_")
 
     def refuse(self, value: Any) -> str:
-        """Return the error text for an invalid value."""
+        """Return the error text for an invalid value in a policy."""
         if self.refusal.startswith("must"):
             return f'"{self.name}" {self.refusal}, got {format_json(value)}'
         return f"{format_json(value)} is not a valid {self.refusal}"
 
     def merge_for(self, queue_type: str) -> Merge:
         """Return the rule for the key and the argument of a queue of this type."""
-        if queue_type == "quorum" and self.quorum_merge is not None:
-            return self.quorum_merge
-        if queue_type == "stream" and self.stream_merge is not None:
-            return self.stream_merge
-        return self.merge
+        return self.merge_of_type.get(queue_type, self.merge)
+
+    def takes_argument(self, queue_type: str) -> bool:
+        """Return whether queues of a type have the argument."""
+        return queue_type in (self.queue_types if self.argument_types is None else self.argument_types)
 
 
 _C: Final = frozenset(("classic",))
 _Q: Final = frozenset(("quorum",))
 _S: Final = frozenset(("stream",))
 _NONE: Final[frozenset[str]] = frozenset()
+_LEAST: Final = Merge.MIN
+_POLICY: Final = Merge.POLICY
 
 _MILLISECONDS: Final = "milliseconds"
 _STRING: Final = Values("string")
+_ONE_NODE: Final = "Accepted for compatibility with RabbitMQ; no effect, as there is one node."
+_OWN_MEMORY: Final = "Accepted for compatibility with RabbitMQ; no effect, as the broker manages memory itself."
 
 _ROWS: Final = (
-    PolicyKey(
-        "alternate-exchange",
-        _STRING,
-        "alternate exchange name",
-        _NONE,
-        summary="Exchange that gets the messages that no binding matches.",
-    ),
-    PolicyKey(
-        "max-delayed",
-        integer(0, unit="messages"),
-        "maximum number of delayed messages",
-        _NONE,
-        summary="Maximum number of messages that wait in an exchange x-delayed-message; more are refused.",
-    ),
-    PolicyKey(
-        "x-cache-size",
-        integer(1, unit="values"),
-        "must be an integer greater than 0",
-        _NONE,
-        summary="Maximum number of header values that an exchange x-message-deduplication remembers.",
-    ),
-    PolicyKey(
-        "x-cache-ttl",
-        integer(1, unit=_MILLISECONDS),
-        "must be an integer greater than 0",
-        _NONE,
-        summary="Time for which an exchange x-message-deduplication remembers a header value.",
-    ),
-    PolicyKey(
-        "x-cache-persistence",
-        one_of("memory", "disk"),
-        'must be either "disk" or "memory"',
-        _NONE,
-        summary="Whether what an exchange x-message-deduplication remembers survives a restart.",
-    ),
-    PolicyKey(
-        "x-message-deduplication",
-        Values("boolean"),
-        "must be a boolean",
-        _C,
-        Merge.POLICY,
-        summary="Drops a message if the value of its header x-deduplication-header is in the queue already.",
-    ),
-    PolicyKey(
+    Setting(
         "expires",
         integer(1, unit=_MILLISECONDS),
+        _C | _Q,
+        "Time without use after which the queue is deleted. Use is a consumer, a get or a declaration.",
         "queue expiry",
-        _C | _Q,
-        Merge.MIN,
-        Merge.POLICY,
-        operator=True,
-        unfit=_S,
-        summary="Time without use after which the queue is deleted. Use is a consumer, a get or a declaration.",
+        _LEAST,
+        {"quorum": _POLICY},
+        Operator.MIN,
+        _S,
+        integer(1, MAX_TTL_MS, _MILLISECONDS),
     ),
-    PolicyKey(
-        "dead-letter-exchange",
-        _STRING,
-        "dead letter exchange name",
-        _C | _Q,
-        unfit=_S,
-        summary="Exchange that gets messages that the queue drops: over its limit, expired or rejected.",
-    ),
-    PolicyKey(
-        "dead-letter-routing-key",
-        _STRING,
-        "dead letter routing key",
-        _C | _Q,
-        unfit=_S,
-        summary="Routing key of dead letters; by default their own routing keys.",
-    ),
-    PolicyKey(
-        "dead-letter-strategy",
-        one_of("at-most-once", "at-least-once"),
-        "dead letter strategy",
-        _Q,
-        unfit=_C | _S,
-        summary="at-least-once keeps dead letters until a queue has confirmed them; requires overflow reject-publish.",
-    ),
-    PolicyKey(
+    Setting(
         "message-ttl",
         integer(0, unit=_MILLISECONDS),
-        "message TTL",
         _C | _Q,
-        Merge.MIN,
-        operator=True,
+        "Time after which a waiting message is dropped or dead-lettered.",
+        "message TTL",
+        _LEAST,
+        operator=Operator.MIN,
         unfit=_S,
-        summary="Time after which a waiting message is dropped or dead-lettered.",
+        argument_values=integer(0, MAX_TTL_MS, _MILLISECONDS),
     ),
-    PolicyKey(
+    Setting(
+        "dead-letter-exchange",
+        _STRING,
+        _C | _Q,
+        "Exchange that gets messages that the queue drops: over its limit, expired or rejected.",
+        "dead letter exchange name",
+        unfit=_S,
+    ),
+    Setting(
+        "dead-letter-routing-key",
+        _STRING,
+        _C | _Q,
+        "Routing key of dead letters; by default their own routing keys.",
+        "dead letter routing key",
+        unfit=_S,
+    ),
+    Setting(
+        "dead-letter-strategy",
+        one_of("at-most-once", "at-least-once", refusal="invalid_dlx_strategy"),
+        _Q,
+        "at-least-once keeps dead letters until a queue has confirmed them; requires overflow reject-publish.",
+        "dead letter strategy",
+        unfit=_C | _S,
+    ),
+    Setting(
         "max-length",
         integer(0, unit="messages"),
-        "maximum length",
         _C | _Q,
-        Merge.MIN,
-        operator=True,
+        "Maximum number of ready messages; overflow sets what happens beyond it, length-counts what counts.",
+        "maximum length",
+        _LEAST,
+        operator=Operator.MIN,
         unfit=_S,
-        summary="Maximum number of ready messages; overflow sets what happens beyond it, length-counts what counts.",
     ),
-    PolicyKey(
+    Setting(
         "max-length-bytes",
         integer(0, unit="bytes"),
-        "maximum length in bytes",
         _C | _Q | _S,
-        Merge.MIN,
-        operator=True,
-        summary="Maximum size of the bodies of ready messages; overflow sets what happens beyond it."
+        "Maximum size of the bodies of ready messages; overflow sets what happens beyond it."
         " Streams: of the files; the oldest segments are removed.",
-        stream_merge=Merge.POLICY,
+        "maximum length in bytes",
+        _LEAST,
+        {"stream": _POLICY},
+        Operator.MIN,
     ),
-    PolicyKey(
+    Setting(
         "max-in-memory-length",
         integer(0, unit="messages"),
-        "maximum memory in bytes",
         _Q,
-        operator=True,
+        _OWN_MEMORY,
+        "maximum memory in bytes",
+        operator=Operator.MIN,
         unfit=_S,
-        summary="Accepted for compatibility with RabbitMQ; no effect, as the broker manages memory itself.",
     ),
-    PolicyKey(
+    Setting(
         "max-in-memory-bytes",
         integer(0, unit="bytes"),
-        "maximum memory in bytes",
         _Q,
-        operator=True,
+        _OWN_MEMORY,
+        "maximum memory in bytes",
+        operator=Operator.MIN,
         unfit=_S,
-        summary="Accepted for compatibility with RabbitMQ; no effect, as the broker manages memory itself.",
     ),
-    PolicyKey(
+    Setting(
+        "max-priority",
+        integer(0, 255, refusal="{max_value_exceeded,%s}"),
+        _C,
+        "Highest priority that the queue distinguishes; messages of higher priority are delivered first.",
+    ),
+    Setting(
         "overflow",
-        one_of("drop-head", "reject-publish", "reject-publish-dlx"),
+        one_of("drop-head", "reject-publish", "reject-publish-dlx", refusal="invalid_overflow"),
+        _C | _Q,
+        "At the length limit: drop the oldest messages, reject new ones, or reject and dead-letter them.",
         "overflow value",
-        _C | _Q,
-        Merge.ARGUMENT,
-        Merge.POLICY,
-        operator=True,
+        merge_of_type={"quorum": _POLICY},
+        operator=Operator.REPLACES,
         unfit=_S,
-        summary="At the length limit: drop the oldest messages, reject new ones, or reject and dead-letter them.",
     ),
-    PolicyKey(
-        "length-counts",
-        one_of("ready", "all"),
-        "length-counts value",
-        _C | _Q,
-        operator=True,
-        unfit=_S,
-        summary="What length limits count: ready messages, or all, with those that consumers have not acknowledged.",
-    ),
-    PolicyKey(
+    Setting(
         "queue-mode",
-        one_of("default", "lazy"),
+        one_of("default", "lazy", refusal="\"unsupported queue mode '%s'\""),
+        _C,
+        "lazy keeps ready messages on disk only, which takes almost no memory.",
         "queue-mode value",
-        _C,
         unfit=_Q | _S,
-        summary="lazy keeps ready messages on disk only, which takes almost no memory.",
     ),
-    PolicyKey(
+    Setting(
         "queue-version",
-        one_of(1, 2),
-        "queue-version value",
+        one_of(1, 2, refusal="\"unsupported queue version '%s'\""),
         _C,
-        operator=True,
-        summary="Accepted for compatibility with RabbitMQ; no effect, as there is one store format.",
+        "Accepted for compatibility with RabbitMQ; no effect, as there is one store format.",
+        "queue-version value",
+        operator=Operator.REPLACES,
     ),
-    PolicyKey(
+    Setting(
+        "single-active-consumer",
+        Values("boolean"),
+        _C | _Q,
+        "Only one consumer at a time gets messages; when it is cancelled, the next one takes over.",
+    ),
+    Setting(
         "delivery-limit",
         integer(0, unit="deliveries"),
-        "delivery limit",
         _Q,
-        Merge.MIN,
-        operator=True,
+        "Redeliveries after which a message is dropped or dead-lettered.",
+        "delivery limit",
+        _LEAST,
+        operator=Operator.MIN,
         unfit=_C | _S,
-        summary="Redeliveries after which a message is dropped or dead-lettered.",
+        is_checked=False,
     ),
-    PolicyKey(
-        "redelivery-limit",
-        integer(0, unit="deliveries"),
-        "redelivery limit",
-        _C | _Q,
-        Merge.MIN,
-        operator=True,
-        unfit=_S,
-        summary="Returns of any kind after which a message is dropped or dead-lettered; on classic queues, too.",
+    Setting(
+        "max-age",
+        # RabbitMQ closes the connection if there is no digit in front.
+        Values("age", refusal="invalid_max_age"),
+        _S,
+        "Streams: age after which whole segments are removed, for example 7D.",
+        "max age",
+        _POLICY,
+        unfit=_C | _Q,
     ),
-    PolicyKey(
-        "delayed-retry-type",
-        one_of(*TYPES),
-        f"delayed retry type. Must be one of: {', '.join(TYPES)}",
-        _C | _Q,
-        Merge.POLICY,
-        operator=True,
-        unfit=_S,
-        summary="Which returned messages wait before they are redelivered: failed, returned, or all; by default none.",
+    Setting(
+        "stream-max-segment-size-bytes",
+        # Larger ones in arguments are refused later, with another text.
+        integer(0, 3_000_000_000, unit="bytes", refusal=""),
+        _S,
+        "Streams: size of the segments in which messages are removed, for new streams.",
+        "segment size",
+        _POLICY,
+        unfit=_C | _Q,
     ),
-    PolicyKey(
-        "delayed-retry-min",
-        integer(1, unit=_MILLISECONDS),
-        "delayed retry minimum delay. Must be a positive integer",
-        _C | _Q,
-        Merge.MIN,
-        operator=True,
-        unfit=_S,
-        summary="Delay of the first redelivery; later ones take as many times as long as the message has failed.",
+    Setting("initial-cluster-size", integer(1, unit="nodes"), _S, _ONE_NODE, "cluster size", unfit=_C | _Q),
+    Setting("quorum-initial-group-size", integer(1, unit="nodes"), _Q, _ONE_NODE),
+    Setting(
+        "queue-leader-locator",
+        one_of("client-local", "balanced", "random", "least-leaders", refusal="invalid_queue_locator_arg"),
+        _Q | _S,
+        _ONE_NODE,
+        "queue leader locator value",
+        unfit=_C,
     ),
-    PolicyKey(
-        "delayed-retry-max",
-        integer(1, unit=_MILLISECONDS),
-        "delayed retry maximum delay. Must be a positive integer",
-        _C | _Q,
-        Merge.MIN,
-        operator=True,
-        unfit=_S,
-        summary="Longest delay of a redelivery; by default delayed-retry-min.",
+    Setting(
+        "queue-type",
+        one_of("classic", "quorum", "stream", refusal="\"unsupported queue type '%s'\""),
+        _C | _Q | _S,
+        "Type of the queue; classic by default.",
+        is_checked=False,
     ),
-    PolicyKey(
-        "delayed-retry-steps",
-        Values("delays"),
-        "list of delayed retry steps. Must be delays such as 1s,10s,1m",
-        _C | _Q,
-        Merge.POLICY,
-        operator=True,
-        unfit=_S,
-        summary="Delays of the first, second and later redeliveries; the last one repeats. Comes before min and max.",
+    Setting(
+        "queue-master-locator",
+        one_of("client-local", "min-masters", "random"),
+        _C,
+        _ONE_NODE,
+        is_checked=False,
     ),
-    PolicyKey(
+    # Not in RabbitMQ 3.10; 4.3 has the timeout for quorum queues.
+    Setting(
         "consumer-timeout",
         integer(1, unit=_MILLISECONDS),
-        "consumer timeout",
         _C | _Q,
-        operator=True,
+        "Time after which a consumer is cancelled that has not acknowledged a delivery; its messages return.",
+        "consumer timeout",
+        operator=Operator.MIN,
         unfit=_S,
-        summary="Time after which a consumer is cancelled that has not acknowledged a delivery; its messages return.",
+        argument_values=integer(1, MAX_TTL_MS, _MILLISECONDS),
     ),
-    PolicyKey(
-        "max-age",
-        Values("age"),
-        "max age",
-        _S,
-        Merge.POLICY,
-        unfit=_C | _Q,
-        summary="Streams: age after which whole segments are removed, for example 7D.",
+    Setting(
+        "length-counts",
+        one_of("ready", "all", refusal="invalid_length_counts"),
+        _C | _Q,
+        "What length limits count: ready messages, or all, with those that consumers have not acknowledged.",
+        "length-counts value",
+        operator=Operator.REPLACES,
+        unfit=_S,
     ),
-    PolicyKey(
-        "stream-max-segment-size-bytes",
-        integer(0, 3_000_000_000, unit="bytes"),
-        "segment size",
-        _S,
-        Merge.POLICY,
-        unfit=_C | _Q,
-        summary="Streams: size of the segments in which messages are removed, for new streams.",
+    Setting(
+        "redelivery-limit",
+        integer(0, unit="deliveries"),
+        _C | _Q,
+        "Returns of any kind after which a message is dropped or dead-lettered; on classic queues, too.",
+        "redelivery limit",
+        _LEAST,
+        operator=Operator.MIN,
+        unfit=_S,
     ),
-    PolicyKey(
-        "queue-leader-locator",
-        one_of("client-local", "balanced", "random", "least-leaders"),
-        "queue leader locator value",
-        _Q | _S,
-        unfit=_C,
-        summary="Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
+    # As in RabbitMQ 4.3, which has them for quorum queues, wrong values in arguments mean that nothing is delayed.
+    Setting(
+        "delayed-retry-type",
+        one_of(*TYPES),
+        _C | _Q,
+        "Which returned messages wait before they are redelivered: failed, returned, or all; by default none.",
+        f"delayed retry type. Must be one of: {', '.join(TYPES)}",
+        _POLICY,
+        operator=Operator.REPLACES,
+        unfit=_S,
+        is_checked=False,
     ),
-    PolicyKey(
-        "initial-cluster-size",
-        integer(1, unit="nodes"),
-        "cluster size",
-        _S,
-        unfit=_C | _Q,
-        summary="Streams: number of replicas.",
+    Setting(
+        "delayed-retry-min",
+        integer(1, unit=_MILLISECONDS),
+        _C | _Q,
+        "Delay of the first redelivery; later ones take as many times as long as the message has failed.",
+        "delayed retry minimum delay. Must be a positive integer",
+        _LEAST,
+        operator=Operator.MAX,
+        unfit=_S,
+        is_checked=False,
+    ),
+    Setting(
+        "delayed-retry-max",
+        integer(1, unit=_MILLISECONDS),
+        _C | _Q,
+        "Longest delay of a redelivery; by default delayed-retry-min.",
+        "delayed retry maximum delay. Must be a positive integer",
+        _LEAST,
+        operator=Operator.MIN,
+        unfit=_S,
+        is_checked=False,
+    ),
+    Setting(
+        "delayed-retry-steps",
+        Values("delays", refusal="\"expected delays such as 1s,10s,1m, got '%s'\""),
+        _C | _Q,
+        "Delays of the first, second and later redeliveries; the last one repeats. Comes before min and max.",
+        "list of delayed retry steps. Must be delays such as 1s,10s,1m",
+        _POLICY,
+        operator=Operator.REPLACES,
+        unfit=_S,
+    ),
+    # Of RabbitMQ's plugin rabbitmq_message_deduplication, which neither checks nor compares the argument.
+    Setting(
+        "x-message-deduplication",
+        Values("boolean"),
+        _C,
+        "Drops a message if the value of its header x-deduplication-header is in the queue; classic queues only.",
+        "must be a boolean",
+        _POLICY,
+        argument_types=_C | _Q | _S,
+        is_checked=False,
+        is_compared=False,
+    ),
+    # Of exchanges.
+    Setting(
+        "alternate-exchange",
+        _STRING,
+        _NONE,
+        "Exchange that gets the messages that no binding matches.",
+        "alternate exchange name",
+    ),
+    Setting(
+        "max-delayed",
+        integer(0, unit="messages"),
+        _NONE,
+        "Maximum number of messages that wait in an exchange x-delayed-message; more are refused.",
+        "maximum number of delayed messages",
+    ),
+    Setting(
+        "x-cache-size",
+        integer(1, unit="values"),
+        _NONE,
+        "Maximum number of header values that an exchange x-message-deduplication remembers.",
+        "must be an integer greater than 0",
+    ),
+    Setting(
+        "x-cache-ttl",
+        integer(1, unit=_MILLISECONDS),
+        _NONE,
+        "Time for which an exchange x-message-deduplication remembers a header value.",
+        "must be an integer greater than 0",
+    ),
+    Setting(
+        "x-cache-persistence",
+        one_of("memory", "disk"),
+        _NONE,
+        "Whether what an exchange x-message-deduplication remembers survives a restart.",
+        'must be either "disk" or "memory"',
     ),
 )
 
-KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}
-
-#: Keys of newer releases of RabbitMQ, and of the plugins for federation and sharding.
-_ELSEWHERE: Final = frozenset(
-    (
-        *("stream-filter-size-bytes", "target-group-size"),
-        *("federation-upstream", "federation-upstream-pattern", "federation-upstream-set"),
-        *("routing-key", "shards-per-node"),
-    )
-)
-
-#: Operator keys whose value replaces the policy's value; of most others the smaller value counts.
-_OPERATOR_REPLACES: Final = frozenset(
-    ("delayed-retry-steps", "delayed-retry-type", "length-counts", "overflow", "queue-version")
-)
-#: Of these the larger value counts.
-_OPERATOR_RAISES: Final = frozenset(("delayed-retry-min",))
-
-
-def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | None:
-    """Return why a policy's definition is refused; None if it is valid.
-
-    Args:
-        definition: JSON value by key.
-        operator: Whether it belongs to an operator policy, in which fewer keys are allowed.
-    """
-    if not definition:
-        return "no policy provided"
-    mirroring = {} if operator else {name: value for name, value in definition.items() if name in MIRRORING_KEYS}
-    others = {name: value for name, value in sorted(definition.items()) if name not in mirroring}
-    return (
-        refuse_locator(mirroring)
-        or _refuse_value(others, operator)
-        or _refuse_retry(others)
-        or refuse_mirroring(mirroring)
-        or _refuse_unknown(others, operator)
-    )
-
-
-def is_from_elsewhere(name: str, operator: bool) -> bool:
-    """Return whether another release of RabbitMQ, or one of its plugins, has a policy key that is refused here.
-
-    Args:
-        name: Name of the key.
-        operator: Whether it is in an operator policy.
-    """
-    return name in _ELSEWHERE or (operator and name in KEYS.keys() | MIRRORING_KEYS and not _is_known(name, operator))
-
-
-def _is_known(name: str, operator: bool) -> bool:
-    return name in KEYS and (KEYS[name].operator or not operator)
-
-
-def _refuse_value(definition: Mapping[str, Any], operator: bool) -> str | None:
-    for name, value in definition.items():
-        if _is_known(name, operator) and not KEYS[name].valid(value):
-            return KEYS[name].refuse(value)
-    return None
-
-
-def _refuse_retry(definition: Mapping[str, Any]) -> str | None:
-    """Return why valid values of delayed-retry do not go together; None if they do."""
-    kind, least = definition.get("delayed-retry-type", DISABLED), definition.get("delayed-retry-min")
-    if kind != DISABLED and least is None and "delayed-retry-steps" not in definition:
-        return f"delayed-retry-min is required when delayed-retry-type is {kind}"
-    most = definition.get("delayed-retry-max")
-    if least is not None and most is not None and most < least:
-        return f"delayed-retry-max ({most}) must not be smaller than delayed-retry-min ({least})"
-    return None
-
-
-def _refuse_unknown(definition: Mapping[str, Any], operator: bool) -> str | None:
-    unknown = [
-        format_tuple(format_json(name), format_json(value))
-        for name, value in definition.items()
-        if not _is_known(name, operator)
-    ]
-    return f"{format_list(unknown)} are not recognised policy settings" if unknown else None
-
-
-def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
-    """Return whether a policy may be in force on queues of this type: one unfit key rules it out as a whole."""
-    if queue_type != "classic" and not MIRRORING_KEYS.isdisjoint(definition):
-        return False
-    return not any(queue_type in KEYS[name].unfit for name in definition if name in KEYS)
-
-
-def operator_replaces(name: str) -> bool:
-    """Return whether an operator policy's value replaces the policy's value; see also operator_raises()."""
-    return name in _OPERATOR_REPLACES
-
-
-def operator_raises(name: str) -> bool:
-    """Return whether of the values of policy and operator policy the larger one counts, instead of the smaller one."""
-    return name in _OPERATOR_RAISES
-
-
-def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the effective definition where a policy and an operator policy both match."""
-    merged = dict(user)
-    for name, value in operator.items():
-        if name in merged and not operator_replaces(name):
-            value = max(value, merged[name]) if operator_raises(name) else min(value, merged[name])
-        merged[name] = value
-    return merged
+#: The rows that are policy keys, by key.
+KEYS: Final[Mapping[str, Setting]] = {row.name: row for row in _ROWS if row.refusal}
+#: The rows that are queue arguments, by argument.
+ARGUMENTS: Final[Mapping[str, Setting]] = {row.argument: row for row in _ROWS if row.queue_types}

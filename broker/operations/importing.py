@@ -21,8 +21,7 @@ from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.exchanges import Ends, add_binding, find_destination
 from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits, set_policy
-from leveret.policies.keys import is_from_elsewhere
-from leveret.policies.policy import PolicyError, read_policy
+from leveret.policies.policy import PolicyError, is_from_elsewhere, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable, find, longstr

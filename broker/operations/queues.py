@@ -15,7 +15,7 @@ from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.operations.principal import Principal
-from leveret.policies.stream_offset import StreamPlace, consumer_name_error
+from leveret.policies.stream_arguments import StreamPlace, consumer_name_error
 from leveret.protocol.faults import ChannelFault, not_found, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import FieldTable
 from leveret.storage.interface import Entry

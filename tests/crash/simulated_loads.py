@@ -16,7 +16,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry

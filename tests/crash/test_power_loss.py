@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.format import SEGMENT_HEADER_BYTES

@@ -10,8 +10,7 @@ from leveret.broker.core.json_values.long_text import NestedTooDeep, read_in_ste
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.scheduling.turn import TimeSlice
-from leveret.policies.json_path import NOTHING, parse_path, values_at
-from leveret.policies.message_filter import MessageFilter, equal
+from leveret.policies.message_filter import NOTHING, MessageFilter, equal, parse_path, values_at
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope, Message
 

@@ -20,10 +20,10 @@ from leveret.broker.core.queues.stream_readers import StreamFilter, StreamReader
 from leveret.broker.core.queues.traits import STREAM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.work import PeriodicWork
-from leveret.policies.ages import age_seconds
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
-from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_arguments import Begin, StreamPlace
+from leveret.policies.values import age_seconds
 from leveret.protocol.field_table import FieldTable, plain_values
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry

@@ -13,8 +13,7 @@ from leveret.broker.core.queues.browsing import enter_values
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.topology import Topology
-from leveret.policies.keys import merge_operator
-from leveret.policies.policy import Policy, find_policy
+from leveret.policies.policy import Policy, find_policy, merge_operator
 from leveret.protocol.faults import ConnectionFault
 
 log = logging.getLogger("leveret.exchange")

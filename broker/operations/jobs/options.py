@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from leveret.broker.core.json_values.tables import table_from_json
-from leveret.policies.death_origin import DEATH_HEADERS
+from leveret.policies.dead_letter import DEATH_HEADERS
 from leveret.policies.message_filter import MessageFilter, read_filter
-from leveret.policies.stream_offset import StreamPlace
-from leveret.policies.stream_range import FIRST, NEXT, read_place
+from leveret.policies.stream_arguments import FIRST, NEXT, StreamPlace, read_place
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers

@@ -17,7 +17,7 @@ from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import open_exchange
-from leveret.policies.death_origin import DeathOrigin, death_origin
+from leveret.policies.dead_letter import DeathOrigin, death_origin
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.properties import Properties

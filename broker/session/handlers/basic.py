@@ -22,8 +22,7 @@ from leveret.broker.session.channel import (
 from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.unacked import Outcome, Unacked
 from leveret.policies.arguments import refuse_consumer
-from leveret.policies.stream_filter import read_stream_filter
-from leveret.policies.stream_offset import StreamPlace, read_stream_offset
+from leveret.policies.stream_arguments import StreamPlace, read_stream_filter, read_stream_offset
 from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,

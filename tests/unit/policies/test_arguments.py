@@ -5,8 +5,6 @@ from typing import Any, Final
 import pytest
 
 from leveret.policies.arguments import (
-    ARGUMENTS,
-    MAX_TTL_MS,
     argument_error,
     compared_arguments,
     known_arguments,
@@ -14,6 +12,7 @@ from leveret.policies.arguments import (
     refuse_consumer,
     unsupported_argument,
 )
+from leveret.policies.keys import ARGUMENTS, MAX_TTL_MS
 from leveret.protocol.field_table import INTEGER_KINDS, TYPE_NAMES
 
 #: A value of every type of the wire, by the type's name.

@@ -6,8 +6,7 @@ from typing import Literal
 
 import pytest
 
-from leveret.policies.dead_letter import Death, Table, record_death
-from leveret.policies.death_origin import DEATH_HEADERS, DeathOrigin, death_origin
+from leveret.policies.dead_letter import DEATH_HEADERS, Death, DeathOrigin, Table, death_origin, record_death
 
 
 def dead(*deaths: Death) -> Table:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.keys import KEYS, Merge, fits, merge_operator, operator_replaces, refuse_definition
+from leveret.policies.keys import KEYS, Merge, Operator
+from leveret.policies.policy import fits, merge_operator, refuse_definition
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.erlang_terms import format_json
 
@@ -159,7 +160,7 @@ def test_only_classic_queues_are_mirrored(queue_type: str, fitting: bool) -> Non
 class TestMergingWithAnOperatorPolicy:
     @pytest.mark.parametrize(
         "name",
-        sorted(name for name in OPERATOR if not operator_replaces(name) and name != "delayed-retry-min"),
+        sorted(name for name in OPERATOR if KEYS[name].operator is Operator.MIN),
     )
     def test_the_smaller_number_counts(self, name: str) -> None:
         assert merge_operator({name: 20}, {name: 3}) == {name: 3}

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.retry import DelayedRetry, read_retry
-from leveret.policies.retry_values import format_delay, parse_steps
-from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.settings import DelayedRetry, QueueSettings, effective_settings, read_retry
+from leveret.policies.values import format_delay, parse_steps
 
 
 def read(**values: Any) -> DelayedRetry | None:

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.ages import age_seconds
-from leveret.policies.stream_filter import read_stream_filter, stream_filter_error
-from leveret.policies.stream_offset import (
+from leveret.policies.stream_arguments import (
     Begin,
     StreamPlace,
     consumer_name_error,
+    read_place,
+    read_stream_filter,
     read_stream_offset,
+    stream_filter_error,
     stream_offset_error,
 )
-from leveret.policies.stream_range import read_place
+from leveret.policies.values import age_seconds
 from leveret.protocol.field_table import FieldValue, longstr
 
 NOON = 1_769_860_800_000_000

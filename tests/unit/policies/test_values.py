@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.arguments import ARGUMENTS
-from leveret.policies.keys import KEYS
+from leveret.policies.arguments import argument_error
+from leveret.policies.keys import ARGUMENTS, KEYS
 from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, Values, integer, limits_error, one_of
 
 
@@ -27,33 +27,27 @@ def test_values(values: Values, good: list[Any], bad: list[Any]) -> None:
     assert [value for value in bad if values(value)] == []
 
 
-def test_every_key_and_argument_can_be_explained() -> None:
-    assert all(key.summary.endswith(".") for key in KEYS.values())
-    for argument in ARGUMENTS.values():
-        key = KEYS.get(argument.name.removeprefix("x-"))
-        assert argument.summary.endswith(".") or key is not None, argument.name
-        assert argument.values is not None or key is not None, argument.name
+def test_every_row_has_a_summary() -> None:
+    assert all(row.summary.endswith(".") for row in (*KEYS.values(), *ARGUMENTS.values()))
 
 
-#: Arguments and, where it is not the same, the type of their values over AMQP.
-_AMQP = {"integer": "long", "string": "longstr", "boolean": "bool", "age": "longstr"}
+#: Types over AMQP of JSON types.
+_AMQP = {"integer": "long", "string": "longstr", "boolean": "bool", "age": "longstr", "delays": "longstr"}
 
 
-@pytest.mark.parametrize("name", [name for name, argument in ARGUMENTS.items() if argument.values is not None])
+@pytest.mark.parametrize("name", [name for name, row in ARGUMENTS.items() if row.is_checked])
 def test_what_forms_offer_is_what_declarations_take(name: str) -> None:
-    argument = ARGUMENTS[name]
-    values = argument.values
-    assert values is not None
+    values = ARGUMENTS[name].argument_values or ARGUMENTS[name].values
 
     def is_taken(value: Any) -> bool:
         sent = value.encode() if isinstance(value, str) else value
-        return argument.check(_AMQP[values.type_name], sent) is None
+        return argument_error(name, {name: (_AMQP[values.type_name], sent)}) is None
 
     ends = [end for end in (values.least, values.most) if end is not None]
     assert all(is_taken(value) for value in [*ends, *values.choices])
     if values.least is not None:
         assert not is_taken(values.least - 1)
-    if values.most is not None:
+    if values.most is not None and values.refusal:
         assert not is_taken(values.most + 1)
 
 

@@ -10,7 +10,7 @@ from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, che
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_filter_options
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed, refused
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.policies.stream_range import FORMS, read_place
+from leveret.policies.stream_arguments import FORMS, read_place
 
 _NAME_COLUMNS: Final[dict[str, Column]] = {
     **fields("name", "next_offset", "lag", "missed", "waiting"),

@@ -13,7 +13,7 @@ from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
-from leveret.policies.stream_range import read_place
+from leveret.policies.stream_arguments import read_place
 
 
 class ConsumerNames(Controller):

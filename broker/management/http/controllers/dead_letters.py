@@ -14,7 +14,7 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
-from leveret.policies.death_origin import DeathOrigin, death_origin
+from leveret.policies.dead_letter import DeathOrigin, death_origin
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope
 

@@ -9,8 +9,7 @@ from aiohttp import web
 
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.listing import View, list_response
-from leveret.policies.arguments import ARGUMENTS, Argument
-from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
+from leveret.policies.keys import ARGUMENTS, KEYS, Operator, Setting
 from leveret.policies.settings import QueueSettings
 from leveret.policies.values import Values
 
@@ -28,25 +27,25 @@ class PolicyKeys(Controller):
     async def keys(self, request: web.Request) -> web.Response:
         """List the keys of policies."""
         self._access.require(request, "management")
-        return await list_response(request, KEYS.values(), View[PolicyKey](_describe_key, order=lambda key: key.name))
+        return await list_response(request, KEYS.values(), View[Setting](_describe_key, order=lambda key: key.name))
 
     async def arguments(self, request: web.Request) -> web.Response:
         """List the arguments of queues."""
         self._access.require(request, "management")
-        view = View[Argument](_describe_argument, order=lambda argument: argument.name)
+        view = View[Setting](_describe_argument, order=lambda row: row.argument)
         return await list_response(request, ARGUMENTS.values(), view)
 
 
-def _describe_key(key: PolicyKey) -> dict[str, Any]:
+def _describe_key(key: Setting) -> dict[str, Any]:
     types = _ordered(key.queue_types)
     return {
         "key": key.name,
         "argument": key.argument if types else key.name,
-        **_describe_values(key.valid),
+        **_describe_values(key.values),
         "queue_types": types,
         "exchanges": not types,
         "unfit_queue_types": _ordered(key.unfit),
-        "operator": key.operator,
+        "operator": key.operator is not None,
         "argument_merge": {name: key.merge_for(name).value for name in types},
         "operator_merge": _operator_merge(key),
         "has_effect": not types or key.field in QueueSettings.__dataclass_fields__,
@@ -54,22 +53,21 @@ def _describe_key(key: PolicyKey) -> dict[str, Any]:
     }
 
 
-def _operator_merge(key: PolicyKey) -> str | None:
+def _operator_merge(key: Setting) -> str | None:
     """Return how the value of an operator policy is combined with that of a policy; None if it cannot have one."""
-    if not key.operator:
+    if key.operator is None:
         return None
-    return "the operator policy comes before the policy" if operator_replaces(key.name) else Merge.MIN.value
+    rule: str = (key.operator if key.operator is Operator.REPLACES else Operator.MIN).value
+    return rule
 
 
-def _describe_argument(argument: Argument) -> dict[str, Any]:
-    key = KEYS.get(argument.name.removeprefix("x-")) or KEYS.get(argument.name)
-    values = argument.values or (Values("string") if key is None else key.valid)
+def _describe_argument(row: Setting) -> dict[str, Any]:
     return {
-        "argument": argument.name,
-        "key": None if key is None else key.name,
-        **_describe_values(values),
-        "queue_types": _ordered(argument.queue_types),
-        "summary": argument.summary or ("" if key is None else key.summary),
+        "argument": row.argument,
+        "key": row.name if row.refusal else None,
+        **_describe_values(row.argument_values or row.values),
+        "queue_types": [name for name in _QUEUE_TYPES if row.takes_argument(name)],
+        "summary": row.summary,
     }
 
 

@@ -24,8 +24,7 @@ from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
 from leveret.policies.keys import KEYS
-from leveret.policies.retry import read_retry
-from leveret.policies.settings import resolve_setting
+from leveret.policies.settings import read_retry, resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
 from leveret.storage.stores.priority_store import PriorityStore

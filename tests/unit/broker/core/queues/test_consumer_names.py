@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leveret.broker.core.queues.consumer_names import NAMES_MAX, ConsumerName
 from leveret.policies.policy import Policy
-from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.faults import ChannelFault
 from leveret.storage.message import NO_ENVELOPE, Message
 from tests.support.fake_consumer import FakeConsumer

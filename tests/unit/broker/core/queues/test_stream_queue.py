@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.policies.policy import Policy
-from leveret.policies.stream_offset import Begin, StreamPlace
+from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
