@@ -89,7 +89,6 @@ class App:
     """A broker in the running event loop.
 
     Args:
-        settings: Configuration of the broker.
         embedding: What it has of its own inside another program, where the HTTP servers are created at the first
             request; None for a program of its own.
     Raises:

@@ -45,7 +45,6 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
 
     Args:
         argv: Command line behind `check-config`: the broker's options, and `--print`.
-        environ: Environment variables.
         out: Stream for the effective configuration with `--print`, otherwise for a line that reports success.
         err: Stream for the errors, one per line.
 

@@ -201,8 +201,6 @@ class Leveret:
         Clients get connection.close, and what has been declared or published since is gone. A snapshot can be restored
         any number of times, and after reset(), too.
 
-        Args:
-            snapshot: Result of snapshot().
         Raises:
             NotRunningError: The broker has not been started, or was stopped.
             ValueError: The snapshot was removed.
@@ -234,7 +232,6 @@ class Leveret:
         """Return the messages of a queue in their order, ready and unacked, without taking them.
 
         Args:
-            queue: Name of the queue.
             vhost: Name of its virtual host; by default the default one.
         Raises:
             LookupError: There is no such queue; the text names those that there are.

@@ -176,8 +176,6 @@ class LeveretThread:
     def _wait_for(self, make: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine of the broker in its thread, and return its result.
 
-        Args:
-            make: Makes the coroutine.
         Raises:
             NotRunningError: The thread has not been started, or has ended.
             RuntimeError: It is called in the thread of the broker, which would wait for itself.
@@ -198,7 +196,6 @@ class ThreadClock:
     """The clock of a broker in a thread; see BrokerClock.
 
     Args:
-        broker: The broker.
         wait_for: Runs a coroutine in its thread.
     """
 

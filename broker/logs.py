@@ -73,7 +73,6 @@ def configure(level: str, handlers: Iterable[logging.Handler]) -> None:
 
     Args:
         level: Least severe level to log: debug, info, warning or error.
-        handlers: From open_handlers().
     """
     for number in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logging.addLevelName(number, logging.getLevelName(number).lower())

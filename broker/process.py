@@ -32,7 +32,6 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     The signal handlers are installed once the broker has started.
 
     Args:
-        settings: Configuration of the broker.
         read_settings: Reads the configuration again.
     Raises:
         StartError: It cannot start.

@@ -56,8 +56,6 @@ async def encrypt(sock: socket.socket, make: Callable[[], asyncio.BaseProtocol],
 
     Args:
         sock: The socket. It is closed on failure, otherwise with the connection.
-        make: Protocol factory.
-        tls: TLS configuration.
         seconds: Time limit of the handshake in seconds.
 
     Raises:

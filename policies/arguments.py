@@ -54,7 +54,6 @@ def argument_error(name: str, values: Mapping[str, tuple[str, Any]]) -> str | No
     """Return why an argument is refused; None if it is valid or unknown.
 
     Args:
-        name: Name of the argument.
         values: Type name and value of all arguments of the declaration.
     """
     type_name, value = values[name]

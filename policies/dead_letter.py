@@ -57,8 +57,6 @@ def record_death(headers: Table, death: Death, trusted: bool) -> Table:
     """Return a message's headers with one more death recorded.
 
     Args:
-        headers: Current headers.
-        death: The death to record.
         trusted: Whether an existing x-death header counts. One from a publisher does not since RabbitMQ 4.0; in
             3.10.8 it does.
     Returns:
@@ -159,7 +157,6 @@ class DeathOrigin:
     """Where a message was when it was dead-lettered.
 
     Args:
-        queue: Name of the queue.
         reason: Why it was dead-lettered.
         exchange: Exchange that it was published to before.
         routing_keys: Its routing keys then: that of the message, and those of its CC header.
@@ -175,7 +172,6 @@ def death_origin(headers: Table, which: Literal["first", "last"]) -> DeathOrigin
     """Return the origin of a dead letter; None if the message is not one.
 
     Args:
-        headers: Its headers.
         which: Whether that of its first death counts, which the headers x-first-death-… name, or of its last one,
             which is the newest entry of x-death.
     """

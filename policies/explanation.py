@@ -45,7 +45,6 @@ def explain_settings(
     """Explain all keys that are set anywhere.
 
     Args:
-        queue_type: Type of the queue.
         arguments: Arguments of the queue by name, strings as str.
         policy: Definition of the policy in force; empty without one.
         operator_policy: Definition of the operator policy in force; empty without one.
@@ -63,8 +62,6 @@ def explain_setting(key: Setting, queue_type: str, argument: Any, policy: Any, o
     """Explain one key.
 
     Args:
-        key: The key.
-        queue_type: Type of the queue.
         argument: Value of the corresponding queue argument; None without one.
         policy: Value in the policy in force; None without one.
         operator_policy: Value in the operator policy in force; None without one.
@@ -114,8 +111,6 @@ def ineffective_policies(
 
     Args:
         policies: All policies, or all operator policies, of the virtual host.
-        name: Name of the queue.
-        queue_type: Type of the queue.
     """
     known = list(policies)
     first = find_policy(known, name, queue_type)
@@ -130,7 +125,6 @@ def why_not_in_force(policy: Policy, first: Policy | None, resource: str) -> str
     """Return why a policy that matches a name is not in force there, in words.
 
     Args:
-        policy: The policy.
         first: The policy that is in force; None without one.
         resource: ``exchange``, or the type of the queue.
     """

@@ -7,7 +7,6 @@ class InvalidPattern(ValueError):
     """A text that is not a regular expression, or uses unsupported syntax; the error's text says which.
 
     Args:
-        source: The text.
         reason: What is wrong with it.
         position: Offset of the error in bytes.
     """
@@ -38,12 +37,7 @@ class InvalidPattern(ValueError):
 
 
 class SearchLimitExceeded(Exception):
-    """A search has exceeded its time limit: whether the pattern matches is unknown.
-
-    Args:
-        source: The pattern.
-        text: The searched text.
-    """
+    """A search has exceeded its time limit: whether the pattern matches is unknown."""
 
     def __init__(self, source: str, text: str) -> None:
         super().__init__(f"the pattern {source!r} takes too long on {text!r}")

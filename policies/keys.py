@@ -42,7 +42,6 @@ class Setting:
     """A policy key, a queue argument, or both; the field of QueueSettings has the same name.
 
     Args:
-        name: Name of the key.
         values: Values that it takes.
         queue_types: Queue types that support it; empty for a key of exchanges.
         summary: Its purpose in one sentence.

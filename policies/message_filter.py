@@ -391,7 +391,6 @@ def values_at(document: Any, path: tuple[Step, ...]) -> Iterator[Any]:
 
     Args:
         document: A decoded JSON document.
-        path: The result of parse_path().
     """
     #: What is left of the lists on the way, and the place in the path behind each.
     left: list[tuple[Iterator[Any], int]] = [(iter((document,)), 0)]

@@ -53,7 +53,6 @@ class Permissions:
         """Return whether the user has a permission for a queue or exchange.
 
         Args:
-            kind: Permission to check.
             name: Name of the resource; "" is the default exchange, matched as ``amq.default``.
         """
         return self._patterns[kind].matches(name or DEFAULT_EXCHANGE)

@@ -64,7 +64,6 @@ class Policy:
         pattern: Regular expression that is searched in names.
         definition: JSON value by key.
         priority: Of matching policies the one with the highest priority is in force.
-        apply_to: One of APPLY_TO.
     Raises:
         InvalidPattern: The pattern cannot be compiled.
     """
@@ -116,7 +115,6 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
     """Parse a policy from JSON.
 
     Args:
-        name: Name of the policy.
         document: Keys pattern and definition, optionally priority and apply-to; other keys are ignored.
         operator: Whether it is an operator policy, in which fewer keys are allowed.
     Raises:
@@ -182,7 +180,6 @@ def is_from_elsewhere(name: str, operator: bool) -> bool:
     """Return whether another release of RabbitMQ, or one of its plugins, has a policy key that is refused here.
 
     Args:
-        name: Name of the key.
         operator: Whether it is in an operator policy.
     """
     return name in _ELSEWHERE or (operator and name in KEYS.keys() | MIRRORING_KEYS and not _is_known(name, operator))
@@ -244,21 +241,13 @@ def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict
 
 
 def _refuse_locator(definition: Mapping[str, Any]) -> str | None:
-    """Return why the queue master locator is refused; None if it is valid or not set.
-
-    Args:
-        definition: JSON value by key.
-    """
+    """Return why the queue master locator is refused; None if it is valid or not set."""
     locator = definition.get(_LOCATOR, _LOCATORS[0])
     return None if locator in _LOCATORS else f"{format_json(locator)} invalid {_LOCATOR} value"
 
 
 def _refuse_mirroring(definition: Mapping[str, Any]) -> str | None:
-    """Return why the mirroring keys are refused; None if they are valid or not set.
-
-    Args:
-        definition: JSON value by key.
-    """
+    """Return why the mirroring keys are refused; None if they are valid or not set."""
     if not any(name in MIRRORING_KEYS and name != _LOCATOR for name in definition):
         return None
     if _MODE not in definition:

@@ -73,7 +73,6 @@ def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> A
 
     Args:
         name: A policy key.
-        queue_type: Type of the queue.
         argument: Value of the queue argument; None without one.
         policy: Value in the merged policies; None without one.
     """
@@ -96,7 +95,6 @@ def effective_settings(queue_type: str, arguments: Mapping[str, Any], definition
     """Merge arguments and policies.
 
     Args:
-        queue_type: Type of the queue.
         arguments: Value by argument name, strings as str.
         definition: Merged definition of policy and operator policy.
     """

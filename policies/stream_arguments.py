@@ -50,7 +50,6 @@ class StreamPlace(NamedTuple):
     """A place in a stream.
 
     Args:
-        begin: The kind of place.
         value: An offset, or a time since 1970 or an age in microseconds; 0 for the other kinds.
     """
 
@@ -75,7 +74,6 @@ def read_stream_offset(type_name: str, value: Any) -> StreamPlace | None:
 
     Args:
         type_name: Name of the value's type in error texts.
-        value: The value.
     """
     if type_name in INTEGER_TYPES:
         return StreamPlace(Begin.OFFSET, value)

@@ -59,7 +59,6 @@ class Values:
 
         Args:
             type_name: Name of the value's type in error texts.
-            value: The value.
         """
         if self.type_name == "integer":
             return self._integer_error(type_name, value)

@@ -12,7 +12,6 @@ class MethodReceived:
     """A received method other than basic.publish.
 
     Args:
-        channel: Channel number.
         method: Entry of the method catalogue.
         arguments: As decode_arguments returns them.
     """
@@ -31,8 +30,6 @@ class Publish:
     Args:
         exchange: Name of the exchange; bytes that are not UTF-8 are kept as surrogates.
         routing_key: Routing key, decoded in the same way.
-        mandatory: The mandatory bit.
-        immediate: The immediate bit.
         route: Exchange and routing key as the two encoded short strings.
 
     Attributes:
@@ -54,8 +51,6 @@ class PublishRun:
     """Consecutive messages of one channel with equal publish arguments and equal content headers.
 
     Args:
-        channel: Channel number.
-        publish: Common publish arguments.
         header: Common content-header payload. Equal headers in a row are one object.
         bodies: Bodies in order, at least one. A body above the size limit is dropped: b"".
     """
@@ -73,8 +68,6 @@ class VariedRun:
     """Consecutive messages of one channel with equal publish arguments and different content headers.
 
     Args:
-        channel: Channel number.
-        publish: Common publish arguments.
         headers: Content-header payloads in order, at least two.
         bodies: Body of each message; none is empty.
     """
@@ -92,7 +85,6 @@ class AckRun:
     """Consecutive basic.ack of one channel, each with multiple=false.
 
     Args:
-        channel: Channel number.
         tags: Delivery tags in order, at least one.
     """
 

@@ -42,7 +42,6 @@ class AmqpFault(Exception):
     """A protocol error that closes the channel or the connection.
 
     Args:
-        code: Reply code.
         explanation: The reply text behind the name of the code; empty for the name alone.
         method: class-id << 16 | method-id of the offending method; None for the method being handled,
             0 for no method.

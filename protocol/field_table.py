@@ -257,16 +257,7 @@ def sort_table(table: FieldTable) -> FieldTable:
 
 
 def _decode_value(kind: str, octets: bytes, offset: int, end: int) -> tuple[FieldValue, int]:
-    """Decode a value that is neither table nor array.
-
-    Args:
-        kind: Type letter.
-        octets: The enclosing table.
-        offset: Offset behind the type letter.
-        end: Offset of the end of the enclosing table or array.
-    Returns:
-        The value, and the offset behind it.
-    """
+    """Decode a value that is neither table nor array; return it and the offset behind it."""
     value: Any
     fixed = _FIXED.get(kind)
     if fixed is not None:

@@ -141,12 +141,6 @@ def _read_length(octets: bytes, offset: int) -> int:
 def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], depth: int) -> bool:
     """Return whether a table is well-formed and has none of the given keys.
 
-    Args:
-        octets: Bytes that contain the table.
-        offset: Offset of its first entry.
-        end: Offset of its end.
-        names: Keys that it must not have.
-        depth: Nesting depth that is scanned from here.
     Raises:
         IndexError: A value exceeds the bytes.
     """
@@ -177,15 +171,7 @@ def _scan_array(octets: bytes, offset: int, end: int, depth: int) -> bool:
 
 
 def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> int:
-    """Return the offset behind a value, or -1 if it is malformed or nested too deep to be scanned.
-
-    Args:
-        octets: Bytes that contain the value.
-        kind: Type letter.
-        offset: Offset behind the type letter.
-        end: Offset of the end of the enclosing table or array.
-        depth: Nesting depth that is scanned from here.
-    """
+    """Return the offset behind a value, or -1 if it is malformed or nested too deep to be scanned."""
     width = _VALUE_WIDTHS[kind]
     if width < _VARIABLE_WIDTH:
         # The decoder refuses infinities and NaN: their exponent has all bits set.

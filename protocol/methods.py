@@ -173,7 +173,6 @@ def encode_ack(head: bytes, tag: int, multiple: bool) -> bytes:
 
     Args:
         head: What ack_head() has returned for the channel.
-        tag: The delivery tag.
         multiple: Whether all up to this tag are meant.
     """
     return head + _ACK_REST.pack(tag, multiple, FRAME_END)

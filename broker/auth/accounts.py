@@ -47,7 +47,6 @@ class Accounts:
         on_change: Called after every change.
         on_delete: Called with the name of a user who was deleted.
         attempts: Counters of login attempts.
-        loopback_users: See Args.
         throttle: Delays the answers to failed logins.
         unrestored: Section and entry of definitions that the start could not restore; they are kept unchanged.
     """
@@ -76,7 +75,6 @@ class Accounts:
         """Create a user.
 
         Args:
-            name: The user's name.
             password: The plain-text password; a user with an empty one cannot log in.
             tags: User tags, such as ``administrator``.
         Raises:
@@ -113,7 +111,6 @@ class Accounts:
         """Limit a user's connections and channels. The limits also apply to connections that are open.
 
         Args:
-            name: The user's name.
             max_connections: Open connections allowed; None or a negative number means no limit.
             max_channels: Open channels allowed; None or a negative number means no limit.
         Raises:
@@ -257,9 +254,6 @@ class Accounts:
         """Check whether a user has a permission on the queues and exchanges of a name.
 
         Args:
-            user: The user.
-            vhost: Name of the virtual host.
-            kind: The permission.
             resource_name: Name of the queue or exchange; "" is the default exchange.
         """
         request = (user.name, vhost, kind, resource_name)

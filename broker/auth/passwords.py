@@ -37,7 +37,6 @@ def hash_password(password: str | bytes, algorithm: str = SHA256) -> str:
 
     Args:
         password: The password; text is encoded as UTF-8.
-        algorithm: A key of ALGORITHMS.
     Returns:
         Base64 text.
     """
@@ -52,7 +51,6 @@ def verify_password(password: bytes, password_hash: str, algorithm: str = SHA256
     Args:
         password: As the client sent it.
         password_hash: As hash_password returns it; a malformed hash matches no password.
-        algorithm: A key of ALGORITHMS.
     """
     try:
         stored = decode_hash(password_hash, algorithm)
@@ -77,9 +75,7 @@ def choose_hash(password: str | None, password_hash: str | None, algorithm: str)
     """Return the password hash of a user, and its algorithm. Without a password and a hash, the hash is "".
 
     Args:
-        password: The plain-text password.
         password_hash: The hash, if there is no password.
-        algorithm: Algorithm of the hash.
     Raises:
         InvalidHash: The hash is not base64, or the algorithm is unknown.
     """

@@ -30,7 +30,6 @@ class User:
     """An immutable user: a connection keeps the tags that were valid when it logged in.
 
     Args:
-        name: The user's name.
         password_hash: As hash_password returns it; "" for a user that cannot log in with a password.
         hashing_algorithm: Algorithm of the password hash.
         tags: User tags; over AMQP only ``impersonator`` has an effect.

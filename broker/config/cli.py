@@ -28,7 +28,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
 
     Args:
         argv: Arguments without the program's name.
-        environ: Environment variables.
 
     Returns:
         The settings.
@@ -52,7 +51,6 @@ def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadR
 
     Args:
         argv: Arguments without the program's name.
-        environ: Environment variables.
 
     Returns:
         Option values and errors.
@@ -76,7 +74,6 @@ def read_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
 
     Args:
         argv: Arguments without the program's name.
-        environ: Environment variables.
 
     Returns:
         Option values, and where they come from.

@@ -113,7 +113,6 @@ def declared(settings: type[Any], prefix: str = "") -> dict[str, Option]:
     """List the options of a dataclass.
 
     Args:
-        settings: The dataclass.
         prefix: Prefix of their names, with its dot.
 
     Returns:
@@ -133,7 +132,6 @@ def build(settings: type[Group], values: Mapping[str, object], prefix: str = "")
     """Build the settings from option values.
 
     Args:
-        settings: The dataclass.
         values: Values by dotted name; a missing one is the default.
         prefix: Prefix of their names, with its dot.
 

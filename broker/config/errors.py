@@ -30,11 +30,9 @@ class DefinitionsError(ConfigError):
     """A definitions document cannot be loaded; the text names section and entry, and what is valid.
 
     Args:
-        text: The error text.
         reason: The reason in RabbitMQ's HTTP API, as JSON; None for the text.
 
     Attributes:
-        reason: See Args.
         option: The option that has the definitions; "" if they come from elsewhere.
     """
 

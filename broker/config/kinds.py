@@ -121,11 +121,7 @@ def url_path() -> Kind[str]:
 
 
 def choice(*words: str) -> Kind[str]:
-    """Return the kind of enumerated words, case-insensitive.
-
-    Args:
-        words: The allowed words.
-    """
+    """Return the kind of enumerated words, case-insensitive."""
 
     def read(value: object) -> str:
         for word in words:
@@ -223,7 +219,6 @@ def optional(kind: Kind[T], *off: str) -> Kind[T | None]:
     """Return the kind of another kind's values or None.
 
     Args:
-        kind: The other kind.
         off: Words for None, besides YAML's null; `false` and `0` include YAML's values false and 0.
     """
 

@@ -27,11 +27,7 @@ class PlannedListener:
 
 
 def planned_listeners(settings: Settings) -> list[PlannedListener]:
-    """Return all listeners in the order in which they are opened.
-
-    Args:
-        settings: The configuration.
-    """
+    """Return all listeners in the order in which they are opened."""
     tcp, tls = settings.listeners.tcp, settings.listeners.ssl
     return [
         *_planned(settings, "amqp", settings.port, "--host or --port", endpoints=tcp, endpoints_option="listeners.tcp"),

@@ -93,9 +93,6 @@ def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
 def read_environment(environ: Mapping[str, str]) -> Iterator[RawSetting | ConfigError]:
     """Read the settings of environment variables.
 
-    Args:
-        environ: Environment variables.
-
     Yields:
         Settings, and errors for variables that are not those of options. Those of leveretctl and of Kubernetes are
         skipped.

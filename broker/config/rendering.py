@@ -23,7 +23,6 @@ line, lists are separated by commas.
 and starts nothing; see [Operations](operations.md#check-a-configuration).
 
 **Reload**: `SIGHUP` applies a new value without a restart.
-
 """
 
 
@@ -81,7 +80,6 @@ def effective_configuration(settings: Settings, origins: Mapping[str, str]) -> s
     """Format every option as a line of YAML with the origin of its value.
 
     Args:
-        settings: The configuration.
         origins: Origin of each value that is set, by dotted name.
 
     Returns:

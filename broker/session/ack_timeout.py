@@ -43,7 +43,6 @@ class AckDeadline:
     Deliveries have no times: each check notes the next delivery tag, and a tag below an old enough note has timed out.
 
     Args:
-        channel: The channel.
         holder: Who holds the messages.
         timeout_ms: Timeout in milliseconds.
     """
@@ -153,7 +152,6 @@ def timeout_fault(channel: int, timeout_ms: int) -> ChannelFault:
     """Return the fault for a delivery that is unacknowledged for too long.
 
     Args:
-        channel: Channel number.
         timeout_ms: The timeout in milliseconds.
     """
     text = (

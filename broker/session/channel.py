@@ -46,9 +46,6 @@ class ReplyConsumer:
 
     Args:
         host: What the channels of the connection share.
-        number: Channel number.
-        unacked: Unacknowledged messages of the channel.
-        tag: The consumer tag.
 
     Attributes:
         name: Routing key for replies to this consumer; unique and not guessable.
@@ -233,7 +230,6 @@ class Channel:
         """Close the channel because of a client error.
 
         Args:
-            fault: Reply code and text for channel.close.
             method: Index of the current method; sent in channel.close unless the fault names another.
         """
         blamed = method if fault.method is None else fault.method
@@ -286,8 +282,6 @@ class _HeldConfirms:
     """Confirms publishes when it is called, after the sync, unless their channel has been closed.
 
     Args:
-        channel: The channel.
-        confirms: Its confirms.
         last: The last sequence number of the publishes.
     """
 
@@ -309,14 +303,8 @@ class ChannelConsumer(Consumer):
     """A consumer on a channel.
 
     Args:
-        channel: The channel.
-        queue: The queue consumed from.
-        tag: The consumer tag.
         no_ack: Whether messages are settled when they are sent.
-        exclusive: Whether the consumer is exclusive.
-        priority: The x-priority argument.
         prefetch: Maximum number of unacked messages; 0 for no limit.
-        arguments: Arguments of basic.consume.
 
     Attributes:
         is_held: Whether it gets nothing for now, because a test says so.
@@ -406,12 +394,8 @@ class ChannelStreamConsumer(ChannelConsumer):
     """A consumer of a stream on a channel.
 
     Args:
-        channel: The channel.
-        queue: The stream.
-        tag: The consumer tag.
         exclusive: The exclusive bit, which has no effect.
         prefetch: Maximum number of unacked messages, 1 or more.
-        arguments: Arguments of basic.consume.
     """
 
     __slots__ = ("_stream_frames",)

@@ -17,17 +17,7 @@ class ChannelHost:
     """What the channels of one connection share. It is also the owner of the connection's exclusive queues.
 
     Args:
-        broker: The broker.
-        settings: The broker's configuration.
-        accounts: Users and permissions.
-        user: The authenticated user.
-        vhost: The open virtual host.
-        output: Output buffer of the connection.
-        name: Name of the connection.
-        peer: Address and port of the client.
-        client_properties: Client properties as received.
         frame_max: Maximum frame size in bytes, including the frame header and end.
-        notifies_cancel: Whether the client supports consumer_cancel_notify.
 
     Attributes:
         consumer_max: Maximum number of consumers of a channel; None for no limit.

@@ -21,7 +21,6 @@ class Confirms:
 
     Args:
         channel: The channel number.
-        counters: The counters of the channel.
     """
 
     __slots__ = (

@@ -88,7 +88,6 @@ class Connection:
     cost more: it is called twice for each read, and its bytes have to be copied out of the buffer.
 
     Args:
-        server: State shared by all connections.
         connections: All connections; this one is among them while its socket is open.
         proxied: Addresses from the PROXY protocol header; None to use those of the socket.
 

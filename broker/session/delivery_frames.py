@@ -29,8 +29,6 @@ class DeliveryFrames:
     """Builds the frames of the deliveries to one consumer.
 
     Args:
-        number: Channel number.
-        tag: The consumer tag.
         frame_max: Maximum size of a body frame in bytes, including the frame header and end.
     """
 
@@ -59,7 +57,6 @@ class DeliveryFrames:
         """Append the frames of messages.
 
         Args:
-            out: The output.
             entries: The messages; at least one.
             first: Delivery tag of the first message.
         Returns:
@@ -112,11 +109,7 @@ class DeliveryFrames:
         self._high = -1
 
     def _prepare_leads(self, high: int) -> None:
-        """Cache what precedes the last octet of delivery tags.
-
-        Args:
-            high: The number that their other octets make.
-        """
+        """Cache what precedes the last octet of delivery tags."""
         self._high = high
         self._first_lead = self._before + high.to_bytes(7, "big")
         self._lead = _END + self._first_lead
@@ -133,8 +126,6 @@ class StreamFrames:
     """Builds the frames of the deliveries to one consumer of a stream: each message has its offset as a header.
 
     Args:
-        number: Channel number.
-        tag: The consumer tag.
         frame_max: Maximum size of a body frame in bytes, including the frame header and end.
     """
 
@@ -154,7 +145,6 @@ class StreamFrames:
         """Append the frames of messages.
 
         Args:
-            out: The output.
             entries: The messages; at least one. The number of each is its offset plus 1.
             first: Delivery tag of the first message.
         Returns:
@@ -196,14 +186,7 @@ class StreamFrames:
 
 
 def _append_body_frames(out: list[bytes], number: int, body: bytes, largest: int) -> None:
-    """Append a long body, without the head of its first frame and the end octet of its last one.
-
-    Args:
-        out: The output.
-        number: Channel number.
-        body: The body.
-        largest: Maximum number of its bytes in a frame.
-    """
+    """Append a long body, without the head of its first frame and the end octet of its last one."""
     out.append(body[:largest])
     for start in range(largest, len(body), largest):
         chunk = body[start : start + largest]
@@ -222,10 +205,7 @@ def send_message(
 
     Args:
         host: What the channels of the connection share.
-        number: Channel number.
-        method: Index of the method.
         before: Method arguments before exchange and routing key.
-        message: The message.
         after: Method arguments after exchange and routing key.
     """
     route, output = message.envelope.route, host.output
@@ -237,13 +217,7 @@ def send_message(
 
 
 def _frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:
-    """Return the header frame and body frames of a message; the last part is an end octet.
-
-    Args:
-        channel: Channel number.
-        message: The message; its content header is one frame of any size, as in RabbitMQ.
-        frame_max: Maximum size of a body frame in bytes, including the frame header and end.
-    """
+    """Return the header frame and body frames of a message; the last part is an end octet."""
     header, body = message.envelope.header, message.body
     parts = [_FRAME_HEAD.pack(FRAME_HEADER, channel, len(header)), header, _END]
     largest = frame_max - FRAME_OVERHEAD

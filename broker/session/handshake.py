@@ -101,8 +101,6 @@ class Handshake:
     """Handshake of one connection: what both sides have agreed on, and the next reply.
 
     Args:
-        server: State shared by all connections.
-        peer: Address and port of the client.
         tls: The TLS session; None without TLS.
 
     Attributes:
@@ -156,9 +154,6 @@ class Handshake:
     def receive(self, state: ConnectionState, event: Event) -> tuple[ConnectionInput, bytes]:
         """Process an event of the frame reader.
 
-        Args:
-            state: State of the connection.
-            event: The event.
         Returns:
             What it means for the state of the connection, and the reply; b"" for none.
         Raises:

@@ -30,10 +30,6 @@ class Intake:
 
     Args:
         name: Name of the connection, for the log.
-        server: State shared by all connections.
-        transport: The transport of the connection.
-        reader: Its frame reader.
-        output: Its output buffer.
         heartbeat: Its heartbeats; those of the client are not read either while reading is paused.
         handle: Handles one event; does not raise.
 

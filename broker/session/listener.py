@@ -30,9 +30,6 @@ _ANSWER_SECONDS: Final = 0.5
 class Listener:
     """Accepts AMQP connections over TCP.
 
-    Args:
-        server: State shared by all connections.
-
     Attributes:
         connections: The open connections.
     """
@@ -164,14 +161,7 @@ class Listener:
 
 
 async def _read_proxy_header(sock: socket.socket, seconds: float) -> ProxiedAddresses | None:
-    """Read the PROXY protocol header, and no bytes after it.
-
-    Args:
-        sock: An accepted socket.
-        seconds: Timeout in seconds.
-
-    Returns:
-        The addresses in the header; None if the header says to use those of the socket.
+    """Read the PROXY protocol header, and no bytes after it; return None if it says to use the addresses of the socket.
 
     Raises:
         MalformedProxyHeader: The header is missing or malformed, or did not arrive in time.

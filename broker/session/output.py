@@ -34,7 +34,6 @@ class Output:
 
     Args:
         turn: Schedules flush() for the end of the turn.
-        transport: The transport of the connection.
 
     Attributes:
         parts: Output of this turn, in order. Code that appends to it directly calls sent() afterwards.
@@ -190,7 +189,6 @@ class Heartbeat:
     byte.
 
     Args:
-        loop: The event loop.
         output: Output buffer; gets a heartbeat if nothing was written for half an interval.
         name: Name of the connection, for the log.
 

@@ -40,7 +40,6 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     """Publish a run of messages.
 
     Args:
-        channel: The channel.
         run: Messages that differ only in their bodies.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
@@ -61,12 +60,8 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
 
 
 def _publish_each(channel: Channel, run: PublishRun, route: PublishRoute) -> None:
-    """Publish the messages of a run with a route each.
+    """Publish the messages of a run with a route each; those that have been published are removed from it.
 
-    Args:
-        channel: The channel.
-        run: The messages; those that have been published are removed from it.
-        route: The route of the first one.
     Raises:
         Unfinished: As publish_run().
     """
@@ -107,9 +102,6 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
 
     Messages whose headers need no decoding are enqueued in batches; the remaining ones are published one by one.
 
-    Args:
-        channel: The channel.
-        run: The messages.
     Raises:
         ChannelFault: As publish_run(). Messages before the refused one are published, those after it are not.
         ConnectionFault: As publish_run().
@@ -305,9 +297,7 @@ class Enqueueing:
     """Messages on their way to the queues of their route.
 
     Args:
-        channel: The channel.
         exchange: The exchange that they were published to.
-        queues: The queues.
         replies: Names of direct reply-to consumers.
         messages: The messages. They have one size and one envelope, unless `longest` is given.
         body_bytes: Sum of their body lengths.
@@ -315,8 +305,6 @@ class Enqueueing:
         longest: Length of the longest body, for messages with different headers and sizes; see Queue.publish_varied().
 
     Attributes:
-        channel: See Args.
-        queues: See Args.
         count: Number of messages.
         taken: Number of messages from the front that no queue has refused: a full queue refuses all further messages
             of a run.

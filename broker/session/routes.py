@@ -25,7 +25,6 @@ class PublishRoute:
 
     Args:
         generation: Generation of topology and permissions for which the route is valid.
-        exchange: The exchange.
         keys_replies: Direct reply-to consumers named by the routing key alone.
 
     Attributes:
@@ -119,9 +118,6 @@ class RouteCache:
 
 class RouteSearch:
     """Finds routes for one connection, one at a time.
-
-    Args:
-        turn: Provides time slices.
 
     Attributes:
         is_outdated: True if the topology has changed since the search for the last route began.

@@ -40,11 +40,7 @@ class Server:
     """State shared by all AMQP connections.
 
     Args:
-        settings: The broker's configuration.
-        broker: The broker.
-        accounts: Users and permissions.
         memory_checks: Count received bytes, to check memory in time.
-        loop: The event loop.
         interceptor: Gets the events of all connections first, in tests; None for none.
     """
 

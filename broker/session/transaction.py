@@ -29,11 +29,7 @@ class HeldPublish(Protocol):
 
 
 class Transaction:
-    """Publishes and acknowledgements of a channel since the last commit or rollback.
-
-    Args:
-        unacked: Unacknowledged messages of the channel.
-    """
+    """Publishes and acknowledgements of a channel since the last commit or rollback."""
 
     __slots__ = ("_is_committing", "_is_refused", "_publishes", "_returning", "_settlements", "_unacked")
 

@@ -53,7 +53,6 @@ class SharedPrefetch:
         """Count delivered messages, and remove the consumer from the waiting ones.
 
         Args:
-            consumer: The consumer.
             count: Number of new unacked messages.
         """
         self.unacked += count
@@ -95,7 +94,6 @@ class GetHolder(Holder):
 
     Args:
         queue: The queue of the messages.
-        unacked: All unacknowledged messages of the channel.
     """
 
     __slots__ = ("_unacked",)
@@ -131,10 +129,6 @@ class Deadline(Protocol):
 
 class Unacked:
     """Unacknowledged messages of a channel.
-
-    Args:
-        counters: The counters of the channel.
-        shared_prefetch: The prefetch limit of the channel.
 
     Attributes:
         held: Holder and store entry by delivery tag, in any order.
@@ -255,7 +249,6 @@ class Unacked:
         """Iterate over the messages of a holder in order of delivery tags, while messages come and go.
 
         Args:
-            holder: The holder.
             from_tag: Leave out lower delivery tags.
         """
         for batch, _ in [*(self.set_aside or ())]:

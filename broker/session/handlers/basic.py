@@ -49,7 +49,6 @@ def qos(channel: Channel, prefetch_size: int, prefetch_count: int, shared: bool)
     """Set the prefetch limit (basic.qos).
 
     Args:
-        channel: The channel.
         prefetch_size: Limit in bytes; only 0 (no limit) is implemented.
         prefetch_count: Limit of unacked messages, 0..65535; 0 for no limit.
         shared: The global bit: one limit for the channel, instead of one for each new consumer.

@@ -91,12 +91,7 @@ def commit_tx(channel: Channel) -> None:
 
 
 class _Commit:
-    """A commit that is not on disk yet.
-
-    Args:
-        channel: The channel.
-        transaction: Its transaction.
-    """
+    """A commit that is not on disk yet."""
 
     __slots__ = ("_channel", "_transaction")
 

@@ -242,9 +242,6 @@ def _exchange_ends(source: str, destination: str) -> Ends:
 def _give_history(channel: Channel, history: Iterator[None]) -> None:
     """Run the steps that give a new binding its history; see Bound.
 
-    Args:
-        channel: The channel of queue.bind or exchange.bind.
-        history: The steps.
     Raises:
         Unfinished: It takes longer than a time slice. The method is handled again then, and finds its binding.
     """
