@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import ResultRows
+from leveret.broker.management.cli.output import (
+    Arguments,
+    channel_identifier,
+    compact_json,
+    connection_identifier,
+    queue_identifier,
+)
+from leveret.broker.management.fields import Table, columns_of
 
 Read = Callable[[dict[str, Any]], Any]
 
@@ -44,9 +52,52 @@ def fields(*names: str) -> dict[str, Column]:
     return {name: field(name) for name in names}
 
 
-def empty_column() -> Column:
-    """Return a column that is always empty, for values that only mirrored queues or Erlang have."""
-    return Column(lambda found: None, ())
+def _protocol(text: str) -> Any:
+    """Return `AMQP 0-9-1` as the tuple of version numbers that rabbitmqctl prints."""
+    name, _, version = text.partition(" ")
+    numbers = version.split("-")
+    if name != "AMQP" or not all(number.isdigit() for number in numbers):
+        return text
+    return tuple(int(number) for number in numbers)
+
+
+def _exclusive_consumer(consumers: list[dict[str, Any]]) -> Any:
+    channels = (each["channel_details"]["name"] for each in consumers if each.get("exclusive"))
+    return next(map(channel_identifier, channels), None)
+
+
+# Forms of the table of fields that depend on the value, unless it is null, and those that depend on the whole object.
+_OF_VALUES: Final[dict[str, Callable[[Any], Any] | None]] = {
+    "": None,
+    "empty": None,
+    "arguments": Arguments,
+    "json": lambda found: compact_json(found or {}),
+    "connection": connection_identifier,
+    "channel": channel_identifier,
+    "exclusive_consumer": _exclusive_consumer,
+    "protocol": _protocol,
+}
+_OF_OBJECTS: Final[dict[str, Read]] = {
+    "queue": lambda found: queue_identifier(found.get("node", ""), found.get("vhost", ""), found["name"]),
+    "exchange_kind": lambda found: "exchange",
+}
+
+
+def table_columns(table: Table) -> dict[str, Column]:
+    """Return the columns of a kind of object, as the table of fields describes them."""
+    found = {}
+    for name, path, form, needs in columns_of(table):
+        if form == "count":
+            found[name] = Column(_or_zero(field(path).read), needs)
+        elif form in _OF_OBJECTS:
+            found[name] = Column(_OF_OBJECTS[form], needs)
+        else:
+            found[name] = field(path, _OF_VALUES[form])._replace(fields=needs)
+    return found
+
+
+def _or_zero(read: Read) -> Read:
+    return lambda found: read(found) or 0
 
 
 def columns_query(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:

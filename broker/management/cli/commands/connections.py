@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, columns_query, field, fields, to_rows
+from leveret.broker.management.cli.columns import columns_query, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -19,47 +19,14 @@ from leveret.broker.management.cli.command import (
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.output import (
-    Arguments,
     ProgressLine,
-    channel_identifier,
-    connection_identifier,
     connection_name,
 )
+from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER
 
-
-def _protocol(text: str) -> Any:
-    """Return `AMQP 0-9-1` as the tuple of version numbers that rabbitmqctl prints."""
-    name, _, version = text.partition(" ")
-    numbers = version.split("-")
-    if name != "AMQP" or not all(number.isdigit() for number in numbers):
-        return text
-    return tuple(int(number) for number in numbers)
-
-
-_CONNECTION_COLUMNS: Final[dict[str, Column]] = {
-    "pid": field("name", connection_identifier),
-    **fields("name", "port", "host", "peer_port", "peer_host", "ssl", "ssl_protocol", "ssl_key_exchange"),
-    **fields(
-        "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "state", "channels"
-    ),
-    "protocol": field("protocol", _protocol),
-    **fields("auth_mechanism", "user", "vhost", "timeout", "frame_max", "channel_max"),
-    "client_properties": field("client_properties", Arguments),
-    **fields("recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend", "connected_at"),
-}
-_CHANNEL_COLUMNS: Final[dict[str, Column]] = {
-    "pid": field("name", channel_identifier),
-    "connection": field("connection_details.name", connection_identifier),
-    **fields("name", "number", "user", "vhost", "transactional", "confirm", "consumer_count"),
-    **fields("messages_unacknowledged", "messages_uncommitted", "acks_uncommitted", "messages_unconfirmed"),
-    **fields("prefetch_count", "global_prefetch_count"),
-}
-_CONSUMER_COLUMNS: Final[dict[str, Column]] = {
-    "queue_name": field("queue.name"),
-    "channel_pid": field("channel_details.name", channel_identifier),
-    **fields("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status"),
-    "arguments": field("arguments", Arguments),
-}
+_CONNECTION_COLUMNS: Final = table_columns(CONNECTION)
+_CHANNEL_COLUMNS: Final = table_columns(CHANNEL)
+_CONSUMER_COLUMNS: Final = table_columns(CONSUMER)
 # Columns always have this order, independently of the arguments, as in rabbitmqctl's list_consumers.
 _CONSUMER_DEFAULT: Final = tuple(name for name in _CONSUMER_COLUMNS if name != "activity_status")
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Container
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, columns_query, empty_column, field, fields, to_rows
+from leveret.broker.management.cli.columns import columns_query, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
     MONITORING,
@@ -23,13 +23,9 @@ from leveret.broker.management.cli.command import (
 from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, bad_argument, failed
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.output import (
-    Arguments,
     ProgressLine,
-    channel_identifier,
-    compact_json,
-    connection_identifier,
-    queue_identifier,
 )
+from leveret.broker.management.fields import BINDING, EXCHANGE, QUEUE
 
 # Purging shows progress from this number of ready messages on.
 _MANY: Final = 10_000
@@ -138,46 +134,9 @@ class _PurgeProgress:
             self._progress.update(self._ready - (left or 0))
 
 
-def _identifier(found: dict[str, Any]) -> Any:
-    return queue_identifier(found.get("node", ""), found.get("vhost", ""), found["name"])
-
-
-def _exclusive_consumer(found: dict[str, Any]) -> Any:
-    for consumer in found.get("consumer_details") or ():
-        if consumer.get("exclusive"):
-            return channel_identifier(consumer["channel_details"]["name"])
-    return None
-
-
-def _statistic(name: str) -> Column:
-    return Column(lambda found: (found.get("message_stats") or {}).get(name) or 0, ("message_stats",))
-
-
-_QUEUE_COLUMNS: Final[dict[str, Column]] = {
-    **fields("name", "durable", "auto_delete"),
-    "arguments": field("arguments", Arguments),
-    **fields("policy", "operator_policy"),
-    "effective_policy_definition": field("effective_policy_definition", lambda found: compact_json(found or {})),
-    "pid": Column(_identifier, ("name", "vhost", "node")),
-    "owner_pid": field("owner_pid_details.name", connection_identifier),
-    "exclusive": field("exclusive"),
-    "exclusive_consumer_pid": Column(_exclusive_consumer, ("consumer_details",)),
-    **fields("exclusive_consumer_tag", "messages_ready", "messages_unacknowledged", "messages"),
-    **fields("messages_ready_ram", "messages_unacknowledged_ram", "messages_ram", "messages_persistent"),
-    **fields("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"),
-    **fields("message_bytes_persistent", "head_message_timestamp"),
-    "disk_reads": _statistic("disk_reads"),
-    "disk_writes": _statistic("disk_writes"),
-    **fields("consumers", "consumer_utilisation", "consumer_capacity", "memory"),
-    "slave_pids": empty_column(),
-    "synchronised_slave_pids": empty_column(),
-    **fields("state", "type", "leader", "members", "online"),
-    # Not in RabbitMQ.
-    "length_counts": field("fill.length_counts"),
-    **fields("oldest_ready_age", "oldest_unacked_age"),
-    # In RabbitMQ 4.3, for quorum queues.
-    **fields("delayed_retry", "messages_delayed", "next_delayed_at", "last_delayed_at"),
-}
+_QUEUE_COLUMNS: Final = table_columns(QUEUE)
+_EXCHANGE_COLUMNS: Final = table_columns(EXCHANGE)
+_BINDING_COLUMNS: Final = table_columns(BINDING)
 
 
 def _list_banner(context: CommandContext) -> str:
@@ -223,21 +182,6 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
         queues = context.api.find("queues", context.vhost, columns=paths)
     # As in rabbitmqctl, an unknown virtual host has no queues.
     return queues or []
-
-
-_EXCHANGE_COLUMNS: Final[dict[str, Column]] = {
-    **fields("name", "type", "durable", "auto_delete", "internal"),
-    "arguments": field("arguments", Arguments),
-    "policy": field("policy"),
-}
-_BINDING_COLUMNS: Final[dict[str, Column]] = {
-    "source_name": field("source"),
-    "source_kind": Column(lambda found: "exchange", ()),
-    "destination_name": field("destination"),
-    "destination_kind": field("destination_type"),
-    "routing_key": field("routing_key"),
-    "arguments": field("arguments", Arguments),
-}
 
 
 @command(

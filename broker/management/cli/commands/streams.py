@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.columns import Column, fields, table_columns, to_rows
 from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_filter_options
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed, refused
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.fields import CONSUMER_NAME
 from leveret.policies.stream_arguments import FORMS, read_place
 
-_NAME_COLUMNS: Final[dict[str, Column]] = {
-    **fields("name", "next_offset", "lag", "missed", "waiting"),
-    "consumer_tag": field("active.consumer_tag"),
-    "channel": field("active.channel_details.name"),
-}
+_NAME_COLUMNS: Final = table_columns(CONSUMER_NAME)
+_NAME_DEFAULT: Final = ("name", "next_offset", "lag", "missed", "waiting", "consumer_tag", "channel")
 _STREAM: Final = Argument("<stream>", "the stream")
 _NAME: Final = Argument("<name>", "the value of x-stream-consumer-name")
 
@@ -29,7 +27,7 @@ _NAME: Final = Argument("<name>", "the value of x-stream-consumer-name")
     banner="Listing consumer names of stream '{0}' in vhost '{context.vhost}' ...",
 )
 def _list_names(context: CommandContext) -> ResultRows:
-    return to_rows(_NAME_COLUMNS, tuple(_NAME_COLUMNS), _ask_names(context, "GET"))
+    return to_rows(_NAME_COLUMNS, _NAME_DEFAULT, _ask_names(context, "GET"))
 
 
 def _check_place(shown: str, place: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, fields, to_rows
+from leveret.broker.management import fields
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
@@ -20,9 +21,7 @@ from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argum
 from leveret.broker.management.cli.output import compact_json
 
 _SECTION: Final = "Virtual hosts"
-COLUMNS: Final[dict[str, Column]] = {
-    **fields("name", "description", "tags", "tracing", "cluster_state", "default_queue_type"),
-}
+_COLUMNS: Final = table_columns(fields.VHOST)
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
@@ -30,12 +29,12 @@ _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
     "list_vhosts",
     "Access Control",
     "Lists virtual hosts",
-    (HEADERS, Argument("[<column> ...]", columns=COLUMNS), TIMEOUT),
+    (HEADERS, Argument("[<column> ...]", columns=_COLUMNS), TIMEOUT),
     banner="Listing vhosts ...",
 )
 def _list(context: CommandContext) -> ResultRows:
     names = selected_columns(context.arguments, ("name",))
-    return to_rows(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
+    return to_rows(_COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
 
 
 @command(
