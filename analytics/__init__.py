@@ -1,7 +1,7 @@
 """The tables of a data directory, for Arrow and Spark.
 
 Spark: `register(spark)`, then `spark.read.format("leveret").load(directory)`; or `read()`. These two need pyspark, and
-are imported when they are first used: what reads the tables as Arrow batches (`arrow_scan.py`) does without.
+are imported when they are first used: what reads the tables as Arrow batches (`scan.py`) does without.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if __name__ != "leveret.analytics":
     raise ImportError(f"{__name__} is a folder of the package leveret: import leveret.analytics instead")
 
 if TYPE_CHECKING:
-    from leveret.analytics.session import Session as Session
-    from leveret.analytics.session import register as register
-    from leveret.analytics.spark_reading import read as read
+    from leveret.analytics.spark.read import read as read
+    from leveret.analytics.spark.session import Session as Session
+    from leveret.analytics.spark.session import register as register
 else:
 
     def __getattr__(name: str) -> object:
-        places = {"Session": "session", "read": "spark_reading", "register": "session"}
+        places = {"Session": "spark.session", "read": "spark.read", "register": "spark.session"}
         if name in places:
             return getattr(importlib.import_module(f"leveret.analytics.{places[name]}"), name)
         raise AttributeError(f"module 'leveret.analytics' has no attribute {name!r}")

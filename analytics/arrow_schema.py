@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from leveret.analytics.bodies.body_format import BodyFormat
-from leveret.analytics.bodies.body_options import VALUE, VALUE_ERROR
-from leveret.analytics.columns import TABLES
+from leveret.analytics.columns import BROKER, VALUE, VALUE_ERROR
 
 #: Arrow types by Spark type.
 ARROW_TYPES: Final[dict[str, Any]] = {
@@ -23,26 +21,28 @@ ARROW_TYPES: Final[dict[str, Any]] = {
 }
 
 
-def arrow_schema(table: str, columns: Sequence[str], bodies: BodyFormat | None = None) -> Any:
-    """Return the Arrow schema of some columns of a table.
-
-    Args:
-        table: Name of the table.
-        columns: Names of the columns, in order.
-        bodies: How bodies are read; None if no column needs it.
-    """
-    return schema_of(TABLES[table], columns, bodies)
-
-
-def schema_of(types: Mapping[str, str], columns: Sequence[str], bodies: BodyFormat | None) -> Any:
+def schema_of(types: Mapping[str, str], columns: Sequence[str], value: pa.DataType | None = None) -> pa.Schema:
     """Return the Arrow schema of some columns.
 
     Args:
         types: Spark types of all columns by name.
         columns: Names of the columns, in order.
-        bodies: How bodies are read; None if no column needs it.
+        value: Type of the column `value`; None without bodies.
     """
     kinds = {name: ARROW_TYPES[kind] for name, kind in types.items()}
-    if bodies is not None:
-        kinds |= {VALUE: bodies.kind, VALUE_ERROR: pa.string()}
+    if value is not None:
+        kinds |= {VALUE: value, VALUE_ERROR: pa.string()}
     return pa.schema([(name, kinds[name]) for name in columns])
+
+
+def with_broker(batch: pa.RecordBatch, broker: str, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return rows of a live table as those of an archived one.
+
+    Args:
+        batch: Those of the columns that the live table has, or any, if it has none of them.
+        broker: Name of the broker.
+        columns: Names of the columns to return, in order.
+    """
+    name = pa.repeat(pa.scalar(broker, pa.string()), batch.num_rows)
+    arrays = [name if each == BROKER else batch.column(each) for each in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from leveret.analytics.errors import OptionError
 from leveret.protocol.properties import FLAGS
+
+#: Tables that have bodies.
+BODY_TABLES: Final = ("messages", "delayed")
+#: Columns that such a table has besides; the type of `value` depends on the bodies.
+VALUE: Final = "value"
+VALUE_ERROR: Final = "value_error"
+VALUE_COLUMNS: Final = (VALUE, VALUE_ERROR)
+#: The properties of messages that say how their bodies are to be read.
+PROPERTIES_OF_BODIES: Final = frozenset({"content_encoding", "headers"})
+#: Tables that are archived, and the column with the time by which their files are divided.
+TIME_COLUMNS: Final = {"messages": "enqueued_at", "events": "at"}
+#: Name of the column with the broker, which only archived tables have.
+BROKER: Final = "broker"
 
 
 class Column(NamedTuple):
@@ -27,7 +41,6 @@ class Column(NamedTuple):
 _TYPES: Final = {"delivery_mode": "int", "priority": "int", "timestamp": "timestamp"}
 #: Spark types of the message properties, in wire order. Headers have separate columns.
 PROPERTIES: Final = {name: _TYPES.get(name, "string") for _, name in FLAGS if name != "headers"}
-
 _IDENTITY: Final = (
     "With `store_priority` and `seq` the key of a message, also if its queue is deleted and declared again"
 )
@@ -53,7 +66,6 @@ _HEADERS: Final[dict[str, Column]] = {
 }
 #: Names of the columns that are computed from the headers.
 HEADERS: Final = frozenset(_HEADERS)
-
 _BODY: Final[dict[str, Column]] = {
     "body_bytes": Column("bigint", "Length of the body in bytes"),
     "body": Column("binary", "The body"),
@@ -62,7 +74,6 @@ _PERSISTENT: Final = Column("boolean", "Whether its delivery mode is 2")
 _OLDEST: Final = Column("timestamp", "When the oldest of these messages arrived", nullable=True)
 _NEWEST: Final = Column("timestamp", "When the newest of these messages arrived", nullable=True)
 _OF_REFUSED: Final = "of a refused or unroutable message"
-
 COLUMNS: Final[dict[str, dict[str, Column]]] = {
     "messages": {
         "vhost": _VHOST,
@@ -153,20 +164,33 @@ COLUMNS: Final[dict[str, dict[str, Column]]] = {
         "as_of": Column("timestamp", "The moment that the table shows"),
     },
 }
-
 #: Spark types of the columns of each table.
 TABLES: Final = {table: {name: each.kind for name, each in columns.items()} for table, columns in COLUMNS.items()}
+#: Spark types of the columns of each table of an archive.
+ARCHIVED_TABLES: Final = {table: {BROKER: "string", **TABLES[table]} for table in TIME_COLUMNS}
 
 
-def schema_of(table: str) -> str:
-    """Return the schema of a table as a Spark DDL string."""
-    return ddl_of(TABLES[table])
+def types_of(table: str, is_archived: bool, has_values: bool = False) -> dict[str, str]:
+    """Return the Spark types of the columns of a table, by name.
+
+    Args:
+        table: Name of the table.
+        is_archived: Whether it is that of an archive.
+        has_values: Whether bodies are read: then there is `value`, as text for now, and `value_error`.
+    Raises:
+        OptionError: Archives have no such table.
+    """
+    known = (ARCHIVED_TABLES if is_archived else TABLES).get(table)
+    if known is None:
+        raise OptionError(f"an archive has the tables {' and '.join(ARCHIVED_TABLES)}, but not {table}")
+    return {**known, **dict.fromkeys(VALUE_COLUMNS if has_values else (), "string")}
+
+
+def reads_values(columns: Iterable[str]) -> bool:
+    """Return whether bodies have to be read for some columns."""
+    return not set(columns).isdisjoint(VALUE_COLUMNS)
 
 
 def ddl_of(types: Mapping[str, str]) -> str:
-    """Return columns as a Spark DDL string.
-
-    Args:
-        types: Their Spark types by name.
-    """
+    """Return columns, by name their Spark types, as a Spark DDL string."""
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())

@@ -16,22 +16,25 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from leveret.analytics.arguments import CONDITION_MET, check_arguments, make_parser, single_values
+from leveret.analytics.arguments import CONDITION_MET, check_arguments, exit_on_sigterm, make_parser, single_values
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError, OptionError
-from leveret.analytics.java.class_archive import open_cache
-from leveret.analytics.java.java_stderr import JavaStderr
-from leveret.analytics.java.local_java import find_java, is_local
-from leveret.analytics.java.spark_start import start_spark
-from leveret.analytics.job_options import JobOptions, Results
+from leveret.analytics.java.class_archive import find_java, is_local, open_cache
+from leveret.analytics.java.spark_start import JavaStderr, start_spark
 from leveret.analytics.jobs import sql
+from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.jobs.registry import CHECKS, JOBS
 from leveret.analytics.jobs.report import page
 from leveret.analytics.options import names_text
-from leveret.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
-from leveret.analytics.results.progress import SparkProgress
-from leveret.analytics.results.result_output import FORMATS, rows_of, write_results
-from leveret.analytics.session import register
-from leveret.analytics.termination import exit_on_sigterm
+from leveret.analytics.results.result_output import (
+    FORMATS,
+    ConditionError,
+    SparkProgress,
+    failure_text,
+    rows_of,
+    rows_that_fulfil,
+    write_results,
+)
+from leveret.analytics.spark.session import register
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.snapshot import SnapshotError
 

@@ -1,20 +1,34 @@
-"""The options of the data source."""
+"""The options of the data source as arguments of Python functions."""
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Final, TypeAlias
 
-from leveret.analytics.archive_option import AUTO, ArchiveChoice, parse_archive
-from leveret.analytics.bodies.body_options import BODY_OPTIONS, BODY_TABLES, BodyOptions, parse_body_options
-from leveret.analytics.columns import TABLES
+import pyarrow as pa
+
+from leveret.analytics.columns import BODY_TABLES, TABLES, VALUE_COLUMNS
 from leveret.analytics.data_files import local_path
 from leveret.analytics.errors import OptionError
-from leveret.analytics.rows.record_rows import RowLimits
-from leveret.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, limits_between, parse_place
+from leveret.analytics.option_values import (
+    AUTO,
+    BODY_OPTIONS,
+    EARLIEST,
+    LATEST,
+    ArchiveChoice,
+    BodyOptions,
+    OffsetPlace,
+    limits_between,
+    parse_archive,
+    parse_body_options,
+    parse_place,
+)
+from leveret.analytics.selection import RowLimits
 from leveret.analytics.times import parse_time
 from leveret.storage.readers.reader_file import LIST_MAX, is_reader_name, matches, names_in
 from leveret.storage.snapshots.lease import TIMEOUT
@@ -23,7 +37,7 @@ from leveret.storage.url_secrets import mask_url
 _WILD: Final = frozenset("*?[")
 #: What a list, a tuple or a set begins and ends with when it is printed.
 _BRACKETS: Final = ("[]", "()", "{}")
-_NAMES: Final = (
+_OPTIONS: Final = (
     "path",
     "table",
     "vhost",
@@ -61,8 +75,6 @@ _LIMITED: Final = {
     **dict.fromkeys(BODY_OPTIONS, BODY_TABLES),
 }
 _NUMBERS_MAX: Final = (1 << 63) - 1
-#: Seconds that the segments of a stream's last batch are kept while its query is not running.
-STREAM_TIMEOUT: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +163,28 @@ class Options:
             raise OptionError("startingOffsets of table events is earliest or latest")
         return self
 
+    def for_archive(self) -> Options:
+        """Check that the options apply to an archive, and return them.
+
+        Raises:
+            OptionError: One does not.
+        """
+        if self.as_of is not None or self.snapshot:
+            raise OptionError(
+                "asOf and snapshot do not apply to archives, which have all that has come; use since and until"
+            )
+        if self.pushdown:
+            raise OptionError(
+                "pushdown does not apply to archives; name what to read: vhost, queue, since, until, firstSeq"
+            )
+        if self.archive != AUTO:
+            raise OptionError("the option archive is for data directories; what an archive has is read from it anyway")
+        if (self.starting, self.ending) != (EARLIEST, LATEST):
+            raise OptionError(
+                "startingOffsets and endingOffsets do not apply to archives; use firstSeq, lastSeq, since and until"
+            )
+        return self
+
     @property
     def named_queues(self) -> list[str]:
         """The queues that must exist: those that the option names, without patterns."""
@@ -178,8 +212,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
     """
     found = {name.lower(): str(value) for name, value in raw.items()}
     for name in found:
-        if name not in _NAMES:
-            raise OptionError(f"unknown option '{name}'; the options are {', '.join(_NAMES)}")
+        if name not in _OPTIONS:
+            raise OptionError(f"unknown option '{name}'; the options are {', '.join(_OPTIONS)}")
     if not found.get("path"):
         raise OptionError("name the data directory: .load('/var/lib/leveret')")
     table = found.get("table", "messages")
@@ -290,3 +324,86 @@ def _number(found: Mapping[str, str], name: str, default: int, least: int) -> in
     if value < least:
         raise OptionError(f"option '{name}' must be an integer of at least {least}, not '{found[name]}'")
     return min(value, _NUMBERS_MAX)
+
+
+#: A time: ISO 8601 or a datetime, in UTC unless it has a time zone; or seconds since 1970.
+Time: TypeAlias = str | int | float | datetime
+#: A name, a pattern, or a list of these.
+Names: TypeAlias = str | Sequence[str]
+#: The schema of bodies: for JSON in Spark's DDL or as an Arrow schema or type; for others a path, or the text.
+BodySchema: TypeAlias = "str | os.PathLike[str] | pa.Schema | pa.DataType"
+_NAMES: Final = ("vhost", "queue")
+_TEXTS: Final = ("mode", "snapshot", "bodies", "body_schema", "body_message")
+_NUMBERS: Final = ("first_seq", "last_seq", "limit", "body_sample")
+
+
+def named_options(path: str | os.PathLike[str], table: str, **given: Time | Names | None) -> dict[str, str]:
+    """Return the options of the data source for arguments.
+
+    Args:
+        path: The data directory, or the URI of a copy.
+        table: Name of the table.
+        given: The other options by name, such as `first_seq`; None for those that are not set.
+    Raises:
+        OptionError: One is of a wrong type.
+    """
+    named = {name: value for name, value in given.items() if value is not None}
+    return {"path": os.fspath(path), "table": table} | {
+        name.replace("_", ""): _text(name, value) for name, value in named.items()
+    }
+
+
+def _text(name: str, value: object) -> str:
+    """Return an argument as the value of its option.
+
+    Raises:
+        OptionError: It is of a type that the option does not take.
+    """
+    if name in _NAMES:
+        if isinstance(value, str):
+            return value
+        names = list(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else []
+        if not names or not all(isinstance(each, str) for each in names):
+            raise OptionError(f"{name} is a name, a pattern, or a list of these, not {value!r}")
+        return names_text(names)
+    if name in _TEXTS and not isinstance(value, str):
+        raise OptionError(f"{name} is a text, not {value!r}")
+    if isinstance(value, bool | bytes) or (isinstance(value, Iterable) and not isinstance(value, str)):
+        what = "a whole number" if name in _NUMBERS else "a time, or what else the option takes"
+        raise OptionError(f"{name} is {what}, not {value!r}")
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def locations_in(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return one path or several as a list.
+
+    Raises:
+        OptionError: There are none.
+    """
+    found = [os.fspath(each) for each in ([path] if isinstance(path, str | os.PathLike) else path)]
+    if not found:
+        raise OptionError("name an archive or a data directory")
+    return found
+
+
+def chosen_columns(table: str, columns: Sequence[str] | None, types: Mapping[str, str]) -> list[str]:
+    """Return the names of the columns to read.
+
+    Args:
+        table: Name of a table that exists.
+        columns: Names of columns; None for all.
+        types: The Spark types of its columns, by name.
+    Raises:
+        OptionError: There are none, they are not a list, or the table has no such column.
+    """
+    if isinstance(columns, str):
+        raise OptionError(f"columns is a list of names: columns=['{columns}']")
+    chosen = list(types) if columns is None else list(columns)
+    if not chosen:
+        raise OptionError(f"name at least one column of table {table}: {', '.join(types)}")
+    for name in chosen:
+        if name not in types:
+            if name in VALUE_COLUMNS:
+                raise OptionError(f"column '{name}' needs bodies='json', 'avro' or 'protobuf', of messages or delayed")
+            raise OptionError(f"table {table} has no column '{name}'; its columns are {', '.join(types)}")
+    return chosen

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from leveret.analytics.archive.arguments import make_parser as archive_parser
 from leveret.analytics.arguments import asks_for_help, print_help
+from leveret.analytics.arguments import make_archive_parser as archive_parser
 
 #: Command that prints docs/tables.md.
 _TABLE_REFERENCE: Final = "table-reference"
@@ -46,7 +46,7 @@ def main() -> int:
 
 def _program() -> Callable[[], int]:
     if _command() == "archive":
-        from leveret.analytics.archive.command import main as archive
+        from leveret.analytics.archiver import main as archive
 
         return partial(archive, sys.argv[2:])
     if _command() == _TABLE_REFERENCE:

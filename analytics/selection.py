@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from leveret.analytics.rows.record_rows import RowLimits
+
+class RowLimits(NamedTuple):
+    """Limits on the selected messages.
+
+    Attributes:
+        first_seq, last_seq: Range of sequence numbers, inclusive.
+        first_time, last_time: Range of times in microseconds since 1970, inclusive.
+    """
+
+    first_seq: int = 0
+    last_seq: int = (1 << 63) - 1
+    first_time: int = -(1 << 63)
+    last_time: int = (1 << 63) - 1
+
 
 _NAMES: Final = ("vhost", "queue")
 

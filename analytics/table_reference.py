@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from leveret.analytics.archive.archived_columns import ARCHIVED_TABLES, BROKER
 from leveret.analytics.arrow_schema import ARROW_TYPES
-from leveret.analytics.bodies.body_options import BODY_TABLES, VALUE, VALUE_ERROR
-from leveret.analytics.columns import COLUMNS, Column
+from leveret.analytics.columns import ARCHIVED_TABLES, BODY_TABLES, BROKER, COLUMNS, VALUE, VALUE_ERROR, Column
 from leveret.storage.event_format import LOSSES, EventKind
 
 _INTRODUCTION: Final = """# Tables

@@ -24,8 +24,8 @@ from leveret import compilation as compilation
 if TYPE_CHECKING:
     from leveret import analytics as analytics
     from leveret import testing as testing
-    from leveret.analytics.arrow_dataset import dataset as dataset
-    from leveret.analytics.arrow_scan import scan as scan
+    from leveret.analytics.dataset import dataset as dataset
+    from leveret.analytics.scan import scan as scan
     from leveret.broker.clean_broker import clean_broker as clean_broker
     from leveret.broker.embedded import Leveret as Leveret
     from leveret.broker.embedded_thread import LeveretThread as LeveretThread
@@ -43,7 +43,7 @@ else:
             return importlib.import_module(f"leveret.{name}")
         if name in ("dataset", "scan"):
             try:
-                return getattr(importlib.import_module(f"leveret.analytics.arrow_{name}"), name)
+                return getattr(importlib.import_module(f"leveret.analytics.{name}"), name)
             except ModuleNotFoundError as error:
                 if error.name not in ("numpy", "pyarrow"):
                     raise

@@ -17,9 +17,8 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from leveret.analytics.archive.errors import ArchiveError
-from leveret.analytics.archive.layout import DRAFT, MARKER
-from leveret.analytics.archive.manifest import FORMAT
+from leveret.analytics.archive.layout import DRAFT, FORMAT, MARKER
+from leveret.analytics.errors import ArchiveError
 from leveret.storage.url_secrets import mask_text, mask_url
 
 #: Stores of objects, whose files appear as a whole. On others a file is renamed when it has been written.

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
-from leveret.analytics.archive.layout import DAY, TIME_COLUMNS, data_path, date_of
+from leveret.analytics.archive.layout import DAY, data_path, date_of
 from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.columns import TIME_COLUMNS
 
 #: Virtual hosts and names of queues; of events they may be null.
 _Queues: TypeAlias = set[tuple[str | None, str | None]]

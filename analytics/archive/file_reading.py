@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.archive_part import ArchivePart
-from leveret.analytics.archive.archived_columns import archived_schema
-from leveret.analytics.archive.errors import ArchiveError
-from leveret.analytics.archive.layout import TIME_COLUMNS, superseded_path
+from leveret.analytics.archive.layout import superseded_path
+from leveret.analytics.archive.manifest import ArchivePart
+from leveret.analytics.arrow_schema import schema_of
+from leveret.analytics.bodies.body_format import BodyFormat
+from leveret.analytics.columns import ARCHIVED_TABLES, TIME_COLUMNS
+from leveret.analytics.errors import ArchiveError
 from leveret.analytics.options import is_plain
-from leveret.analytics.rows.record_rows import RowLimits
+from leveret.analytics.selection import RowLimits
 from leveret.storage.readers.reader_file import matches, names_in
 
 
@@ -56,6 +58,38 @@ def open_data(files: ArchiveFiles, path: str) -> Any:
         return files.open(superseded_path(path))
 
 
+def read_archived(
+    part: ArchivePart,
+    table: str,
+    columns: Sequence[str],
+    bodies: BodyFormat | None,
+    choose: Callable[[list[int]], list[int]] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected rows of files of an archive.
+
+    Args:
+        part: The files.
+        table: Name of the table.
+        columns: Names of the columns, in order.
+        bodies: How bodies are read; None if no column needs it.
+        choose: See read_file().
+    Raises:
+        ArchiveError: A file cannot be read.
+    """
+    files = ArchiveFiles(part.url)
+    if bodies is None:
+        for path in part.files:
+            yield from read_file(files, path, part, table, columns, choose)
+        return
+    # Imported late, since it takes long to load and few queries need it.
+    from leveret.analytics.bodies.payloads import stored_columns, with_values
+
+    reader, stored = bodies.reader(), stored_columns(columns)
+    for path in part.files:
+        for batch in read_file(files, path, part, table, stored, choose):
+            yield with_values(batch, columns, reader)
+
+
 class _FileReader:
     """Reads a file of an archive, a row group at a time.
 
@@ -81,7 +115,7 @@ class _FileReader:
         Raises:
             ArchiveError: The file cannot be read.
         """
-        schema = archived_schema(self._table, columns)
+        schema = schema_of(ARCHIVED_TABLES[self._table], columns)
         try:
             with open_data(self._files, self._path) as source, self._files.errors(self._path):
                 file = pq.ParquetFile(source)

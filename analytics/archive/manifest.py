@@ -1,22 +1,19 @@
-"""Manifests: each says what one interval has added to an archive, and up to where its broker has been read.
-
-A manifest is a JSON object with a checksum. The manifests of a data directory are numbered without gaps. Together they
-say which files the archive has: a file that none of them names does not exist for readers. Every fiftieth one names all
-files, so that readers need not open the earlier ones.
-"""
+"""Groups of files of an archive that one task reads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from leveret.analytics.archive.errors import ArchiveError
+from leveret.analytics.archive.layout import FORMAT
+from leveret.analytics.errors import ArchiveError
+from leveret.analytics.options import Options
+from leveret.analytics.selection import Selection
 from leveret.storage.format import crc_of, pack_checked
+from leveret.storage.readers.reader_file import matches
 
-#: Format of archives.
-FORMAT: Final = 1
 #: Numbers that this divides have complete manifests.
 COMPLETE_STEP: Final = 50
 #: Microseconds after which complete manifests do not name a file any more that was removed; it was deleted before.
@@ -147,3 +144,72 @@ def unpack_manifest(octets: bytes, where: str) -> Manifest:
 def _data_file(fields: dict[str, Any]) -> DataFile:
     queues = fields.pop("queues")
     return DataFile(**fields, queues=None if queues is None else tuple((vhost, queue) for vhost, queue in queues))
+
+
+#: Bytes of the files that one task reads.
+_TASK_BYTES: Final = 64 << 20
+
+
+@dataclass
+class ArchivePart:
+    """Files of an archive.
+
+    Attributes:
+        url: Path or URL of the archive.
+        files: Their paths in it.
+        vhost: Virtual host of the rows: its name, or a pattern; None for all.
+        queue: Name of the queue, or a pattern; None for all.
+        selection: Further conditions.
+        data: What the manifests say of the files.
+    """
+
+    url: str
+    files: list[str]
+    vhost: str | None
+    queue: str | None
+    selection: Selection
+    data: Sequence[DataFile] = ()
+
+
+def archive_parts(
+    url: str, files: Iterable[DataFile], options: Options, selection: Selection, is_one: bool = False
+) -> Iterator[ArchivePart]:
+    """Yield groups of files that can have selected rows.
+
+    Args:
+        url: Path or URL of the archive.
+        files: Its files, of any table.
+        options: Options of the data source; their limits are not used.
+        selection: The rows to read.
+        is_one: Whether all of them are one group, however large it is.
+    """
+    group: list[DataFile] = []
+    size = 0
+
+    def part() -> ArchivePart:
+        return ArchivePart(url, [each.path for each in group], options.vhost, options.queue, selection, tuple(group))
+
+    for file in files:
+        if file.table != options.table or not _can_have(file, options, selection):
+            continue
+        if group and not is_one and size + file.bytes > _TASK_BYTES:
+            yield part()
+            group, size = [], 0
+        group.append(file)
+        size += file.bytes
+    if group:
+        yield part()
+
+
+def _can_have(file: DataFile, options: Options, selection: Selection) -> bool:
+    """Return whether a file can have selected rows, by its times and queues."""
+    limits = selection.limits
+    if file.last < limits.first_time or file.first > limits.last_time:
+        return False
+    if file.queues is None:
+        return True
+    return any(
+        (options.vhost is None or (vhost is not None and matches(vhost, options.vhost)))
+        and (options.queue is None or (queue is not None and matches(queue, options.queue)))
+        for vhost, queue in file.queues
+    )

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.archive_part import ArchivePart
-from leveret.analytics.archive.archived_columns import ARCHIVED_TABLES
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.file_reading import read_file
 from leveret.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
-from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifest import ArchivePart, DataFile
 from leveret.analytics.archive.manifest_log import ManifestLog
+from leveret.analytics.columns import ARCHIVED_TABLES
 from leveret.analytics.selection import Selection
 
 #: Bytes below which a file is small.

@@ -14,9 +14,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
-from leveret.analytics.bodies.compression import Payloads
-from leveret.analytics.bodies.errors import BodyError, registry_hint
-from leveret.analytics.bodies.rows import read_rows
+from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint
 from leveret.analytics.errors import OptionError
 
 #: What a container file and a single object begin with.
@@ -63,7 +61,6 @@ _CLASSES: Final[dict[str, tuple[type, ...]]] = {
     "map": (dict,),
 }
 _DECIMAL_DIGITS_MAX: Final = 38
-
 _Convert: TypeAlias = Callable[[Any], Any]
 
 

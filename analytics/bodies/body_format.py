@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from leveret.analytics.bodies.body_options import BodyOptions
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.data_files import open_files
 from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.option_values import BodyOptions
 
 if TYPE_CHECKING:
-    from leveret.analytics.bodies.compression import Payloads
+    from leveret.analytics.bodies.payloads import BodyReader
 
 #: Packages by format; the extra of `pip install` is called as the format.
 _PACKAGES: Final = {"avro": "fastavro", "protobuf": "protobuf"}
-
-
-class BodyReader(Protocol):
-    """Reads bodies.
-
-    Attributes:
-        kind: The type of the values.
-    """
-
-    kind: pa.DataType
-
-    def read(self, payloads: Payloads) -> pa.Array:
-        """Return the values of bodies, and add what is wrong with some to the reasons."""
 
 
 @dataclass(frozen=True)

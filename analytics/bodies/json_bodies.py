@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from leveret.analytics.bodies.compression import Payloads
-from leveret.analytics.bodies.errors import BodyError, registry_hint
 from leveret.analytics.bodies.json_values import Place, fit_into
-from leveret.analytics.bodies.rows import read_rows
+from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint
 from leveret.analytics.bodies.value_types import TIMES
 
 #: Bodies that are read in bulk at once. If that fails, it is tried with parts of them; a few are read one by one.

@@ -12,9 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 
-from leveret.analytics.bodies.compression import Payloads
-from leveret.analytics.bodies.errors import BodyError, registry_hint
-from leveret.analytics.bodies.rows import read_rows
+from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint
 from leveret.analytics.bodies.value_types import TIMES
 from leveret.analytics.errors import OptionError
 
@@ -44,7 +42,6 @@ _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-
 _Convert: TypeAlias = Callable[[Any], Any]
 
 

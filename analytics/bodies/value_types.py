@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -9,6 +10,21 @@ from typing import Any, Final
 import pyarrow as pa
 
 from leveret.analytics.errors import OptionError
+from leveret.analytics.options import BodySchema
+
+
+def schema_text(schema: BodySchema | None) -> str | None:
+    """Return the schema of bodies as the option bodySchema; None for none.
+
+    Raises:
+        OptionError: Spark lacks a type of the Arrow schema.
+    """
+    if isinstance(schema, pa.Schema):
+        return type_ddl(pa.struct(list(schema)))
+    if isinstance(schema, pa.DataType):
+        return type_ddl(schema)
+    return None if schema is None else os.fspath(schema)
+
 
 #: The times that Spark has: of the years 1 to 9999, in microseconds since 1970.
 TIMES: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)

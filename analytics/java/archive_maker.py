@@ -16,16 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from leveret.analytics.arrow_schema import arrow_schema
+from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import TABLES
 from leveret.analytics.java.class_archive import SparkCache, open_cache
 from leveret.analytics.java.spark_start import start_spark
-from leveret.analytics.job_options import JobOptions
-from leveret.analytics.jobs import backlog, latency, overflow
+from leveret.analytics.jobs.flow import run_latency, run_overflow
+from leveret.analytics.jobs.job_options import JobOptions
+from leveret.analytics.jobs.waiting import run_backlog
 from leveret.analytics.results.result_output import rows_of
 
 #: Jobs whose classes are archived.
-_JOBS: Final = (overflow, backlog, latency)
+_JOBS: Final = (run_overflow, run_backlog, run_latency)
 #: Seconds in which Java has to write the archive.
 _PATIENCE: Final = 900
 #: What the columns of samples have, by type.
@@ -71,7 +72,7 @@ class SampleReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield a record batch."""
-        schema = arrow_schema(self._table, self._columns)
+        schema = schema_of(TABLES[self._table], self._columns)
         arrays = [pa.array([_VALUES[TABLES[self._table][each.name]]] * 10, each.type) for each in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -125,7 +126,7 @@ def _run_jobs(cache: SparkCache) -> None:
     try:
         spark.dataSource.register(SampleSource)
         for job in _JOBS:
-            for frame in job.run(spark, SampleOptions("/")).values():
+            for frame in job(spark, SampleOptions("/")).values():
                 rows_of(frame)
     finally:
         spark.stop()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -14,8 +15,30 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.java.class_archive import SparkCache, unpacked_spark
-from leveret.analytics.java.local_java import FAST_LAUNCHER, driver_settings, is_local
+from leveret.analytics.java.class_archive import FAST_LAUNCHER, SparkCache, driver_settings, is_local, unpacked_spark
+
+
+class JavaStderr(io.TextIOBase):
+    """Replacement for sys.stderr that writes to Java's System.err.
+
+    Args:
+        jvm: Py4J view of Spark's JVM.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        super().__init__()
+        self._stream = jvm.java.lang.System.err
+
+    def write(self, text: str) -> int:
+        """Write a text to Java's stderr; to Python's stderr if the JVM has ended."""
+        try:
+            self._stream.print(text)
+            self._stream.flush()
+        except (Py4JError, OSError):
+            assert sys.__stderr__ is not None
+            sys.__stderr__.write(text)
+        return len(text)
+
 
 #: Suffixes of files from which workers can import packages: PySpark's list, and wheels, which are zip files too.
 _PACKED: Final = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")

@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.analytics.errors import OptionError
-from leveret.analytics.job_options import JobOptions, Results
-from leveret.analytics.jobs.throughput import EVENT_COLUMNS, queue_moves
-from leveret.analytics.whole_spans import whole_spans
+from leveret.analytics.jobs.flow import EVENT_COLUMNS, queue_moves
+from leveret.analytics.jobs.job_options import JobOptions, Results, whole_spans
 
 _SCHEMA: Final = (
     "array<struct<max_length: bigint, messages_in: bigint, peak_messages: bigint, dropped: bigint, "

@@ -7,22 +7,103 @@ no path. So the columns `vhost` and `queue` are in the files, and directories ar
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from leveret.analytics.errors import OptionError
-from leveret.analytics.job_options import JobOptions, Results
+from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.jobs.job_options import JobOptions, Results, whole_spans
 from leveret.analytics.options import check_reader_name
-from leveret.analytics.results.export_files import only_export
-from leveret.analytics.session import register
-from leveret.analytics.streaming.whole_query import run_to_end
-from leveret.analytics.whole_spans import whole_spans
+from leveret.analytics.spark.session import register
+
+#: Has a list for each batch; every tenth has all that came before, too.
+_LISTS: Final = "_spark_metadata"
+
+
+@contextmanager
+def only_export(output: str) -> Iterator[None]:
+    """Keep other exports away from a directory, in which only finished files are at the beginning and at the end.
+
+    Args:
+        output: The directory. One that is not local is left alone.
+    Raises:
+        AnalyticsError: Another export writes to it, or a file cannot be removed.
+    """
+    if "://" in output:
+        yield
+        return
+    os.makedirs(output, exist_ok=True)
+    handle = os.open(output, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise AnalyticsError(f"another export writes to {output}; wait until it has ended") from error
+        _remove_unfinished(Path(output))
+        yield
+        _remove_unfinished(Path(output))
+    finally:
+        os.close(handle)
+
+
+def _remove_unfinished(output: Path) -> None:
+    """Remove what an interrupted batch has left: files of Spark that came after its last list, and are in none."""
+    lists = [*output.glob(f"{_LISTS}/[0-9]*")]
+    if not (output / _LISTS).is_dir():
+        return
+    finished = {name for each in lists for name in _names_in(each)}
+    since = max((each.stat().st_mtime_ns for each in lists), default=0)
+    for path in output.glob("vhost_dir=*/queue_dir=*/date=*/part-*.parquet"):
+        if str(path.relative_to(output)) not in finished and path.stat().st_mtime_ns >= since:
+            try:
+                path.unlink()
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            except OSError as error:
+                raise AnalyticsError(f"{path} is of an interrupted export and cannot be removed: {error}") from error
+
+
+def _names_in(batch: Path) -> Iterator[str]:
+    """Yield the names of the files in a list. It has absolute paths, of the place where the directory was then."""
+    # The first line is the version of the list.
+    for line in batch.read_text(encoding="utf-8").splitlines()[1:]:
+        path = unquote(urlsplit(json.loads(line)["path"]).path)
+        yield path[path.rindex("/vhost_dir=") + 1 :]
+
+
+#: Maximum number of starts of a query.
+STARTS: Final = 20
+#: Spark waits 10 s for the Python process of a streaming source to start; this is not configurable.
+_TOO_SLOW: Final = "Python worker failed to connect back"
+
+
+def run_to_end(start: Callable[[], StreamingQuery]) -> None:
+    """Run a query to its end; start it again if its Python process did not start in time.
+
+    Args:
+        start: Starts the query. It continues from its checkpoint, so a further start writes nothing twice.
+    Raises:
+        StreamingQueryException: The query failed for another reason, or at every start.
+    """
+    for further in reversed(range(STARTS)):
+        try:
+            start().awaitTermination()
+        except StreamingQueryException as error:
+            if not further or _TOO_SLOW not in str(error):
+                raise
+        else:
+            return
+
 
 _DAY: Final = 86_400_000_000
 #: Names that are directories as they are: Spark escapes what paths cannot have, a character by three.

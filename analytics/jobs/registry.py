@@ -7,35 +7,22 @@ from typing import Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from leveret.analytics.job_options import JobOptions, Results
-from leveret.analytics.jobs import (
-    backlog,
-    capacity,
-    deadletters,
-    duplicates,
-    export,
-    latency,
-    overflow,
-    report,
-    sql,
-    throughput,
-)
+from leveret.analytics.jobs import capacity, export, flow, report, sql, waiting
+from leveret.analytics.jobs.job_options import JobOptions, Results
 
 Job: TypeAlias = Callable[[SparkSession, JobOptions], Results]
-
 JOBS: Final[dict[str, Job]] = {
-    "backlog": backlog.run,
-    "overflow": overflow.run,
-    "latency": latency.run,
-    "throughput": throughput.run,
-    "duplicates": duplicates.run,
-    "deadletters": deadletters.run,
+    "backlog": waiting.run_backlog,
+    "overflow": flow.run_overflow,
+    "latency": flow.run_latency,
+    "throughput": flow.run_throughput,
+    "duplicates": waiting.run_duplicates,
+    "deadletters": waiting.run_deadletters,
     "capacity": capacity.run,
     "export": export.run,
     "sql": sql.run,
     "report": report.run,
 }
-
 #: What jobs check of their options before Spark is started.
 CHECKS: Final[dict[str, Callable[[JobOptions], object]]] = {
     "backlog": JobOptions.check_live,

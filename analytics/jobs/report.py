@@ -10,12 +10,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from leveret.analytics.archive.archived_columns import BROKER
-from leveret.analytics.job_options import JobOptions, Results
-from leveret.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
-from leveret.analytics.results.findings import TOLD, findings
+from leveret.analytics.columns import BROKER
+from leveret.analytics.jobs import capacity, flow, waiting
+from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.results.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
-from leveret.analytics.results.report_sections import Grain, grain_for, sections
+from leveret.analytics.results.report_sections import TOLD, Grain, findings, grain_for, sections
 from leveret.analytics.results.result_output import Rows, rows_of
 from leveret.analytics.times import utc_time
 
@@ -37,9 +36,16 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     found: dict[str, DataFrame] = {}
     if options.snapshots:
         found["queues"] = options.live_table(spark, "queues").orderBy(*options.queue_key)
-        found |= backlog.run(spark, options)
-    for job in (overflow, throughput, latency, capacity, deadletters, duplicates):
-        found |= job.run(spark, options)
+        found |= waiting.run_backlog(spark, options)
+    for run_job in (
+        flow.run_overflow,
+        flow.run_throughput,
+        flow.run_latency,
+        capacity.run,
+        waiting.run_deadletters,
+        waiting.run_duplicates,
+    ):
+        found |= run_job(spark, options)
     return found
 
 

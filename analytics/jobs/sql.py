@@ -8,11 +8,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from leveret.analytics.archive.archived_columns import ARCHIVED_TABLES
-from leveret.analytics.bodies.body_options import parse_body_options
-from leveret.analytics.columns import TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES, TABLES
 from leveret.analytics.errors import OptionError
-from leveret.analytics.job_options import JobOptions, Results
+from leveret.analytics.jobs.job_options import JobOptions, Results
+from leveret.analytics.option_values import parse_body_options
 from leveret.analytics.options import applies
 
 #: Options of the job that say how bodies are read.

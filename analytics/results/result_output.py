@@ -1,4 +1,4 @@
-"""Formats results of jobs as tables, JSON, CSV or HTML, and writes them to files."""
+"""Shows the progress of a job on stderr."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import html
 import io
 import json
 import os
+import sys
+import threading
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isfinite, isnan
+from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from leveret.analytics.errors import AnalyticsError
 
 #: Rows by column name.
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
-
 SUFFIXES: Final = {"table": ".txt", "json": ".json", "csv": ".csv", "parquet": ".parquet", "html": ".html"}
 
 
@@ -194,3 +198,100 @@ def _width(text: str) -> int:
         0 if unicodedata.category(letter) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
     )
+
+
+#: Rows that are shown.
+_SHOWN: Final = 20
+
+
+class ConditionError(AnalyticsError):
+    """A condition cannot be evaluated; the text has the reason."""
+
+
+def rows_that_fulfil(frame: DataFrame, condition: str) -> DataFrame:
+    """Return the rows of a result that fulfil a condition, without computing them.
+
+    Args:
+        frame: The result.
+        condition: A condition in SQL over its columns.
+    Raises:
+        ConditionError: It is not a condition over these columns.
+    """
+    try:
+        return frame.where(condition)
+    except (AnalysisException, ParseException) as error:
+        reason = next(line for line in str(error).splitlines() if line)
+        columns = ", ".join(frame.columns)
+        raise ConditionError(f"--fail-if '{condition}': {reason} The columns are {columns}.") from error
+
+
+def failure_text(found: DataFrame, condition: str) -> str:
+    """Compute rows that fulfil a condition, and say which they are.
+
+    Args:
+        found: The rows.
+        condition: The condition.
+    Returns:
+        How many there are, and a table of the first ones; "" if there are none.
+    """
+    count = found.count()
+    if not count:
+        return ""
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    more = f"and {count - _SHOWN} more\n" if count > _SHOWN else ""
+    return f"{rows} with {condition}\n{as_table(found.columns, rows_of(found.limit(_SHOWN)))}{more}"
+
+
+_PERIOD: Final = 0.5
+
+
+class SparkProgress:
+    """Context manager that shows how many tasks of the active stages are done.
+
+    On a terminal it updates one line; elsewhere it writes one line at the start and one at the end.
+
+    Args:
+        spark: The session.
+        title: Name of the job.
+    """
+
+    def __init__(self, spark: SparkSession, title: str) -> None:
+        self._spark = spark
+        self._title = title
+        self._ended = threading.Event()
+        self._started = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def __enter__(self) -> SparkProgress:
+        if not sys.stderr.isatty():
+            sys.stderr.write(f"{self._title} …\n")
+        else:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+            sys.stderr.write("\r\x1b[K")
+        how = "failed after" if error is not None else "done in"
+        sys.stderr.write(f"{self._title}: {how} {time.monotonic() - self._started:.1f} s\n")
+
+    def _run(self) -> None:
+        while not self._ended.wait(_PERIOD):
+            try:
+                text = self._state()
+            except (PySparkException, AttributeError, ConnectionError):
+                # Spark Connect has no status tracker.
+                text = "working"
+            sys.stderr.write(f"\r\x1b[K{self._title}: {text}, {time.monotonic() - self._started:.0f} s")
+            sys.stderr.flush()
+
+    def _state(self) -> str:
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+        total = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        return f"{done} of {total} tasks" if total else "planning"

@@ -1,18 +1,11 @@
-"""Which queues can have something that a query has not read: those whose files are not as they were when it had all.
-
-What is new to a reader is in a new file, which changes the directory of a store, or at the end of a segment that was
-not complete. So for each queue that was read to its end, the states of these are kept, as they were before it was read.
-
-A change is not seen if it comes in the same step of the file system's clock as the one before. So a queue counts as
-read to its end only if its files were last changed before the snapshot's own file was made.
-"""
+"""Whether anything has become visible in a data directory, without a look at its queues."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 from leveret.storage.snapshots.memory import FileState, file_state
@@ -151,3 +144,48 @@ def file_system_of(path: str, mounts: str) -> str:
             if is_below and len(where) >= len(found[0]):
                 found = where, kinds[0]
     return found[1]
+
+
+class _File(NamedTuple):
+    """A file as it was looked at."""
+
+    name: str
+    size: int
+    changed: int
+
+
+class DirectoryState(NamedTuple):
+    """What changes whenever a later snapshot may have more: a snapshot ends at the last tick of the event log.
+
+    Attributes:
+        events: The last file of the event log.
+        checkpoints: Files of checkpoints: without events, a snapshot ends at the last one.
+    """
+
+    events: _File
+    checkpoints: tuple[_File, ...]
+
+
+def directory_state(path: str) -> DirectoryState | None:
+    """Look at a data directory.
+
+    Args:
+        path: The directory.
+    Returns:
+        Its state, to be compared with an earlier one; None if it cannot be told.
+    """
+    try:
+        # Names have the time of their first event, with leading zeros.
+        last = max(os.listdir(f"{path}/events"))
+        checkpoints = sorted(os.listdir(f"{path}/ckpt"))
+        return DirectoryState(
+            _look(f"{path}/events", last), tuple([_look(f"{path}/ckpt", name) for name in checkpoints])
+        )
+    except (OSError, ValueError):
+        # There are no events yet, or a checkpoint is just being replaced.
+        return None
+
+
+def _look(directory: str, name: str) -> _File:
+    status = os.stat(f"{directory}/{name}")
+    return _File(name, status.st_size, status.st_mtime_ns)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from leveret.analytics.data_loss import report_data_loss
-from leveret.analytics.errors import AnalyticsError
+from leveret.analytics.errors import AnalyticsError, report_data_loss
+from leveret.analytics.option_values import LATEST
 from leveret.analytics.options import Options
-from leveret.analytics.partitions import EventsPartition, event_partitions, locate_snapshot
-from leveret.analytics.rows.record_rows import RowLimits
-from leveret.analytics.stream_offsets import LATEST
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.tables.partitions import EventsPartition, event_partitions, locate_snapshot
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
 from leveret.storage.snapshots.memory import SnapshotMemory

@@ -1,6 +1,6 @@
 """Streaming source of messages: yields each message that was written to a file once, in the order of its queue.
 
-An offset has the next sequence number for each store of a queue and each stream of that store (next_numbers.py). It
+An offset has the next sequence number for each store of a queue and each stream of that store (tables/chains.py). It
 also names the snapshot with the segments of the batch that ends there. That snapshot outlives the process: a batch that
 is repeated after a crash reads the same files, even if the queue has changed or was deleted.
 
@@ -20,22 +20,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from leveret.analytics.data_loss import report_data_loss
-from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.options import STREAM_TIMEOUT, Options
-from leveret.analytics.partitions import MessagesPartition, SegmentPart, SnapshotLocation, group_parts
-from leveret.analytics.rows.message_batches import Label
-from leveret.analytics.rows.record_rows import RowLimits, select_rows
-from leveret.analytics.stream_offsets import (
-    EARLIEST,
-    LATEST,
-    OffsetPlace,
-    PlaceKind,
-    check_streams,
-    note_gap,
-)
-from leveret.analytics.streaming.changed_queues import ChangedQueues
-from leveret.analytics.streaming.directory_state import DirectoryState, directory_state
+from leveret.analytics.errors import AnalyticsError, report_data_loss
+from leveret.analytics.option_values import EARLIEST, LATEST, OffsetPlace, PlaceKind
+from leveret.analytics.options import Options
+from leveret.analytics.rows.record_rows import select_rows
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.streaming.changed_queues import ChangedQueues, DirectoryState, directory_state
+from leveret.analytics.streaming.kept_data import NamedReader, load_parts, save_parts, set_lease_timeout
 from leveret.analytics.streaming.missed_messages import (
     Missed,
     MissedMessages,
@@ -44,10 +35,19 @@ from leveret.analytics.streaming.missed_messages import (
     latest_events,
     position_after,
 )
-from leveret.analytics.streaming.named_reader import NamedReader
-from leveret.analytics.streaming.next_numbers import NextNumbers, all_numbers, numbers_in
-from leveret.analytics.streaming.pinned_segments import load_parts, save_parts, set_lease_timeout
-from leveret.analytics.streaming.stream_chains import NUMBERS_MAX, Chain, Measured, chains_of, measure
+from leveret.analytics.tables.chains import (
+    NUMBERS_MAX,
+    Chain,
+    Measured,
+    NextNumbers,
+    all_numbers,
+    chains_of,
+    measure,
+    numbers_in,
+    parts_between,
+)
+from leveret.analytics.tables.partitions import MessagesPartition, SegmentPart, SnapshotLocation, group_parts
+from leveret.analytics.tables.query_snapshots import check_streams
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import Stream
 from leveret.storage.seq_ranges import SeqRanges
@@ -55,6 +55,28 @@ from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
 from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.snapshot import Choice, Request, Snapshot, read_directory_format, take_snapshot
 
+
+def note_gap(stream: str, first: int, end: int, fails: bool) -> None:
+    """Report messages of a stream that a query has not read and cannot read any more.
+
+    Args:
+        stream: Name of the stream.
+        first: Number of the first message.
+        end: Number after the last one.
+        fails: Whether that is an error; otherwise it is logged.
+    Raises:
+        AnalyticsError: `fails` is set.
+    """
+    gone = (
+        f"offsets {first - 1} to {end - 2} of stream '{stream}' are not there any more, and the query has not read "
+        "them: retention has removed them"
+    )
+    advice = "The stream's limits say how long messages stay"
+    report_data_loss(gone, fails, f"go on with offset {end - 1}", advice)
+
+
+#: Seconds that the segments of a stream's last batch are kept while its query is not running.
+STREAM_TIMEOUT: Final = 86_400.0
 #: With more streams, an offset names only those of its batch.
 _NAMED_STREAMS_MAX: Final = 100
 
@@ -405,19 +427,3 @@ def stream_places(
     for (vhost, name), place in places.items():
         offsets.setdefault(vhost, {})[name] = place
     return {"offsets": offsets} if offsets else {}
-
-
-def parts_between(chain: Chain, first: int, end: int) -> list[SegmentPart]:
-    """Return what is to be read of a chain.
-
-    Args:
-        chain: The chain.
-        first: Number of the first message.
-        end: Number after the last one.
-    """
-    label = Label(chain.queue.vhost, chain.queue.name, chain.queue.is_stream)
-    return [
-        SegmentPart(view, label, chain.store.delivered, RowLimits(first, end - 1))
-        for view in chain.segments
-        if view.first_seq < end and view.last_seq >= first
-    ]

@@ -16,20 +16,22 @@ from zlib import crc32
 
 import numpy as np
 
-from leveret.analytics.data_loss import report_data_loss
+from leveret.analytics.errors import report_data_loss
 from leveret.analytics.options import Options
-from leveret.analytics.rows.event_batches import select_events
-from leveret.analytics.rows.record_rows import RowLimits
-from leveret.analytics.streaming.next_numbers import NextNumbers, unread_in, unread_to_json
-from leveret.analytics.streaming.stream_chains import (
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.tables.chains import (
     Chain,
     Measured,
+    NextNumbers,
     chain_key,
     chains_of,
     measure,
     next_number,
     read_numbers,
+    unread_in,
+    unread_to_json,
 )
+from leveret.analytics.tables.event_batches import select_events
 from leveret.storage.directory.queue_names import QueueName
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EVENT_BYTES, NEVER_STORED, EventKind

@@ -14,7 +14,7 @@ from typing import Any
 
 from leveret.analytics.options import parse_options
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.table_reading import read_partition
+from leveret.analytics.tables.table_reading import read_partition
 
 
 def main(directory: str, output: str, reader: str) -> None:

@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from leveret.analytics.sink.connection import SinkError
-from leveret.analytics.sink.exchange_check import ExchangeCheck
-from leveret.analytics.sink.options import parse_sink_options
-from leveret.analytics.sink.rows import row_layout
-from leveret.analytics.sink.writer import LeveretStreamWriter, LeveretWriter, Sink, TaskResult
-from leveret.analytics.sink.written import Written, add_written, read_written
+from leveret.analytics.sink.outcome import Written, add_written, read_written
+from leveret.analytics.sink.published_rows import row_layout
+from leveret.analytics.sink.sink_options import parse_sink_options
+from leveret.analytics.sink.writer import ExchangeCheck, LeveretStreamWriter, LeveretWriter, Sink, TaskResult
 from tests.integration.certificates import Authority
 from tests.integration.program import running
 from tests.integration.threaded_broker import ThreadedBroker

@@ -37,7 +37,9 @@ def test_public_names() -> None:
 
 
 def test_analytics_by_its_public_name() -> None:
-    done = python("import leveret, leveret.analytics.session as own; print(leveret.analytics.register is own.register)")
+    done = python(
+        "import leveret, leveret.analytics.spark.session as own; print(leveret.analytics.register is own.register)"
+    )
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.registry import JOBS
 from leveret.analytics.jobs.report import page
 from leveret.analytics.results.result_output import rows_of
-from leveret.analytics.session import register
+from leveret.analytics.spark.session import register
 
 #: Jobs that need a data directory.
 LIVE: Final = ("backlog", "export")

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.job_options import JobOptions
 from tests.bench.consumer import Consumer
 from tests.bench.frames import Route
 from tests.bench.in_flight import InFlight

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leveret.analytics.errors import AnalyticsError, OptionError
-from leveret.analytics.job_options import JobOptions
 from leveret.analytics.jobs import export
+from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.results.result_output import rows_of
 from tests.spark.directories import DirectoryBuilder
 

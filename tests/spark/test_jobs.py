@@ -16,13 +16,20 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from leveret.analytics.errors import OptionError
-from leveret.analytics.job_options import JobOptions
-from leveret.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
+from leveret.analytics.jobs import export, flow, sql, waiting
 from leveret.analytics.jobs.capacity import replay
 from leveret.analytics.jobs.capacity import run as run_capacity
+from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.report import page
-from leveret.analytics.results.fail_if import ConditionError, failure_text, rows_that_fulfil
-from leveret.analytics.results.result_output import as_csv, as_json_lines, as_table, rows_of
+from leveret.analytics.results.result_output import (
+    ConditionError,
+    as_csv,
+    as_json_lines,
+    as_table,
+    failure_text,
+    rows_of,
+    rows_that_fulfil,
+)
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.snapshots.snapshot import Request
@@ -61,7 +68,7 @@ def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.spark
 def test_what_waits(spark: SparkSession, directory: str) -> None:
-    results = backlog.run(spark, JobOptions(directory))
+    results = waiting.run_backlog(spark, JobOptions(directory))
     rows = rows_of(results["backlog"])
     assert columns(rows, "vhost", "queue", "routing_key", "messages", "body_bytes") == [
         ("/", "b", "b", 80, 8000),
@@ -76,10 +83,10 @@ def test_what_waits(spark: SparkSession, directory: str) -> None:
         ("b", 64, 127, 80),
         ("dead", 8, 15, 10),
     ]
-    rows = rows_of(deadletters.run(spark, JobOptions(directory))["deadletters"])
+    rows = rows_of(waiting.run_deadletters(spark, JobOptions(directory))["deadletters"])
     names = ("queue", "origin_queue", "reason", "messages", "deaths")
     assert columns(rows, *names) == [("dead", "b", "expired", 10, 2)]
-    rows = rows_of(duplicates.run(spark, JobOptions(directory, queue="[ab]"))["duplicates"])
+    rows = rows_of(waiting.run_duplicates(spark, JobOptions(directory, queue="[ab]"))["duplicates"])
     assert columns(rows, "queue", "same", "messages") == [("b", "body", 80)]
 
 
@@ -92,7 +99,7 @@ def test_returned_messages_are_no_dead_letters(spark: SparkSession, tmp_path: Pa
         builder.publish(builder.store(builder.queue(queue)), [b"m"], key, headers={"x-death": [death]})
     builder.tick()
     builder.close()
-    rows = rows_of(deadletters.run(spark, JobOptions(builder.path))["deadletters"])
+    rows = rows_of(waiting.run_deadletters(spark, JobOptions(builder.path))["deadletters"])
     assert columns(rows, "queue", "origin_queue", "messages") == [("dead", "work", 1)]
 
 
@@ -107,21 +114,21 @@ def test_rejected_messages_are_losses(spark: SparkSession, tmp_path: Path) -> No
     builder.settle(store, 1, EventKind.PURGED)
     builder.tick()
     builder.close()
-    rows = rows_of(overflow.run(spark, JobOptions(builder.path))["overflow"])
+    rows = rows_of(flow.run_overflow(spark, JobOptions(builder.path))["overflow"])
     assert columns(rows, "queue", "reason", "messages") == [("q", "reject", 3), ("q", "reject+dead_letter", 2)]
 
 
 @pytest.mark.spark
 def test_what_has_happened(spark: SparkSession, directory: str) -> None:
     # Minutes of the clock, in which the first one begins 20 s late.
-    rows = rows_of(overflow.run(spark, JobOptions(directory))["overflow"])
+    rows = rows_of(flow.run_overflow(spark, JobOptions(directory))["overflow"])
     found: Counter[tuple[str, str]] = Counter()
     for row in rows:
         found[row["queue"], row["reason"]] += row["messages"]
         assert row["minute"].second == 0
     assert found == {("a", "maxlen"): 100, ("b", "expired+dead_letter"): 10}
     assert {row["max_wait_ms"] // 1000 for row in rows if row["queue"] == "a"} == {20}
-    rows = rows_of(latency.run(spark, JobOptions(directory))["latency"])
+    rows = rows_of(flow.run_latency(spark, JobOptions(directory))["latency"])
     assert {row["queue"] for row in rows} == {"b"}
     assert sum(row["messages"] for row in rows) == 30
     waits: dict[int, list[int]] = {}
@@ -134,7 +141,7 @@ def test_what_has_happened(spark: SparkSession, directory: str) -> None:
         expected = [round(float(each), 1) for each in np.percentile(found_there, (50, 90, 99))]
         assert [row["p50_ms"], row["p90_ms"], row["p99_ms"], row["max_ms"]] == [*expected, max(found_there)]
     assert waits == {}
-    rows = rows_of(throughput.run(spark, JobOptions(directory))["throughput"])
+    rows = rows_of(flow.run_throughput(spark, JobOptions(directory))["throughput"])
     totals = {
         name: [sum(row[way] for row in rows if row["queue"] == name) for way in ("messages_in", "messages_out")]
         for name in ("a", "b", "dead")
@@ -158,11 +165,11 @@ def test_messages_acknowledged_together_have_waits_of_their_own(spark: SparkSess
         waits += [(builder.clock.time - at) / 1000 for at in arrived]
     builder.tick()
     builder.close()
-    (row,) = rows_of(latency.run(spark, JobOptions(builder.path))["latency"])
+    (row,) = rows_of(flow.run_latency(spark, JobOptions(builder.path))["latency"])
     assert row["messages"] == 546
     for name, share in (("p50_ms", 50), ("p90_ms", 90), ("p99_ms", 99)):
         assert row[name] == pytest.approx(np.percentile(waits, share), abs=3), name
-    (row,) = rows_of(throughput.run(spark, JobOptions(builder.path))["throughput"])
+    (row,) = rows_of(flow.run_throughput(spark, JobOptions(builder.path))["throughput"])
     assert (row["messages_in"], row["messages_out"]) == (546, 546)
 
 
@@ -186,13 +193,13 @@ def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path
     builder.tick()
     options = JobOptions(builder.path, as_of=str(builder.clock.time / 1e6 + 3600))
     sums: Counter[tuple[str, str]] = Counter()
-    for row in rows_of(throughput.run(spark, options)["throughput"]):
+    for row in rows_of(flow.run_throughput(spark, options)["throughput"]):
         for name in ("messages_in", "messages_out", "body_bytes_in", "body_bytes_out"):
             sums[row["queue"], name] += row[name]
     assert [sums["gone", name] for name in ("messages_in", "messages_out")] == [10, 10]
     assert [sums["gone", name] for name in ("body_bytes_in", "body_bytes_out")] == [50, 50]
     assert [sums["other", name] for name in ("messages_in", "messages_out")] == [1, 0]
-    rows = rows_of(overflow.run(spark, replace(options, grain="day"))["overflow"])
+    rows = rows_of(flow.run_overflow(spark, replace(options, grain="day"))["overflow"])
     assert columns(rows, "queue", "reason", "messages", "body_bytes") == [
         ("gone", "dead_letter_lost", 2, 10),
         ("gone", "maxlen+dead_letter", 2, 10),
@@ -205,9 +212,9 @@ def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path
 @pytest.mark.spark
 def test_ages_are_those_of_the_moment_that_is_asked_for(spark: SparkSession, directory: str) -> None:
     options = JobOptions(directory, as_of=str(START / 1e6 + 1000))
-    rows = rows_of(backlog.run(spark, options)["backlog"])
+    rows = rows_of(waiting.run_backlog(spark, options)["backlog"])
     assert rows[0]["oldest_age_s"] == pytest.approx(960, abs=0.1)
-    (row,) = rows_of(deadletters.run(spark, options)["deadletters"])
+    (row,) = rows_of(waiting.run_deadletters(spark, options)["deadletters"])
     assert row["oldest_age_s"] == 890
 
 
@@ -340,7 +347,7 @@ def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 @pytest.mark.spark
 def test_rows_that_fulfil_a_condition(spark: SparkSession, directory: str) -> None:
-    frame = backlog.run(spark, JobOptions(directory))["backlog"]
+    frame = waiting.run_backlog(spark, JobOptions(directory))["backlog"]
     condition = "messages >= 20 or routing_key = 'key.1'"
     text = failure_text(rows_that_fulfil(frame.select("queue", "routing_key", "messages"), condition), condition)
     assert text.splitlines() == [
@@ -366,7 +373,7 @@ def test_rows_that_fulfil_a_condition(spark: SparkSession, directory: str) -> No
     ],
 )
 def test_what_is_not_a_condition(spark: SparkSession, directory: str, condition: str, expected: str) -> None:
-    frame = backlog.run(spark, JobOptions(directory))["backlog"]
+    frame = waiting.run_backlog(spark, JobOptions(directory))["backlog"]
     with pytest.raises(ConditionError, match=expected):
         rows_that_fulfil(frame, condition)
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.options import parse_options
-from leveret.analytics.partitions import MessagesPartition
+from leveret.analytics.spark.readers import LeveretReader
+from leveret.analytics.tables.partitions import MessagesPartition
+from leveret.analytics.tables.table_query import make_query
 from leveret.storage.snapshots.lease import SnapshotLease
 from tests.spark.live_writer import QUEUES, body_of
 from tests.support.plain_reader import Reader, open_reader
@@ -96,7 +97,7 @@ def shown(reader: Reader) -> dict[str, list[int]]:
 
 def shown_in_bulk(path: str) -> tuple[dict[str, list[int]], int]:
     """As a Spark task reads it."""
-    reader = LeveretReader(parse_options({"path": path}), ["queue", "seq", "body_bytes", "body"])
+    reader = LeveretReader(make_query(parse_options({"path": path}), None, ["queue", "seq", "body_bytes", "body"]))
     found = {name: [0, 0, 0] for name in QUEUES}
     cut, lease = 0, ""
     for partition in reader.partitions():

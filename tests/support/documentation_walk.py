@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from leveret.analytics.archive.command import main as archive
+from leveret.analytics.archiver import main as archive
 from tests.support.documentation import PAGES, fenced
 from tests.support.leveretctl import Leveretctl
 

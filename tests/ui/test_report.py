@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.report import compose
 from leveret.analytics.results.report_sections import Grain, grain_for
 

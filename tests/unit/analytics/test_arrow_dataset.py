@@ -21,7 +21,7 @@ from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.columns import TABLES
 from leveret.analytics.data_files import LocalFiles
 from leveret.analytics.errors import OptionError
-from leveret.analytics.rows import message_batches
+from leveret.analytics.tables import message_batches
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 from tests.support.documentation import block

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.analytics import held_snapshots, table_reading
 from leveret.analytics.columns import TABLES
 from leveret.analytics.data_files import LocalFiles
 from leveret.analytics.errors import OptionError
 from leveret.analytics.options import parse_options
+from leveret.analytics.tables import query_snapshots, table_reading
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine_options import EngineOptions
 from leveret.storage.event_format import EVENT_BYTES, EventRun
@@ -213,10 +213,10 @@ def test_a_slow_reader_keeps_its_snapshot(builder: DirectoryBuilder) -> None:
     (name,) = snapshots(builder)
     lease = f"{builder.path}/snap/{name}/{LEASE_FILE}"
     os.utime(lease, (1, 1))
-    held_snapshots.renew_held()
+    query_snapshots.renew_held()
     assert os.stat(lease).st_mtime > time.time() - 60
     reader.close()
-    held_snapshots.renew_held()
+    query_snapshots.renew_held()
     assert snapshots(builder) == []
 
 

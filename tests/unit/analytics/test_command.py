@@ -12,8 +12,8 @@ import pytest
 
 from leveret.analytics import command
 from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.arguments import exit_on_sigterm
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.termination import exit_on_sigterm
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 
@@ -30,7 +30,7 @@ def test_what_java_says_becomes_a_line() -> None:
 
 
 def test_what_an_archive_lacks_becomes_a_line() -> None:
-    raised = "leveret.analytics.archive.errors.ArchiveError: manifests of lake/manifests/0 are missing; restore"
+    raised = "leveret.analytics.errors.ArchiveError: manifests of lake/manifests/0 are missing; restore"
     said = f"[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance plan partitions: Traceback\n{raised}"
     assert command.error_summary(Exception(said)) == "manifests of lake/manifests/0 are missing; restore"
 

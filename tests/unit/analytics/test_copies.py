@@ -6,14 +6,15 @@ from typing import Any
 import fsspec
 import pytest
 
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.options import parse_options
+from leveret.analytics.spark.readers import LeveretReader
+from leveret.analytics.tables.table_query import make_query
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 
 def rows(location: str, columns: list[str], **options: str) -> list[tuple[Any, ...]]:
-    reader = LeveretReader(parse_options({"path": location, **options}), columns)
+    reader = LeveretReader(make_query(parse_options({"path": location, **options}), None, columns))
     return [
         tuple(row.values())
         for partition in reader.partitions()

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import DamagedRecordError
 from leveret.analytics.options import parse_options
-from leveret.analytics.rows.record_rows import RowLimits, select_rows
-from leveret.analytics.table_reading import damage_of
+from leveret.analytics.rows.record_rows import select_rows
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.spark.readers import LeveretReader
+from leveret.analytics.tables.table_query import make_query
+from leveret.analytics.tables.table_reading import damage_of
 from leveret.storage.engine import EngineOptions
 from leveret.storage.format import RECORD_MAGIC
 from leveret.storage.snapshots.lease import SnapshotLease
@@ -37,7 +39,9 @@ def damage(victim: Path, *pieces: bytes) -> None:
 
 def read_all(path: Path, table: str, **options: str) -> tuple[list[dict[str, Any]], int]:
     """The rows of a table, read twice, and how many records were skipped."""
-    reader = LeveretReader(parse_options({"path": str(path), "table": table, **options}), list(TABLES[table]))
+    reader = LeveretReader(
+        make_query(parse_options({"path": str(path), "table": table, **options}), None, list(TABLES[table]))
+    )
     partitions: Any = reader.partitions()
     rows: list[dict[str, Any]] = []
     for _ in range(2):
@@ -151,6 +155,8 @@ def test_where_there_is_no_snapshot_the_session_is_told(builder: DirectoryBuilde
     (victim,) = tmp_path.glob("q/*/*.seg")
     damage(victim, b"0010", b"0011")
     (tmp_path / "session").mkdir()
-    reader = LeveretReader(parse_options({"path": f"local://{tmp_path}"}), ["seq"], str(tmp_path / "session"))
+    reader = LeveretReader(
+        make_query(parse_options({"path": f"local://{tmp_path}"}), None, ["seq"]), str(tmp_path / "session")
+    )
     assert sum(batch.num_rows for each in reader.partitions() for batch in reader.read(each)) == 98
     assert damage_of(str(tmp_path / "session")) == 2

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.options import parse_options
+from leveret.analytics.spark.readers import LeveretReader
+from leveret.analytics.tables.table_query import make_query
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
 from leveret.storage.stores.numbered_store import NumberedSegments
@@ -21,7 +22,9 @@ _BEGIN = datetime.fromtimestamp(START / 1_000_000, UTC)
 
 
 def read(path: Path, table: str, **options: str) -> list[dict[str, Any]]:
-    reader = LeveretReader(parse_options({"path": str(path), "table": table, **options}), list(TABLES[table]))
+    reader = LeveretReader(
+        make_query(parse_options({"path": str(path), "table": table, **options}), None, list(TABLES[table]))
+    )
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 

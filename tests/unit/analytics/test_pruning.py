@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 
 from leveret.analytics.errors import OptionError
 from leveret.analytics.options import Options, parse_options
-from leveret.analytics.pruning import Pruning
-from leveret.analytics.rows.record_rows import RowLimits
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.spark.readers import Pruning
 from leveret.analytics.times import parse_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from leveret.analytics.session import Session
-from leveret.analytics.table_reading import DAMAGE_FILE
+from leveret.analytics.spark.session import Session
+from leveret.analytics.tables.table_reading import DAMAGE_FILE
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease, take_lease
 
 

@@ -11,20 +11,23 @@ from typing import Any
 import pytest
 
 import leveret
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.option_values import EARLIEST, LATEST, OffsetPlace, PlaceKind, parse_place
 from leveret.analytics.options import parse_options
-from leveret.analytics.stream_offsets import EARLIEST, LATEST, OffsetPlace, PlaceKind, parse_place
+from leveret.analytics.spark.readers import LeveretReader
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.table_reading import read_partition
+from leveret.analytics.tables.table_query import make_query
+from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.stores.stream_store import StreamStore
 from tests.spark.directories import DirectoryBuilder
 
 
 def read(path: Path, table: str, **options: str) -> list[dict[str, Any]]:
-    reader = LeveretReader(parse_options({"path": str(path), "table": table, **options}), list(TABLES[table]))
+    reader = LeveretReader(
+        make_query(parse_options({"path": str(path), "table": table, **options}), None, list(TABLES[table]))
+    )
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 

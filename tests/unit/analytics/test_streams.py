@@ -13,7 +13,7 @@ from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.options import parse_options
 from leveret.analytics.streaming.event_stream import EventStream
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.table_reading import read_partition
+from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leveret.analytics.archive.archived_columns import ARCHIVED_TABLES
-from leveret.analytics.arrow_scan import scan
-from leveret.analytics.columns import COLUMNS
+from leveret.analytics.columns import ARCHIVED_TABLES, COLUMNS
+from leveret.analytics.scan import scan
 from leveret.analytics.table_reference import reference_page
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder

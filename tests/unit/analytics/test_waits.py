@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 import leveret
-from leveret.analytics import partitions, table_plan
+from leveret.analytics.tables import partitions, table_plan
 from leveret.storage.event_format import EVENT_BYTES, EventKind
 from tests.spark.directories import DirectoryBuilder
 

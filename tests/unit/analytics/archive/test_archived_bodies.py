@@ -15,10 +15,10 @@ import pytest
 from kombu.compression import compress
 
 import leveret
-from leveret.analytics.archive import archive_part, data_writer
+from leveret.analytics.archive import data_writer, manifest
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.file_reading import read_file
-from leveret.analytics.bodies import json_bodies, value_columns
+from leveret.analytics.bodies import json_bodies, payloads
 from leveret.analytics.errors import OptionError
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
@@ -99,7 +99,7 @@ def test_few_messages_of_many_are_looked_at(
 ) -> None:
     """Those of all queues, in one row group or in many."""
     monkeypatch.setattr(data_writer, "_GROUP_BYTES", 30_000 if groups == 1 else 1000)
-    monkeypatch.setattr(archive_part, "_TASK_BYTES", 1)
+    monkeypatch.setattr(manifest, "_TASK_BYTES", 1)
     builder, url = DirectoryBuilder(tmp_path / "data"), f"{tmp_path}/archive"
     for name in "abcdefgh":
         bodies = [json.dumps({name: number}).encode() for number in range(100)]
@@ -114,7 +114,7 @@ def test_few_messages_of_many_are_looked_at(
         read.append(octets)
         return load(octets, charset)
 
-    monkeypatch.setattr("leveret.analytics.bodies.sampling.load_json", count)
+    monkeypatch.setattr("leveret.analytics.tables.sampling.load_json", count)
     kind = leveret.scan(url, columns=["value"], bodies="json", body_sample=80).schema.field("value").type
     assert {field.name for field in kind} == set("abcdefgh")
     assert 70 <= len(read) <= 80
@@ -147,8 +147,8 @@ def test_bodies_are_read_only_if_they_are_asked_for(url: str, monkeypatch: pytes
         columns.extend(arguments[4])
         return read_file(*arguments)
 
-    monkeypatch.setattr("leveret.analytics.archive.archive_reading.read_file", note)
-    monkeypatch.setattr(value_columns, "columns_of", lambda *_: pytest.fail("bodies are read"))
+    monkeypatch.setattr("leveret.analytics.archive.file_reading.read_file", note)
+    monkeypatch.setattr(payloads, "columns_of", lambda *_: pytest.fail("bodies are read"))
     assert len(rows(url, columns=["queue", "seq"], bodies="json")) == 100
     assert set(columns) == {"queue", "seq"}
 

@@ -11,11 +11,10 @@ import pytest
 
 from leveret.analytics.archive import upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
-from leveret.analytics.archive.archiver import Archiver
-from leveret.analytics.archive.command import main
-from leveret.analytics.archive.errors import ArchiveError, ArchiveRefusedError
 from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archiver import Archiver, main
 from leveret.analytics.columns import TABLES
+from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import read_reader
 from tests.spark.directories import DirectoryBuilder

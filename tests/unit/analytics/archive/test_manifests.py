@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.errors import ArchiveError, ArchiveRefusedError
 from leveret.analytics.archive.layout import manifest_path
 from leveret.analytics.archive.manifest import DataFile, Manifest, pack_manifest, unpack_manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, read_manifests, store_ids
+from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 
 STORE = "ab" * 16
 NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

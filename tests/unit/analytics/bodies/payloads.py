@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from leveret.analytics.bodies.body_format import BodyReader
-from leveret.analytics.bodies.compression import Payloads
+from leveret.analytics.bodies.payloads import BodyReader, Payloads
 
 
 def payloads_of(*bodies: bytes) -> Payloads:

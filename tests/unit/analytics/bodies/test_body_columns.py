@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.analytics.bodies import json_bodies, value_columns
+from leveret.analytics.bodies import json_bodies, payloads
 from leveret.analytics.errors import AnalyticsError, OptionError
 from tests.spark.directories import DirectoryBuilder
 from tests.support.documentation import block
@@ -83,7 +83,7 @@ def test_bodies_are_read_only_if_they_are_asked_for(builder: DirectoryBuilder, m
         raise AssertionError("bodies are read")
 
     monkeypatch.setattr(json_bodies, "load_json", refuse)
-    monkeypatch.setattr(value_columns, "value_columns", refuse)
+    monkeypatch.setattr(payloads, "value_columns", refuse)
     assert leveret.scan(builder.path, bodies="json", columns=["queue", "body"]).read_all().num_rows == 103
     with pytest.raises(pa.ArrowException, match="bodies are read"):
         leveret.scan(builder.path, bodies="json", body_schema="id int", columns=["value_error"]).read_all()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from kombu.compression import compress
 
-from leveret.analytics.bodies.compression import compressions_in, decompress
+from leveret.analytics.bodies.payloads import compressions_in, decompress
 
 BODY = b'{"a": 1}' * 20
 

@@ -13,10 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.analytics.bodies import json_bodies
-from leveret.analytics.bodies.errors import BodyError
 from leveret.analytics.bodies.json_bodies import JsonBodies, load_json
-from leveret.analytics.bodies.json_inference import infer_type
-from leveret.analytics.bodies.rows import read_rows
+from leveret.analytics.bodies.json_values import infer_type
+from leveret.analytics.bodies.payloads import BodyError, read_rows
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from tests.unit.analytics.bodies.payloads import payloads_of, read
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.analytics.bodies.json_bodies import load_json
-from leveret.analytics.bodies.json_inference import infer_type
+from leveret.analytics.bodies.json_values import infer_type
 from leveret.analytics.bodies.value_types import type_ddl
 
 

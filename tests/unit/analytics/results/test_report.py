@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from leveret.analytics.job_options import JobOptions
+from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.report import compose
-from leveret.analytics.results.charts import SERIES_MAX, curves, horizontal_bars, label, lines_over_time
+from leveret.analytics.results.report_page import SERIES_MAX, curves, horizontal_bars, label, lines_over_time
 from leveret.analytics.results.report_sections import grain_for
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pamqp.encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.analytics.rows.field_table import as_json, as_text, decode_table, untyped
+from leveret.analytics.rows.header_columns import as_json, as_text, decode_table, untyped
 
 
 def encoded(table: dict[str, object]) -> bytes:

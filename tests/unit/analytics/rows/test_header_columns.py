@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.analytics.rows import header_columns
-from leveret.analytics.rows.field_table import as_json, as_text, decode_table, untyped
-from leveret.analytics.rows.header_columns import HeaderColumns
+from leveret.analytics.rows.header_columns import HeaderColumns, as_json, as_text, decode_table, untyped
 from leveret.analytics.rows.property_slices import Slices
 from tests.support import tables
 

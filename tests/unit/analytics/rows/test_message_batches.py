@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from pamqp import encode
 
-from leveret.analytics.batch_reader import LeveretReader
 from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import DamagedRecordError
 from leveret.analytics.options import parse_options
-from leveret.analytics.rows.found_records import find_records
-from leveret.analytics.rows.record_rows import RowLimits, in_ranges, select_rows
+from leveret.analytics.rows.record_rows import find_records, in_ranges, select_rows
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.spark.readers import LeveretReader
+from leveret.analytics.tables.table_query import make_query
 from leveret.analytics.times import microseconds
 from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
@@ -26,7 +27,7 @@ from tests.spark.directories import START, DirectoryBuilder
 def read(path: Path, columns: list[str] | None = None, **options: str) -> list[dict[str, Any]]:
     given = {"path": str(path), **options}
     table = options.get("table", "messages")
-    reader = LeveretReader(parse_options(given), columns or list(TABLES[table]))
+    reader = LeveretReader(make_query(parse_options(given), None, columns or list(TABLES[table])))
     rows: list[dict[str, Any]] = []
     for partition in reader.partitions():
         for batch in reader.read(partition):
@@ -307,7 +308,7 @@ def test_small_queues_share_a_task(builder: DirectoryBuilder, tmp_path: Path) ->
     for number in range(100):
         builder.publish(builder.store(builder.queue(f"q{number}")), [b"x"])
     builder.tick()
-    reader = LeveretReader(parse_options({"path": str(tmp_path)}), ["queue"])
+    reader = LeveretReader(make_query(parse_options({"path": str(tmp_path)}), None, ["queue"]))
     partitions = reader.partitions()
     assert len(partitions) < 50
     queues = [row["queue"] for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]

@@ -17,12 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.analytics.columns import TABLES
-from leveret.analytics.rows import record_run
-from leveret.analytics.rows.arrow_slices import binary_slices
-from leveret.analytics.rows.found_records import Gap, find_records
-from leveret.analytics.rows.message_batches import Label, message_batch
-from leveret.analytics.rows.record_rows import RecordRows, RowLimits, select_rows
-from leveret.analytics.rows.record_run import intact_run
+from leveret.analytics.rows import record_rows
+from leveret.analytics.rows.property_slices import binary_slices
+from leveret.analytics.rows.record_rows import Gap, RecordRows, find_records, intact_run, select_rows
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.tables.message_batches import message_batch
+from leveret.analytics.tables.partitions import Label
 from leveret.storage.format import (
     EXTENDED,
     INDEX_STEP,
@@ -166,7 +166,7 @@ def _plain_gaps(file: _File, octets: bytes, view: SegmentView) -> list[Gap]:
 
 @pytest.fixture(autouse=True, scope="module")
 def any_number_at_once() -> Iterator[None]:
-    with mock.patch.object(record_run, "LEAST", 1):
+    with mock.patch.object(record_rows, "LEAST", 1):
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leveret.analytics.errors import OptionError
-from leveret.analytics.sink.options import HttpApi, Server, is_for_sink, parse_sink_options
+from leveret.analytics.sink.sink_options import HttpApi, Server, is_for_sink, parse_sink_options
 
 
 def test_defaults() -> None:

@@ -16,7 +16,7 @@ from leveret.analytics.options import parse_options
 from leveret.analytics.streaming import message_stream
 from leveret.analytics.streaming.changed_queues import ChangedQueues, file_system_of
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.table_reading import read_partition
+from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.snapshot import take_snapshot

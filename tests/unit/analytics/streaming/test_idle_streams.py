@@ -10,7 +10,7 @@ import pytest
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.options import parse_options
 from leveret.analytics.streaming import message_stream
-from leveret.analytics.streaming.directory_state import directory_state
+from leveret.analytics.streaming.changed_queues import directory_state
 from leveret.analytics.streaming.message_stream import MessageStream
 from leveret.storage.engine import EngineOptions
 from leveret.storage.snapshots.snapshot import take_snapshot

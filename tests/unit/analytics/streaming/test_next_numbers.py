@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.streaming.next_numbers import (
+from leveret.analytics.tables.chains import (
     NextNumbers,
     all_numbers,
     numbers_in,
+    pack_rows,
+    unpack_rows,
     unread_in,
     unread_to_json,
 )
-from leveret.analytics.streaming.packed_rows import pack_rows, unpack_rows
 
 NUMBERS = st.integers(0, (1 << 63) - 2)
 KEYS = st.builds(

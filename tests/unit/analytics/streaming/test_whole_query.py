@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from leveret.analytics.streaming.whole_query import STARTS, run_to_end
+from leveret.analytics.jobs.export import STARTS, run_to_end
 
 TOO_SLOW = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed to connect back."
 

@@ -14,9 +14,9 @@ import pytest
 
 from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.options import parse_options
-from leveret.analytics.streaming import named_reader
+from leveret.analytics.streaming import kept_data as named_reader
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.table_reading import read_partition
+from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
 from leveret.storage.readers.reader_file import READERS

@@ -1,0 +1,366 @@
+"""`leveret-analytics archive`: copies messages and events of a broker into an archive, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, Final, NamedTuple
+
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.data_writer import DataWriter
+from leveret.analytics.archive.layout import is_broker_name, parse_data_name
+from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
+from leveret.analytics.archive.upkeep import Upkeep
+from leveret.analytics.arguments import ARCHIVE_PROGRAM, exit_on_sigterm, make_archive_parser
+from leveret.analytics.arrow_schema import with_broker
+from leveret.analytics.columns import ARCHIVED_TABLES, TABLES, TIME_COLUMNS
+from leveret.analytics.data_files import absolute_location
+from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError
+from leveret.analytics.options import names_text, parse_options
+from leveret.analytics.streaming.event_stream import EventStream
+from leveret.analytics.streaming.message_stream import MessageStream
+from leveret.analytics.tables.query_snapshots import hold
+from leveret.analytics.tables.table_reading import read_partition
+from leveret.storage.directory.archive_note import NAME as NOTE_FILE
+from leveret.storage.directory.archive_note import ArchiveNote, write_note
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
+from leveret.storage.snapshots.snapshot import SnapshotError, read_directory_format
+
+_LOG: Final = logging.getLogger(__name__)
+#: Seconds after which the segments of a batch are released if the archiver was killed; it renews its lease meanwhile.
+_LEASE_SECONDS: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiverOptions:
+    """What an archiver copies.
+
+    Attributes:
+        data_dir: Path of the data directory.
+        reader: Name of its reader in the data directory.
+        broker: Name of the broker in the archive; empty for the one that the archive has for the data directory.
+        default_broker: Name of a broker that is new in the archive, if `broker` is empty.
+        vhost: Virtual host: its name, a pattern, or a list of these as names_text() makes it; None for all.
+        queue: Name of the queue, or such a pattern or list; None for all.
+        fail_on_data_loss: Whether it is an error that messages were removed before they could be copied. Otherwise that
+            is logged, and counted in the manifest.
+        batch: Maximum number of messages, and of events, that a manifest adds.
+        keep: Microseconds for which rows are kept in the archive; None for ever.
+        clock: Returns the time in microseconds since 1970.
+    """
+
+    data_dir: str
+    reader: str
+    broker: str = ""
+    default_broker: str = "broker"
+    vhost: str | None = None
+    queue: str | None = None
+    fail_on_data_loss: bool = False
+    batch: int = 500_000
+    keep: int | None = None
+    clock: Callable[[], int] = microseconds_now
+
+    def source_options(self, table: str) -> dict[str, str]:
+        """Return the options of the stream of a table."""
+        named = {
+            "path": self.data_dir,
+            "table": table,
+            "vhost": self.vhost,
+            "queue": self.queue,
+            "reader": self.reader if table == "messages" else None,
+            "leaseSeconds": str(_LEASE_SECONDS),
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class Copied(NamedTuple):
+    """What one manifest has added.
+
+    Attributes:
+        number: Its number; 0 if there was nothing to add.
+        rows: Number of rows by table.
+        files: Number of files.
+        is_all: Whether nothing was left.
+    """
+
+    number: int
+    rows: dict[str, int]
+    files: int
+    is_all: bool
+
+
+class Archiver:
+    """Copies one data directory into an archive.
+
+    Args:
+        options: What to copy.
+        files: The archive; it is made if it does not exist.
+    Raises:
+        DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+        ArchiveRefusedError: The broker's name does not fit the archive.
+        ArchiveError: The archive cannot be read or written.
+        AnalyticsError: The reader cannot be made.
+    """
+
+    def __init__(self, options: ArchiverOptions, files: ArchiveFiles) -> None:
+        self._options = options
+        self._files = files
+        store_id = read_directory_format(DiskFiles(), options.data_dir).store_id.hex()
+        files.make()
+        self.broker = _broker_name(options, files, store_id)
+        self._log = ManifestLog(files, store_id, self.broker, options.clock)
+        self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock)
+        # Of two archivers the manifests refuse the older one: it may have been believed dead.
+        self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream(), False)
+        self._events = EventStream(parse_options(options.source_options("events")).for_stream())
+        before = self._log.state.last
+        self._position = before.position if before is not None else self._begin()
+        self._log.append(self._position)
+        self._delete_left_over()
+        self._note_archive()
+
+    def copy(self) -> Copied:
+        """Copy what has come, up to a maximum, and commit it with a manifest.
+
+        Raises:
+            ArchiveRefusedError: Another archiver writes for this data directory.
+            AnalyticsError: Something could not be read or written, or is gone. Begin again with another Archiver, which
+                finds out what was committed.
+        """
+        batch = self._options.batch
+        messages = self._messages.advance(self._position["messages"], batch)
+        events = self._events.advance(self._position["events"], batch)
+        taken = {"vhost": self._options.vhost, "queue": self._options.queue}
+        following = {"messages": messages, "events": events, "taken": taken}
+        release = self._hold(messages)
+        try:
+            files = self._write(following)
+            rows = {table: sum(each.rows for each in files if each.table == table) for table in TIME_COLUMNS}
+            # Ticks count as events, but make no rows.
+            is_all = not files or ("unread" not in messages and max(rows.values()) < batch // 2)
+            if not files and not self._is_worth_noting(following):
+                return Copied(0, rows, 0, is_all)
+            manifest = self._log.append(following, files)
+            self._position = following
+            self._messages.note_stored(messages)
+            return Copied(manifest.number, rows, len(files), is_all)
+        finally:
+            release()
+
+    def keep_up(self) -> None:
+        """Remove what is too old, and put small files together, as far as is worth it now.
+
+        Raises:
+            ArchiveRefusedError: Another archiver writes for this data directory.
+            ArchiveError: A file cannot be read, written or deleted. The archive has the same rows as before.
+        """
+        self._upkeep.work()
+
+    def close(self) -> None:
+        """Release what was read and not committed."""
+        self._messages.stop()
+
+    def _begin(self) -> dict[str, Any]:
+        return {"messages": self._messages.first(), "events": self._events.first()}
+
+    def _hold(self, messages: dict[str, Any]) -> Callable[[], object]:
+        """Keep the segments of a batch while it is read, however slowly it is written."""
+        name = messages["snapshot"]
+        if not name or name == self._position["messages"]["snapshot"]:
+            return lambda: None
+        return hold(self._messages, SnapshotLease(f"{self._options.data_dir}/{SNAPSHOTS}/{name}"))
+
+    def _write(self, following: dict[str, Any]) -> list[DataFile]:
+        """Write what is between the present position and the following one; return the files."""
+        with DataWriter(self._files, self.broker, self._log.state.next_number) as writer:
+            for table, stream in (("messages", self._messages), ("events", self._events)):
+                for partition in stream.partitions(self._position[table], following[table]):
+                    for batch in read_partition(partition, table, list(TABLES[table]), fail_fast=False):
+                        writer.add(table, with_broker(batch, self.broker, list(ARCHIVED_TABLES[table])))
+            return writer.finish()
+
+    def _is_worth_noting(self, following: dict[str, Any]) -> bool:
+        """Return whether a position without new rows is noted: not for every tick of the event log."""
+        before = self._position
+        is_same_file: bool = following["events"]["file"] == before["events"]["file"]
+        return following["messages"] != before["messages"] or not is_same_file
+
+    def _note_archive(self) -> None:
+        """Note in the data directory where its archive is."""
+        url = self._files.local_path or self._files.url
+        try:
+            write_note(DiskFiles(), self._options.data_dir, ArchiveNote(url, self.broker))
+        except OSError as error:
+            # Only hints are missing then.
+            _LOG.warning("%s/%s cannot be written: %s", self._options.data_dir, NOTE_FILE, error.strerror or error)
+
+    def _delete_left_over(self) -> None:
+        """Delete files of this broker that no manifest names: an archiver was killed before it could append one."""
+        state = self._log.state
+        there = [path for table in TIME_COLUMNS for path in self._files.paths_below(table)]
+        for path in there:
+            name = parse_data_name(path)
+            is_ours = name is not None and name.broker == self.broker
+            if is_ours and path not in state.files and path not in state.removed:
+                self._files.delete(path)
+        self._upkeep.note_files(there)
+
+
+def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -> str:
+    """Return the name of the broker in the archive.
+
+    Raises:
+        ArchiveRefusedError: The archive knows the data directory by another name, or another one by this name.
+    """
+    known: dict[str, str] = {}
+    for each in store_ids(files):
+        last = read_manifests(files, each).last
+        if last is not None:
+            known[each] = last.broker
+    if store_id in known:
+        name = known[store_id]
+        if options.broker not in ("", name):
+            raise ArchiveRefusedError(
+                f"the broker of {options.data_dir} is called {name} in {files.shown}, and cannot become "
+                f"{options.broker}"
+            )
+        return name
+    name = options.broker or options.default_broker
+    if not is_broker_name(name):
+        raise ArchiveRefusedError(
+            f"a broker's name has 1 to 64 letters, digits and _.- and begins with a letter or digit, not '{name[:100]}'"
+        )
+    if name in known.values():
+        raise ArchiveRefusedError(
+            f"{files.shown} has another data directory whose broker is called {name}; choose a name with --broker NAME"
+        )
+    return name
+
+
+#: Seconds in which the archiver ends in order when the broker that has started it is dead.
+_SECONDS_TO_END: Final = 10.0
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the archiver.
+
+    Args:
+        arguments: Command-line arguments after `archive`.
+    Returns:
+        The exit status: 0 for success, 1 for failure, 2 for wrong arguments, 130 after SIGINT.
+    """
+    given = make_archive_parser().parse_args(arguments)
+    logging.basicConfig(format=f"{ARCHIVE_PROGRAM}: %(message)s", level=logging.WARNING)
+    try:
+        with exit_on_sigterm():
+            if given.until_eof:
+                Thread(target=_end_at_eof, daemon=True).start()
+            options = _options(given)
+            if given.once:
+                _run(options, given.to, None)
+            else:
+                _run_for_ever(options, given.to, given.interval)
+    except (AnalyticsError, DataDirectoryError, SnapshotError, OSError) as error:
+        _say(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _options(given: argparse.Namespace) -> ArchiverOptions:
+    if "://" in given.data_dir:
+        raise AnalyticsError("the archiver needs a data directory on a local or mounted file system")
+    host = _NOT_IN_A_NAME.sub("-", socket.gethostname().partition(".")[0]).strip("-_")[:64]
+    return ArchiverOptions(
+        absolute_location(given.data_dir),
+        given.reader,
+        given.broker,
+        host or "broker",
+        None if given.vhost is None else names_text(given.vhost),
+        None if given.queue is None else names_text(given.queue),
+        given.fail_on_data_loss == "true",
+        keep=given.keep,
+    )
+
+
+def _run_for_ever(options: ArchiverOptions, url: str, interval: float) -> None:
+    """Copy until something fails that time does not mend."""
+    while True:
+        try:
+            _run(options, url, interval)
+        except (AnalyticsError, SnapshotError, OSError) as error:
+            is_loss = options.fail_on_data_loss and not isinstance(error, ArchiveError | SnapshotError | OSError)
+            if is_loss or isinstance(error, ArchiveRefusedError):
+                raise
+            # The store may be out of reach, or the disk full. Whether the last manifest was written is not known.
+            _say(f"{error}; it tries again in {interval:g} s")
+            time.sleep(interval)
+
+
+def _run(options: ArchiverOptions, url: str, interval: float | None) -> None:
+    """Copy what is there, and then what comes, once in an interval; None to end when nothing is left."""
+    files = ArchiveFiles(url)
+    _check_apart(options.data_dir, files)
+    archiver = Archiver(options, files)
+    try:
+        while True:
+            began = time.monotonic()
+            copied = archiver.copy()
+            if copied.number:
+                _tell(copied)
+            if not copied.is_all:
+                continue
+            archiver.keep_up()
+            if interval is None:
+                return
+            time.sleep(max(0.0, began + interval - time.monotonic()))
+    finally:
+        archiver.close()
+
+
+def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
+    """Refuse an archive in the data directory.
+
+    Raises:
+        ArchiveRefusedError: It is there.
+    """
+    if files.local_path is not None and f"{files.local_path}/".startswith(f"{data_dir.rstrip('/')}/"):
+        raise ArchiveRefusedError(f"{files.shown} is in the data directory; put the archive somewhere else")
+
+
+def _tell(copied: Copied) -> None:
+    rows = " and ".join(f"{count} {table}" for table, count in copied.rows.items())
+    _say(f"manifest {copied.number}: {rows} in {copied.files} files")
+
+
+def _end_at_eof() -> None:
+    """End the process in order, and after some seconds anyway, as the archive bears it, when stdin ends."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_SECONDS_TO_END)
+    os._exit(1)
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(f"{ARCHIVE_PROGRAM}: {text}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # The broker that has started this process is dead, and its next start makes another one.
+        os._exit(1)

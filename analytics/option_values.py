@@ -1,0 +1,214 @@
+"""Values of options that are more than a text or a number: places in a stream, older events, how bodies are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from leveret.analytics.errors import OptionError
+from leveret.analytics.selection import RowLimits
+from leveret.analytics.times import parse_time
+
+_WIDEST: Final = RowLimits()
+
+
+class ArchiveUse(Enum):
+    """Which older events are read from the archive."""
+
+    AUTO = "those that the query asks for by time"
+    SINCE = "those since a time, whatever the query asks for"
+    OFF = "none"
+
+
+class ArchiveChoice(NamedTuple):
+    """What the option says.
+
+    Attributes:
+        use: Which events are read.
+        since: With SINCE, the time in microseconds since 1970.
+    """
+
+    use: ArchiveUse
+    since: int = _WIDEST.first_time
+
+    def older_than(self, oldest: int, limits: RowLimits) -> RowLimits | None:
+        """Return the limits for older events; None if none are asked for.
+
+        Args:
+            oldest: Since when the broker has events, in microseconds since 1970.
+            limits: The limits of the query.
+        """
+        if self.use is ArchiveUse.OFF:
+            return None
+        first = max(limits.first_time, self.since)
+        # A query without a beginning asks for what the broker has, unless it ends before that.
+        is_asked = first > _WIDEST.first_time or self.use is ArchiveUse.SINCE or limits.last_time < oldest
+        return limits._replace(first_time=first) if is_asked and first <= oldest else None
+
+
+AUTO: Final = ArchiveChoice(ArchiveUse.AUTO)
+_CHOICES: Final = {"auto": AUTO, "off": ArchiveChoice(ArchiveUse.OFF), "all": ArchiveChoice(ArchiveUse.SINCE)}
+
+
+def parse_archive(text: str) -> ArchiveChoice:
+    """Parse the option.
+
+    Args:
+        text: `auto`, `off`, `all`, or a time.
+    Raises:
+        OptionError: It is something else.
+    """
+    word = _CHOICES.get(text.strip().lower())
+    if word is not None:
+        return word
+    try:
+        return ArchiveChoice(ArchiveUse.SINCE, parse_time(text))
+    except OptionError:
+        raise OptionError(
+            f"option 'archive' is auto, off, all, or a time such as 2026-01-31T12:00:00Z, not '{text[:100]}'"
+        ) from None
+
+
+#: Offsets have at most so many digits.
+_DIGITS_MAX: Final = 18
+_FORMS: Final = "earliest, latest, an offset such as 1200, or a time such as 2026-01-31T12:00:00Z or @1769860800"
+
+
+class PlaceKind(Enum):
+    """Kind of a place in a stream."""
+
+    EARLIEST = "the first message that is there"
+    LATEST = "the end"
+    OFFSET = "an offset"
+    TIME = "the first message since a time"
+
+
+class OffsetPlace(NamedTuple):
+    """A place in a stream.
+
+    Attributes:
+        kind: The kind of place.
+        value: The number of the message with an offset, or microseconds since 1970; 0 for the other kinds.
+    """
+
+    kind: PlaceKind
+    value: int = 0
+
+    @property
+    def needs_stream(self) -> bool:
+        """Whether only streams have such a place."""
+        return self.kind in (PlaceKind.OFFSET, PlaceKind.TIME)
+
+
+EARLIEST: Final = OffsetPlace(PlaceKind.EARLIEST)
+LATEST: Final = OffsetPlace(PlaceKind.LATEST)
+_PLACES: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def parse_place(option: str, text: str) -> OffsetPlace:
+    """Parse a place.
+
+    Args:
+        option: Name of the option, for the error text.
+        text: One of the words, an offset, `@` and seconds since 1970, or a time in ISO 8601.
+    Raises:
+        OptionError: It has another form.
+    """
+    word, number = text.strip().lower(), text.strip()
+    if word in _PLACES:
+        return _PLACES[word]
+    if number.isascii() and number.isdigit():
+        if len(number) <= _DIGITS_MAX:
+            return OffsetPlace(PlaceKind.OFFSET, int(number) + 1)
+    elif number[:1] == "@" or not number.lstrip("-+").replace(".", "").isdigit():
+        try:
+            return OffsetPlace(PlaceKind.TIME, parse_time(number.removeprefix("@")))
+        except OptionError:
+            pass
+    raise OptionError(f"option '{option}' takes {_FORMS}; not '{text[:100]}'")
+
+
+def limits_between(start: OffsetPlace, end: OffsetPlace, limits: RowLimits) -> RowLimits:
+    """Return limits that also leave out what is not between two places. The message at the end is not included.
+
+    Args:
+        start: The first message.
+        end: The place after the last one.
+        limits: The other limits.
+    Raises:
+        OptionError: The range begins at the end of a stream, or ends at its beginning.
+    """
+    if start.kind is PlaceKind.LATEST or end.kind is PlaceKind.EARLIEST:
+        raise OptionError("startingOffsets=latest is for streaming queries, endingOffsets=earliest for none")
+    first_seq, last_seq, first_time, last_time = limits
+    if start.kind is PlaceKind.OFFSET:
+        first_seq = max(first_seq, start.value)
+    elif start.kind is PlaceKind.TIME:
+        first_time = max(first_time, start.value)
+    if end.kind is PlaceKind.OFFSET:
+        last_seq = min(last_seq, end.value - 1)
+    elif end.kind is PlaceKind.TIME:
+        last_time = min(last_time, end.value - 1)
+    return RowLimits(first_seq, last_seq, first_time, last_time)
+
+
+#: The options, in lower case.
+BODY_OPTIONS: Final = ("bodies", "bodyschema", "bodymessage", "bodysample")
+_FORMATS: Final = ("json", "avro", "protobuf")
+_SAMPLE: Final = 1000
+_SAMPLE_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BodyOptions:
+    """How bodies are read.
+
+    Attributes:
+        form: `json`, `avro` or `protobuf`.
+        schema: Of JSON, a type in Spark's DDL, empty to infer it; of Avro, a schema in JSON, or the path or URI of a
+            file with one; of Protobuf, the path or URI of a file with a descriptor set.
+        message: Of Protobuf, the full name of the message.
+        sample: Of JSON, from how many messages at most the type is inferred.
+    """
+
+    form: str
+    schema: str = ""
+    message: str = ""
+    sample: int = _SAMPLE
+
+
+def parse_body_options(found: Mapping[str, str]) -> BodyOptions | None:
+    """Parse the options; return None if bodies are not read.
+
+    Args:
+        found: All options of the data source, their names in lower case.
+    Raises:
+        OptionError: An option is invalid or missing.
+    """
+    form = found.get("bodies", "").lower()
+    if not form:
+        for name in BODY_OPTIONS:
+            if found.get(name):
+                raise OptionError(f"option '{name}' needs the option bodies: {' or '.join(_FORMATS)}")
+        return None
+    if form not in _FORMATS:
+        raise OptionError(f"option 'bodies' must be one of {', '.join(_FORMATS)}, not '{form}'")
+    schema, message = found.get("bodyschema", ""), found.get("bodymessage", "")
+    if form == "avro" and not schema:
+        raise OptionError("bodies=avro needs the option bodySchema: the path of the schema, or its text")
+    if form == "protobuf" and not (schema and message):
+        raise OptionError(
+            "bodies=protobuf needs the options bodySchema, the path of what protoc --include_imports "
+            "--descriptor_set_out has written, and bodyMessage, the full name of the message"
+        )
+    if message and form != "protobuf":
+        raise OptionError("option 'bodyMessage' is for bodies=protobuf")
+    return BodyOptions(form, schema, message, _sample(found.get("bodysample", str(_SAMPLE))))
+
+
+def _sample(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _SAMPLE_MAX:
+        raise OptionError(f"option 'bodySample' must be an integer from 1 to {_SAMPLE_MAX}, not '{text[:20]}'")
+    return int(text)

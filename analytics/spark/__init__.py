@@ -1,0 +1,1 @@
+"""The data source of Spark: its readers, its session, and `read`."""

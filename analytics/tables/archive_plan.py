@@ -1,0 +1,146 @@
+"""Divides an archive, and what live data directories have besides, into parts that tasks read.
+
+Rows are neither missing nor double, because a snapshot of each data directory is taken first, and then the manifests
+are read. What the manifests say was copied is read from the archive alone, everything else from the snapshots. A
+message that was copied and deleted in between is in the manifests, since these are newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.layout import Sources
+from leveret.analytics.archive.manifest import BrokerFiles, Manifest, archive_parts
+from leveret.analytics.archive.manifest_log import names_of, read_manifests, store_ids
+from leveret.analytics.data_files import open_files
+from leveret.analytics.options import Options
+from leveret.analytics.selection import RowLimits, Selection
+from leveret.analytics.tables.chains import NUMBERS_MAX, chains_of, numbers_in, parts_between
+from leveret.analytics.tables.partitions import (
+    EventsPartition,
+    LivePart,
+    MessagesPartition,
+    Part,
+    Plan,
+    event_partitions,
+    event_queue_ids,
+    group_parts,
+    locate_snapshot,
+    may_match,
+    vhosts_of,
+)
+from leveret.analytics.tables.query_snapshots import note_snapshot
+from leveret.storage.readers.reader_file import matches
+from leveret.storage.snapshots.lease import TIMEOUT
+from leveret.storage.snapshots.snapshot import Request, Snapshot, take_snapshot
+
+
+def plan_archive(sources: Sources, options: Options, selection: Selection, session: str = "") -> Plan:
+    """Divide a table of an archive and of live data directories into parts.
+
+    Args:
+        sources: What to read.
+        options: Options of the data source; their limits are not used.
+        selection: The rows to read.
+        session: Directory in which snapshots are recorded for the process that renews their leases; empty for none.
+    Raises:
+        DataDirectoryError: A path is not a data directory, or a newer version wrote it.
+        SnapshotError: No snapshot can be taken.
+        ArchiveError: The archive cannot be read.
+    """
+    snapshots: list[Snapshot] = []
+    try:
+        for path in sources.live:
+            snapshots.append(_take(path, options, selection))
+            note_snapshot(snapshots[-1], options, session)
+        files = ArchiveFiles(sources.archive)
+        known = {store: read_manifests(files, store) for store in store_ids(files)}
+        there = [file for state in known.values() for file in state.files.values()]
+        parts: list[Part] = list(archive_parts(sources.archive, there, options, selection))
+        named = {store: state.last.broker for store, state in known.items() if state.last is not None}
+        stores = {path: each.store_id.hex() for path, each in zip(sources.live, snapshots, strict=True)}
+        names = names_of(named, stores)
+        for path, snapshot in zip(sources.live, snapshots, strict=True):
+            last = known.get(snapshot.store_id.hex(), BrokerFiles()).last
+            found = _messages if options.table == "messages" else _events
+            parts += [LivePart(each, names[path]) for each in found(path, snapshot, last, options, selection)]
+    except BaseException:
+        for snapshot in snapshots:
+            snapshot.close()
+        raise
+    return Plan(parts, [each.lease for each in snapshots if each.lease is not None])
+
+
+def _take(path: str, options: Options, selection: Selection) -> Snapshot:
+    is_messages = options.table == "messages"
+    files, path = open_files(path)
+    return take_snapshot(
+        path,
+        Request(
+            messages=is_messages,
+            events=not is_messages,
+            # As the archiver copies them.
+            dead_too=True,
+            wanted=lambda vhost, queue: options.wants(vhost, queue) and selection.wants(vhost, queue),
+            purpose=f"analytics, archived table {options.table}",
+            timeout=options.lease_seconds or TIMEOUT,
+            kind="queue" if is_messages else "",
+        ),
+        files,
+    )
+
+
+def _messages(
+    path: str, snapshot: Snapshot, last: Manifest | None, options: Options, selection: Selection
+) -> Iterator[MessagesPartition]:
+    """Yield the messages of a data directory that have not been copied."""
+    copied: Mapping[str, int] = numbers_in(last.position["messages"]) if last is not None else {}
+    limits = selection.limits
+    parts = []
+    for chain in chains_of(snapshot):
+        first = max(chain.next_in(copied), limits.first_seq)
+        for part in parts_between(chain, first, min(limits.last_seq, NUMBERS_MAX - 1) + 1):
+            within = RowLimits(part.limits.first_seq, part.limits.last_seq, limits.first_time, limits.last_time)
+            if may_match(part.view, within):
+                parts.append(part._replace(limits=within))
+    place = locate_snapshot(snapshot, path)
+    for group in group_parts(parts, options.segments_per_partition):
+        yield MessagesPartition(place, group)
+
+
+def _events(
+    path: str, snapshot: Snapshot, last: Manifest | None, options: Options, selection: Selection
+) -> Iterator[EventsPartition]:
+    """Yield the events of a data directory that have not been copied."""
+    place, limits = locate_snapshot(snapshot, path), selection.limits
+    position: dict[str, Any] = last.position["events"] if last is not None else {"file": 0, "offset": 0}
+    taken = last.position.get("taken", {}) if last is not None else {}
+    wanted = event_queue_ids(snapshot, options, selection)
+    for part in event_partitions(snapshot, place, limits, wanted, vhosts_of(options, selection)):
+        if _is_before(part, position, part.view.end):
+            continue
+        if part.view.file == position["file"]:
+            part.start = max(part.start, position["offset"])
+        yield part
+    if taken.get("vhost") is None and taken.get("queue") is None:
+        return
+    # Before that position, the archive has the events of the queues that it takes.
+    others = frozenset(
+        qid
+        for qid, name in snapshot.names.items()
+        if (wanted is None or qid in wanted)
+        and not (matches(name.vhost, taken["vhost"]) and matches(name.name, taken["queue"]))
+    )
+    for part in event_partitions(snapshot, place, limits, others):
+        if _is_before(part, position, part.start + 1):
+            end = position["offset"] if part.view.file == position["file"] else part.view.end
+            part.view = replace(part.view, end=min(part.view.end, end))
+            yield part
+
+
+def _is_before(part: EventsPartition, position: Mapping[str, int], offset: int) -> bool:
+    """Return whether an offset in the file of a part is at a position or before it."""
+    return (part.view.file, offset) <= (position["file"], position["offset"])
