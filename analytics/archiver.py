@@ -26,7 +26,8 @@ from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.columns import ARCHIVED_TABLES, TABLES, TIME_COLUMNS
 from leveret.analytics.data_files import absolute_location
 from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError
-from leveret.analytics.options import names_text, parse_options
+from leveret.analytics.option_values import names_text
+from leveret.analytics.options import parse_options
 from leveret.analytics.streaming.event_stream import EventStream
 from leveret.analytics.streaming.message_stream import MessageStream
 from leveret.analytics.tables.query_snapshots import hold

@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from leveret.analytics.options import CommandOption, command_options
 from leveret.storage.readers.reader_file import is_reader_name
 
 #: The jobs, and what they are for.
@@ -44,53 +45,14 @@ leveret-analytics JOB --help shows the options of a job.
 """
 
 
-class _JobOption(NamedTuple):
-    """An option that not all jobs have.
-
-    Attributes:
-        job: The job.
-        name: Its name on the command line.
-        help: What it is for.
-        more: Further arguments of add_argument().
-    """
-
-    job: str
-    name: str
-    help: str
-    more: Mapping[str, Any] = {}
-
-
-_OF_SINGLE_JOBS: Final = (
-    _JobOption("sql", "--query", "the query"),
-    _JobOption(
-        "sql",
-        "--bodies",
-        "read bodies into the column value, and what is wrong with them into value_error",
-        {"choices": ("json", "avro", "protobuf")},
-    ),
-    _JobOption(
-        "sql",
-        "--body-schema",
-        "for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the path of a "
-        "schema; for Protobuf, the path of a descriptor set",
-        {"metavar": "SCHEMA"},
-    ),
-    _JobOption("sql", "--body-message", "for Protobuf, the full name of the message", {"metavar": "NAME"}),
-    _JobOption("capacity", "--hours", "hours of history to replay (default: 24)"),
-    _JobOption("capacity", "--max-length", "limits to try, separated by commas"),
-    _JobOption(
-        "export",
-        "--fail-on-data-loss",
-        "whether to fail if messages were removed before they could be exported (default: true)",
-        {"choices": ("true", "false")},
-    ),
-    _JobOption(
-        "export",
-        "--reader",
-        "keep messages in the broker's files until NAME has exported them",
-        {"metavar": "NAME"},
-    ),
-)
+#: Options of single jobs: those of tables, and others.
+_OF_SINGLE_JOBS: Final[Mapping[str, CommandOption]] = {
+    "query": CommandOption("the query", "sql"),
+    **command_options("sql"),
+    "hours": CommandOption("hours of history to replay (default: 24)", "capacity"),
+    "max_length": CommandOption("limits to try, separated by commas", "capacity"),
+    **command_options("export"),
+}
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
@@ -100,15 +62,14 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 def single_values(given: argparse.Namespace) -> dict[str, str]:
     """Return what was given for options of single jobs, by their names with underscores."""
-    names = [each.name.removeprefix("--").replace("-", "_") for each in _OF_SINGLE_JOBS]
-    return {name: value for name in names if (value := getattr(given, name)) is not None}
+    return {name: value for name in _OF_SINGLE_JOBS if (value := getattr(given, name)) is not None}
 
 
 def check_arguments(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Refuse arguments of other jobs, with the usage and exit status 2."""
-    for option in _OF_SINGLE_JOBS:
-        if option.job != given.job and getattr(given, option.name.removeprefix("--").replace("-", "_")) is not None:
-            parser.error(f"{option.name} does not apply to the job {given.job}, only to {option.job}")
+    for name, option in _OF_SINGLE_JOBS.items():
+        if option.job != given.job and getattr(given, name) is not None:
+            parser.error(f"{_flag(name)} does not apply to the job {given.job}, only to {option.job}")
     if given.fail_if is not None and given.job in WITHOUT_CONDITION:
         parser.error(f"--fail-if does not apply to the job {given.job}")
     if given.format == "parquet" and given.output is None:
@@ -141,11 +102,15 @@ def make_parser(job: str | None = None) -> argparse.ArgumentParser:
     _add_source(parser)
     _add_output(parser, job)
     _add_spark(parser)
-    for option in _OF_SINGLE_JOBS:
+    for name, option in _OF_SINGLE_JOBS.items():
         if job in (None, option.job):
             text = option.help if job is not None else f"job {option.job}: {option.help}"
-            parser.add_argument(option.name, help=text, **option.more)
+            parser.add_argument(_flag(name), help=text, **option.more)
     return parser
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _epilog() -> str:
@@ -162,16 +127,13 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="the broker's data directory, the URI of a copy, or an archive; repeat it to read an archive together "
         "with the data directories of its brokers",
     )
-    parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
-    parser.add_argument(
-        "--archive",
-        metavar="WHICH",
-        help="events that the broker does not keep any more, from the archive of its data directory: auto for those "
-        "that --as-of and --hours ask for (default), all, those since a time, or off",
-    )
-    more = "wildcards * and ? are allowed; repeat it for more than one"
-    parser.add_argument("--vhost", action="append", help=f"virtual host; {more}")
-    parser.add_argument("--queue", action="append", help=f"name of the queue; {more}")
+    _add_table_options(parser, "as_of", "archive", "vhost", "queue")
+
+
+def _add_table_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    options = command_options()
+    for name in names:
+        parser.add_argument(_flag(name), help=options[name].help, **options[name].more)
 
 
 def _add_output(parser: argparse.ArgumentParser, job: str | None) -> None:
@@ -254,9 +216,7 @@ def make_archive_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="name of the broker in the archive (default: the one it has there, or the first part of the host's name)",
     )
-    more = "wildcards * and ? are allowed; repeat it for more than one"
-    parser.add_argument("--vhost", action="append", help=f"virtual host; {more}")
-    parser.add_argument("--queue", action="append", help=f"name of the queue; {more}")
+    _add_table_options(parser, "vhost", "queue")
     parser.add_argument(
         "--keep",
         type=_span,

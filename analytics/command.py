@@ -24,7 +24,7 @@ from leveret.analytics.jobs import sql
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.jobs.registry import CHECKS, JOBS
 from leveret.analytics.jobs.report import page
-from leveret.analytics.options import names_text
+from leveret.analytics.option_values import names_text
 from leveret.analytics.results.result_output import (
     FORMATS,
     ConditionError,

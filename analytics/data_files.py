@@ -9,8 +9,6 @@ import errno
 import os
 from typing import Any
 
-import pyarrow as pa
-
 from leveret.analytics.errors import AnalyticsError
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.url_secrets import mask_text, mask_url
@@ -123,6 +121,7 @@ def file_system(location: str) -> tuple[Any, str]:
     Raises:
         AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """
+    import pyarrow as pa
     from pyarrow import fs
 
     if "://" not in location:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import and_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,10 +17,9 @@ from pyarrow.fs import LocalFileSystem
 from leveret.analytics.archive.layout import find_sources, parse_data_name
 from leveret.analytics.archive.manifest import ArchivePart, DataFile
 from leveret.analytics.arrow_schema import schema_of
-from leveret.analytics.bodies.value_types import schema_text
 from leveret.analytics.columns import BROKER, TIME_COLUMNS, types_of
 from leveret.analytics.errors import OptionError
-from leveret.analytics.options import locations_in, named_options, parse_options
+from leveret.analytics.options import ScanOptions, locations_in, parse_options, takes_options
 from leveret.analytics.tables.partitions import (
     EventsPartition,
     LivePart,
@@ -32,7 +31,7 @@ from leveret.analytics.tables.partitions import (
     event_times,
 )
 from leveret.analytics.tables.query_snapshots import hold
-from leveret.analytics.tables.table_query import TableQuery, make_query
+from leveret.analytics.tables.table_query import TableQuery, make_query, python_options
 from leveret.storage.snapshots.lease import SnapshotLease
 
 #: A column that is read where a query needs none, as to count the rows.
@@ -41,8 +40,11 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 _SEQ_MAX: Final = (1 << 63) - 1
 
 
+@takes_options(ScanOptions)
 def dataset(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], table: str = "messages", **options: Any
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    table: str = "messages",
+    **options: Unpack[ScanOptions],
 ) -> LeveretDataset:
     """Return a table of a data directory or archive as it is now, as a dataset that can be queried again and again.
 
@@ -53,7 +55,7 @@ def dataset(
     Args:
         path: As leveret.scan() takes it.
         table: Name of the table.
-        options: Those of leveret.scan() except `columns` and `limit`, which queries say.
+        options: See ScanOptions.
     Raises:
         OptionError, DataDirectoryError, SnapshotError, AnalyticsError, ArchiveError, DamagedRecordError: As
             leveret.scan() does.
@@ -62,9 +64,7 @@ def dataset(
     for name in ("columns", "limit"):
         if name in options:
             raise OptionError(f"a dataset has no {name}, because queries say it; leveret.scan() takes it")
-    if "body_schema" in options:
-        options["body_schema"] = schema_text(options["body_schema"])
-    parsed = parse_options(named_options(locations[0], table, **options))
+    parsed = parse_options(python_options(locations[0], table, options))
     query = make_query(parsed, find_sources(locations))
     plan = query.plan()
     parts = [DatasetPart(*piece) for part in plan.parts for piece in _pieces(part, parsed.table)]

@@ -1,8 +1,10 @@
-"""Values of options that are more than a text or a number: places in a stream, older events, how bodies are read."""
+"""Values of options: names and patterns, numbers, places in a stream, older events, how bodies are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -10,8 +12,13 @@ from typing import Final, NamedTuple
 from leveret.analytics.errors import OptionError
 from leveret.analytics.selection import RowLimits
 from leveret.analytics.times import parse_time
+from leveret.storage.readers.reader_file import LIST_MAX, is_reader_name, names_in
 
 _WIDEST: Final = RowLimits()
+_WILD: Final = frozenset("*?[")
+#: What a list, a tuple or a set begins and ends with when it is printed.
+_BRACKETS: Final = ("[]", "()", "{}")
+_NUMBERS_MAX: Final = (1 << 63) - 1
 
 
 class ArchiveUse(Enum):
@@ -212,3 +219,75 @@ def _sample(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _SAMPLE_MAX:
         raise OptionError(f"option 'bodySample' must be an integer from 1 to {_SAMPLE_MAX}, not '{text[:20]}'")
     return int(text)
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is no pattern."""
+    return _WILD.isdisjoint(name)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return names and patterns as the value of the option `vhost` or `queue`.
+
+    Args:
+        names: At least one.
+    """
+    return names[0] if len(names) == 1 else json.dumps(list(names), ensure_ascii=False)
+
+
+def parse_names(name: str, text: str) -> str:
+    """Return the names in an option: as they are, or as a list in JSON, if it is a list as Python or JSON prints it."""
+    if len(text) > LIST_MAX:
+        raise OptionError(f"option '{name}' has more than {LIST_MAX} characters; use a pattern")
+    if text[:1] + text[-1:] not in _BRACKETS or len(names_in(text)) > 1:
+        return text
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # It is a name or a pattern.
+        return text
+    if isinstance(value, list | tuple | set) and value and all(isinstance(each, str) for each in value):
+        return names_text(sorted(value) if isinstance(value, set) else list(value))
+    if isinstance(value, list) and not value:
+        raise OptionError(f"option '{name}' has an empty list; name at least one, or leave it out for all")
+    return text
+
+
+def check_reader_name(name: str) -> str:
+    """Return the name of a reader, which may be empty.
+
+    Raises:
+        OptionError: No reader can be called so.
+    """
+    if name and not is_reader_name(name):
+        raise OptionError(
+            "option 'reader' takes 1 to 64 letters, digits and _.- that begin with a letter or digit, not "
+            f"'{name[:100]}'"
+        )
+    return name
+
+
+def number(least: int) -> Callable[[str, str], int]:
+    """Return what parses an option that is a whole number; what is too large becomes the largest one."""
+
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise OptionError(f"option '{name}' must be an integer of at least {least}, not '{text}'")
+        return min(value, _NUMBERS_MAX)
+
+    return parse
+
+
+def choice(chosen: str, *choices: str) -> Callable[[str, str], bool]:
+    """Return what parses an option that is one of some words: whether it is the one that is chosen."""
+
+    def parse(name: str, text: str) -> bool:
+        if text.lower() not in choices:
+            raise OptionError(f"option '{name}' must be one of {', '.join(choices)}, not '{text.lower()}'")
+        return text.lower() == chosen
+
+    return parse

@@ -1,108 +1,320 @@
-"""The options of the data source as arguments of Python functions."""
+"""The options of tables, each declared once: for Spark's data source, Python functions, and the command.
+
+The options that Python functions take are the keys of ScanOptions and ReadOptions. Spark's data source takes those of
+SourceOptions, without their underscores; their case does not matter.
+"""
 
 from __future__ import annotations
 
-import ast
-import json
+import inspect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 from leveret.analytics.columns import BODY_TABLES, TABLES, VALUE_COLUMNS
 from leveret.analytics.data_files import local_path
 from leveret.analytics.errors import OptionError
 from leveret.analytics.option_values import (
     AUTO,
-    BODY_OPTIONS,
     EARLIEST,
     LATEST,
     ArchiveChoice,
     BodyOptions,
     OffsetPlace,
+    check_reader_name,
+    choice,
+    is_plain,
     limits_between,
+    names_text,
+    number,
     parse_archive,
     parse_body_options,
+    parse_names,
     parse_place,
 )
 from leveret.analytics.selection import RowLimits
 from leveret.analytics.times import parse_time
-from leveret.storage.readers.reader_file import LIST_MAX, is_reader_name, matches, names_in
-from leveret.storage.snapshots.lease import TIMEOUT
+from leveret.storage.readers.reader_file import matches, names_in
 from leveret.storage.url_secrets import mask_url
 
-_WILD: Final = frozenset("*?[")
-#: What a list, a tuple or a set begins and ends with when it is printed.
-_BRACKETS: Final = ("[]", "()", "{}")
-_OPTIONS: Final = (
-    "path",
-    "table",
+#: A time: ISO 8601 or a datetime, in UTC unless it has a time zone; or seconds since 1970.
+Time: TypeAlias = str | int | float | datetime
+#: A name, a pattern, or a list of these.
+Names: TypeAlias = str | Sequence[str]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    #: The schema of bodies: for JSON in Spark's DDL or as an Arrow schema or type; for others a path, or the text.
+    BodySchema: TypeAlias = str | os.PathLike[str] | pa.Schema | pa.DataType
+else:
+    # Help is there without PyArrow.
+    BodySchema = Any
+#: What takes options as keyword arguments.
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_LINE: Final = 120
+
+
+class CommandOption(NamedTuple):
+    """An option of `leveret-analytics`.
+
+    Attributes:
+        help: What it is for.
+        job: The only job that has it; empty if all have it.
+        more: Further arguments of add_argument().
+    """
+
+    help: str
+    job: str = ""
+    more: Mapping[str, Any] = {}
+
+
+class Option(NamedTuple):
+    """An option of tables.
+
+    Attributes:
+        meaning: What it says, for the documentation of Python functions.
+        field: The field of Options; empty for what parse_body_options() reads.
+        parse: Returns the value for a name and a text; None for the text itself.
+        tables: Tables to which it applies; None for all.
+        takes: What Python functions take: names, a text, a whole number, or (empty) a time or what else it can be.
+        command: The same as an option of the command; None if it has none.
+    """
+
+    meaning: str
+    field: str = ""
+    parse: Callable[[str, str], Any] | None = None
+    tables: tuple[str, ...] | None = None
+    takes: str = ""
+    command: CommandOption | None = None
+
+
+_MORE: Final = "wildcards * and ? are allowed; repeat it for more than one"
+VHOST: Final = Option(
+    "Virtual host: its name, a pattern with `*`, `?` and `[…]`, or a list of these; None for all.",
     "vhost",
-    "queue",
-    "asof",
-    "mode",
-    "segmentsperpartition",
-    "maxrecordspertrigger",
-    "startingoffsets",
-    "endingoffsets",
-    "leaseseconds",
-    "failondataloss",
-    "since",
-    "until",
-    "firstseq",
-    "lastseq",
-    "limit",
-    "pushdown",
-    "snapshot",
-    "reader",
-    "archive",
-    *BODY_OPTIONS,
+    parse_names,
+    takes="names",
+    command=CommandOption(f"virtual host; {_MORE}", more={"action": "append"}),
 )
-#: Tables to which an option applies, for options that do not apply to all.
-_LIMITED: Final = {
-    "queue": ("messages", "events", "segments", "queues"),
-    "since": ("messages", "events"),
-    "until": ("messages", "events"),
-    "firstseq": ("messages",),
-    "lastseq": ("messages",),
-    "startingoffsets": ("messages", "events"),
-    "endingoffsets": ("messages",),
-    "reader": ("messages",),
-    "archive": ("events",),
-    **dict.fromkeys(BODY_OPTIONS, BODY_TABLES),
-}
-_NUMBERS_MAX: Final = (1 << 63) - 1
+QUEUE: Final = Option(
+    "Name of the queue, a pattern, or a list of these; None for all. A name must exist.",
+    "queue",
+    parse_names,
+    ("messages", "events", "segments", "queues"),
+    "names",
+    CommandOption(f"name of the queue; {_MORE}", more={"action": "append"}),
+)
+AS_OF: Final = Option(
+    "Show the last moment up to this time, as far as the files still have it.",
+    "as_of",
+    lambda _, text: parse_time(text),
+    command=CommandOption("time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970"),
+)
+ARCHIVE: Final = Option(
+    "Which events that a broker does not keep any more are read from its archive: `auto` (the default) for those that "
+    "`since`, `until` or `as_of` asks for, `all`, those since a time, or `off` for none.",
+    "archive",
+    lambda _, text: parse_archive(text),
+    ("events",),
+    command=CommandOption(
+        "events that the broker does not keep any more, from the archive of its data directory: auto for those that "
+        "--as-of and --hours ask for (default), all, those since a time, or off",
+        more={"metavar": "WHICH"},
+    ),
+)
+
+
+class ScanOptions(TypedDict, total=False):
+    """What `leveret.scan` and `leveret.dataset` take, and, as all others, Spark's data source."""
+
+    vhost: Annotated[Names | None, VHOST]
+    queue: Annotated[Names | None, QUEUE]
+    as_of: Annotated[Time | None, AS_OF]
+    since: Annotated[
+        Time | None,
+        Option(
+            "Only messages and events of this time or later.",
+            "first_time",
+            lambda _, text: parse_time(text),
+            ("messages", "events"),
+        ),
+    ]
+    until: Annotated[
+        Time | None,
+        Option(
+            "Only messages and events of this time or earlier.",
+            "last_time",
+            lambda _, text: parse_time(text),
+            ("messages", "events"),
+        ),
+    ]
+    first_seq: Annotated[
+        int | None,
+        Option(
+            "Only messages with this number or a higher one.", "first_seq", number(0), ("messages",), "a whole number"
+        ),
+    ]
+    last_seq: Annotated[
+        int | None,
+        Option(
+            "Only messages with this number or a lower one.", "last_seq", number(0), ("messages",), "a whole number"
+        ),
+    ]
+    starting_offsets: Annotated[
+        Time | None,
+        Option(
+            "Only messages of a stream from an offset or a time on: `earliest`, a number, ISO 8601 or a datetime, or "
+            "`@` and seconds since 1970.",
+            "starting",
+            lambda _, text: parse_place("startingOffsets", text),
+            ("messages", "events"),
+        ),
+    ]
+    ending_offsets: Annotated[
+        Time | None,
+        Option(
+            "Only messages before an offset or a time; `latest` for all.",
+            "ending",
+            lambda _, text: parse_place("endingOffsets", text),
+            ("messages",),
+        ),
+    ]
+    limit: Annotated[int | None, Option("Read at most this many rows.", "limit", number(0), takes="a whole number")]
+    mode: Annotated[
+        str | None,
+        Option(
+            "`permissive` skips damaged records and logs a warning, `failfast` makes them an error.",
+            "fail_fast",
+            choice("failfast", "permissive", "failfast"),
+            takes="a text",
+        ),
+    ]
+    bodies: Annotated[
+        str | None,
+        Option(
+            "`json`, `avro` or `protobuf`: adds the columns `value`, what the body says, and `value_error`, what is "
+            "wrong with it.",
+            tables=BODY_TABLES,
+            takes="a text",
+            command=CommandOption(
+                "read bodies into the column value, and what is wrong with them into value_error",
+                "sql",
+                {"choices": ("json", "avro", "protobuf")},
+            ),
+        ),
+    ]
+    body_schema: Annotated[
+        BodySchema | None,
+        Option(
+            "For JSON the type of `value`, in Spark's DDL or as an Arrow schema or type; None to infer it. For Avro "
+            "the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.",
+            tables=BODY_TABLES,
+            takes="a text",
+            command=CommandOption(
+                "for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the path of "
+                "a schema; for Protobuf, the path of a descriptor set",
+                "sql",
+                {"metavar": "SCHEMA"},
+            ),
+        ),
+    ]
+    body_message: Annotated[
+        str | None,
+        Option(
+            "For Protobuf, the full name of the message.",
+            tables=BODY_TABLES,
+            takes="a text",
+            command=CommandOption("for Protobuf, the full name of the message", "sql", {"metavar": "NAME"}),
+        ),
+    ]
+    body_sample: Annotated[
+        int | None,
+        Option(
+            "For JSON, from how many messages at most the type is inferred; 1000 by default.",
+            tables=BODY_TABLES,
+            takes="a whole number",
+        ),
+    ]
+    archive: Annotated[Time | None, ARCHIVE]
+
+
+class ReadOptions(ScanOptions, total=False):
+    """What `leveret.analytics.read` takes."""
+
+    snapshot: Annotated[
+        str | None,
+        Option("Result of Session.snapshot(), for data frames that show the same moment.", "snapshot", takes="a text"),
+    ]
+
+
+class SourceOptions(ReadOptions, total=False):
+    """What Spark's data source takes besides `path` and `table`."""
+
+    segments_per_partition: Annotated[
+        int, Option("Number of full segments that one task reads.", "segments_per_partition", number(1))
+    ]
+    max_records_per_trigger: Annotated[
+        int, Option("Maximum number of records in a batch of a stream; 0 for no limit.", "max_records", number(0))
+    ]
+    lease_seconds: Annotated[int, Option("Seconds that an unused snapshot is kept.", "lease_seconds", number(1))]
+    fail_on_data_loss: Annotated[
+        bool,
+        Option(
+            "Whether a stream fails if records have been deleted before it has read them.",
+            "fail_on_data_loss",
+            choice("true", "true", "false"),
+            command=CommandOption(
+                "whether to fail if messages were removed before they could be exported (default: true)",
+                "export",
+                {"choices": ("true", "false")},
+            ),
+        ),
+    ]
+    # Only for data frames used in a single query: Spark up to 4.3 applies the conditions also to the next query on the
+    # same data frame if that has none.
+    pushdown: Annotated[
+        bool,
+        Option("Whether the query's conditions restrict what is read.", "pushdown", choice("true", "false", "true")),
+    ]
+    reader: Annotated[
+        str,
+        Option(
+            "Name of the reader of a streaming query: the broker keeps what it has not read; empty for none.",
+            "reader",
+            lambda _, text: check_reader_name(text),
+            ("messages",),
+            command=CommandOption(
+                "keep messages in the broker's files until NAME has exported them", "export", {"metavar": "NAME"}
+            ),
+        ),
+    ]
+
+
+def _declared(kind: type) -> dict[str, Option]:
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+#: All options by name, with underscores.
+OPTIONS: Final[Mapping[str, Option]] = _declared(SourceOptions)
+_BY_NAME: Final = {name.replace("_", ""): each for name, each in OPTIONS.items()}
+_NAMES: Final = ("path", "table", *_BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Parsed options of the data source.
+    """Parsed options of the data source; what each means is said where it is declared.
 
     Attributes:
-        path: Path or URI of the data directory.
-        table: Name of the table.
-        vhost: Virtual host: its name, a pattern with `*`, `?` and `[…]`, or a list of these as JSON; None for all.
-        queue: Name of the queue, or such a pattern or list; None for all.
-        as_of: Time to show, in microseconds since 1970; None for the latest.
-        fail_fast: Fail at a damaged record instead of skipping and counting it.
-        segments_per_partition: Number of full segments that one task reads.
+        vhost, queue: A name, a pattern, or a list of these as JSON; None for all.
+        as_of: In microseconds since 1970; None for the latest.
+        fail_fast: The option `mode`.
         max_records: Maximum number of records in a batch of a stream; 0 for no limit.
-        starting: Where reading starts: of a stream (a queue of that type), or of a streaming query.
-        ending: The place after the last message, of a stream.
-        fail_on_data_loss: Whether a stream fails if records have been deleted before it has read them.
-        limits: Limits on the time of messages and events, and on the sequence numbers of messages; without those of
-            `starting` and `ending`.
-        pushdown: Whether the query's conditions restrict what is read. Only for data frames used in a single query:
-            Spark up to 4.3 applies them also to the next query on the same data frame if that has no conditions.
-        lease_seconds: Seconds that an unused snapshot is kept; 0 for the default.
-        snapshot: Result of Session.snapshot(), for queries that see the same moment; empty for a snapshot per query.
-        limit: Maximum number of rows; None for all.
-        reader: Name of the reader of a streaming query: the broker keeps what it has not read; empty for none.
+        limits: Those of `since`, `until`, `firstSeq` and `lastSeq`; without those of `starting` and `ending`.
+        lease_seconds: 0 for the default.
         bodies: How bodies are read into the column `value`; None if there is no such column.
-        archive: Which events that the broker does not keep any more are read from its archive.
     """
 
     path: str
@@ -212,133 +424,41 @@ def parse_options(raw: Mapping[str, str]) -> Options:
     """
     found = {name.lower(): str(value) for name, value in raw.items()}
     for name in found:
-        if name not in _OPTIONS:
-            raise OptionError(f"unknown option '{name}'; the options are {', '.join(_OPTIONS)}")
+        if name not in _NAMES:
+            raise OptionError(f"unknown option '{name}'; the options are {', '.join(_NAMES)}")
     if not found.get("path"):
         raise OptionError("name the data directory: .load('/var/lib/leveret')")
     table = found.get("table", "messages")
     if table not in TABLES:
         raise OptionError(f"unknown table '{table}'; the tables are {', '.join(TABLES)}")
-    for name in sorted(found.keys() & _LIMITED.keys()):
+    for name in sorted(found.keys() & _BY_NAME.keys()):
         if not applies(name, table):
-            raise OptionError(
-                f"option '{name}' does not apply to table {table}, only to {' and '.join(_LIMITED[name])}"
-            )
-    return Options(
-        local_path(found["path"]),
-        table,
-        _names(found, "vhost"),
-        _names(found, "queue"),
-        parse_time(found["asof"]) if "asof" in found else None,
-        _choice(found, "mode", ("permissive", "failfast")) == "failfast",
-        _number(found, "segmentsperpartition", 4, 1),
-        _number(found, "maxrecordspertrigger", 0, 0),
-        parse_place("startingOffsets", found.get("startingoffsets", "earliest")),
-        parse_place("endingOffsets", found.get("endingoffsets", "latest")),
-        _number(found, "leaseseconds", int(TIMEOUT), 1) if "leaseseconds" in found else 0.0,
-        _choice(found, "failondataloss", ("true", "false")) == "true",
-        _limits(found),
-        _choice(found, "pushdown", ("false", "true")) == "true",
-        found.get("snapshot", ""),
-        _number(found, "limit", 0, 0) if "limit" in found else None,
-        check_reader_name(found.get("reader", "")),
-        parse_body_options(found),
-        parse_archive(found.get("archive", "auto")),
-    )
-
-
-def is_plain(name: str) -> bool:
-    """Return whether a name is no pattern."""
-    return _WILD.isdisjoint(name)
-
-
-def names_text(names: Sequence[str]) -> str:
-    """Return names and patterns as the value of the option `vhost` or `queue`.
-
-    Args:
-        names: At least one.
-    """
-    return names[0] if len(names) == 1 else json.dumps(list(names), ensure_ascii=False)
-
-
-def _names(found: Mapping[str, str], name: str) -> str | None:
-    """Return the names in an option: as they are, or as a list in JSON, if it is a list as Python or JSON prints it."""
-    text = found.get(name)
-    if text is not None and len(text) > LIST_MAX:
-        raise OptionError(f"option '{name}' has more than {LIST_MAX} characters; use a pattern")
-    if text is None or text[:1] + text[-1:] not in _BRACKETS or len(names_in(text)) > 1:
-        return text
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        # It is a name or a pattern.
-        return text
-    if isinstance(value, list | tuple | set) and value and all(isinstance(each, str) for each in value):
-        return names_text(sorted(value) if isinstance(value, set) else list(value))
-    if isinstance(value, list) and not value:
-        raise OptionError(f"option '{name}' has an empty list; name at least one, or leave it out for all")
-    return text
+            tables = " and ".join(_BY_NAME[name].tables or ())
+            raise OptionError(f"option '{name}' does not apply to table {table}, only to {tables}")
+    values: dict[str, Any] = {
+        each.field: found[name] if each.parse is None else each.parse(name, found[name])
+        for name, each in _BY_NAME.items()
+        if each.field and name in found
+    }
+    limits = RowLimits(**{name: values.pop(name) for name in RowLimits._fields if name in values})
+    return Options(local_path(found["path"]), table, limits=limits, bodies=parse_body_options(found), **values)
 
 
 def applies(name: str, table: str) -> bool:
-    """Return whether an option, in lower case, applies to a table."""
-    return table in _LIMITED.get(name, TABLES)
+    """Return whether an option, in lower case without underscores, applies to a table."""
+    option = _BY_NAME.get(name)
+    return option is None or option.tables is None or table in option.tables
 
 
-def check_reader_name(name: str) -> str:
-    """Return the name of a reader, which may be empty.
-
-    Raises:
-        OptionError: No reader can be called so.
-    """
-    if name and not is_reader_name(name):
-        raise OptionError(
-            "option 'reader' takes 1 to 64 letters, digits and _.- that begin with a letter or digit, not "
-            f"'{name[:100]}'"
-        )
-    return name
+def command_options(job: str = "") -> dict[str, CommandOption]:
+    """Return the options of tables that the command has by name: those of all jobs, or of a single one."""
+    return {
+        name: each.command for name, each in OPTIONS.items() if each.command is not None and each.command.job == job
+    }
 
 
-def _limits(found: Mapping[str, str]) -> RowLimits:
-    widest = RowLimits()
-    return RowLimits(
-        _number(found, "firstseq", widest.first_seq, 0),
-        _number(found, "lastseq", widest.last_seq, 0),
-        parse_time(found["since"]) if "since" in found else widest.first_time,
-        parse_time(found["until"]) if "until" in found else widest.last_time,
-    )
-
-
-def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    value = found.get(name, choices[0]).lower()
-    if value not in choices:
-        raise OptionError(f"option '{name}' must be one of {', '.join(choices)}, not '{value}'")
-    return value
-
-
-def _number(found: Mapping[str, str], name: str, default: int, least: int) -> int:
-    try:
-        value = int(found.get(name, default))
-    except ValueError:
-        value = least - 1
-    if value < least:
-        raise OptionError(f"option '{name}' must be an integer of at least {least}, not '{found[name]}'")
-    return min(value, _NUMBERS_MAX)
-
-
-#: A time: ISO 8601 or a datetime, in UTC unless it has a time zone; or seconds since 1970.
-Time: TypeAlias = str | int | float | datetime
-#: A name, a pattern, or a list of these.
-Names: TypeAlias = str | Sequence[str]
-#: The schema of bodies: for JSON in Spark's DDL or as an Arrow schema or type; for others a path, or the text.
-BodySchema: TypeAlias = "str | os.PathLike[str] | pa.Schema | pa.DataType"
-_NAMES: Final = ("vhost", "queue")
-_TEXTS: Final = ("mode", "snapshot", "bodies", "body_schema", "body_message")
-_NUMBERS: Final = ("first_seq", "last_seq", "limit", "body_sample")
-
-
-def named_options(path: str | os.PathLike[str], table: str, **given: Time | Names | None) -> dict[str, str]:
-    """Return the options of the data source for arguments.
+def named_options(path: str | os.PathLike[str], table: str, given: Mapping[str, object]) -> dict[str, str]:
+    """Return the options of the data source for arguments of a Python function.
 
     Args:
         path: The data directory, or the URI of a copy.
@@ -347,10 +467,8 @@ def named_options(path: str | os.PathLike[str], table: str, **given: Time | Name
     Raises:
         OptionError: One is of a wrong type.
     """
-    named = {name: value for name, value in given.items() if value is not None}
-    return {"path": os.fspath(path), "table": table} | {
-        name.replace("_", ""): _text(name, value) for name, value in named.items()
-    }
+    named = {name.replace("_", ""): _text(name, value) for name, value in given.items() if value is not None}
+    return {"path": os.fspath(path), "table": table} | named
 
 
 def _text(name: str, value: object) -> str:
@@ -359,19 +477,62 @@ def _text(name: str, value: object) -> str:
     Raises:
         OptionError: It is of a type that the option does not take.
     """
-    if name in _NAMES:
+    takes = OPTIONS[name].takes if name in OPTIONS else ""
+    if takes == "names":
         if isinstance(value, str):
             return value
         names = list(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else []
         if not names or not all(isinstance(each, str) for each in names):
             raise OptionError(f"{name} is a name, a pattern, or a list of these, not {value!r}")
         return names_text(names)
-    if name in _TEXTS and not isinstance(value, str):
+    if takes == "a text" and not isinstance(value, str):
         raise OptionError(f"{name} is a text, not {value!r}")
     if isinstance(value, bool | bytes) or (isinstance(value, Iterable) and not isinstance(value, str)):
-        what = "a whole number" if name in _NUMBERS else "a time, or what else the option takes"
-        raise OptionError(f"{name} is {what}, not {value!r}")
+        raise OptionError(f"{name} is {takes or 'a time, or what else the option takes'}, not {value!r}")
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def takes_options(kind: type) -> Callable[[_Function], _Function]:
+    """Add options to the signature and the docstring of a function that takes them as its last arguments.
+
+    Args:
+        kind: A TypedDict of this module.
+    """
+    declared = _declared(kind)
+    # Without what Annotated adds to the type.
+    types = {
+        name: hint.__forward_arg__.partition("[")[2].rpartition(" | None,")[0]
+        for name, hint in kind.__annotations__.items()
+    }
+
+    def add(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        *known, rest = signature.parameters.values()
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{types[name]} | None")
+            for name in declared
+        ]
+        function.__signature__ = signature.replace(parameters=[*known, *added])  # type: ignore[attr-defined]
+        lines = [
+            textwrap.fill(f"{name}: {each.meaning}", _LINE, initial_indent=" " * 8, subsequent_indent=" " * 12)
+            for name, each in declared.items()
+        ]
+        text = function.__doc__ or ""
+        function.__doc__ = text.replace(f"        {rest.name}: See {kind.__name__}.", "\n".join(lines))
+        return function
+
+    return add
+
+
+def refuse_unknown(function: str, given: Mapping[str, object], kind: type) -> None:
+    """Refuse keyword arguments that a function does not have.
+
+    Raises:
+        TypeError: There are some.
+    """
+    for name in given:
+        if name not in kind.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
 
 
 def locations_in(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.columns import ARCHIVED_TABLES, TIME_COLUMNS
 from leveret.analytics.errors import ArchiveError
-from leveret.analytics.options import is_plain
+from leveret.analytics.option_values import is_plain
 from leveret.analytics.selection import RowLimits
 from leveret.storage.readers.reader_file import matches, names_in
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.jobs.job_options import JobOptions, Results, whole_spans
-from leveret.analytics.options import check_reader_name
+from leveret.analytics.option_values import check_reader_name
 from leveret.analytics.spark.session import register
 
 #: Has a list for each batch; every tenth has all that came before, too.

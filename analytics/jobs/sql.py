@@ -12,10 +12,10 @@ from leveret.analytics.columns import ARCHIVED_TABLES, TABLES
 from leveret.analytics.errors import OptionError
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.option_values import parse_body_options
-from leveret.analytics.options import applies
+from leveret.analytics.options import applies, command_options
 
 #: Options of the job that say how bodies are read.
-BODY_VALUES: Final = ("bodies", "body_schema", "body_message")
+BODY_VALUES: Final = tuple(command_options("sql"))
 
 
 def check(options: JobOptions) -> str:

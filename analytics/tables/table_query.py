@@ -5,17 +5,19 @@ The same for Spark and for Arrow, for a data directory and for an archive with d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from leveret.analytics.archive.layout import Sources
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.body_format import BodyFormat, json_format, schema_format
-from leveret.analytics.bodies.value_types import type_ddl
+from leveret.analytics.bodies.value_types import schema_text, type_ddl
 from leveret.analytics.columns import reads_values, types_of
-from leveret.analytics.options import Options, chosen_columns
+from leveret.analytics.options import Options, chosen_columns, named_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.partitions import Part, Plan
 from leveret.analytics.tables.table_plan import plan_query
@@ -100,6 +102,12 @@ def make_query(
     types = types_of(options.table, sources is not None, options.bodies is not None)
     chosen = chosen_columns(options.table, columns, types)
     return TableQuery(options, sources, chosen, format_of(options, session, sources) if reads_values(chosen) else None)
+
+
+def python_options(path: str | os.PathLike[str], table: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options of the data source for arguments of a Python function; see named_options()."""
+    schema = {"body_schema": schema_text(given["body_schema"])} if "body_schema" in given else {}
+    return named_options(path, table, {**given, **schema})
 
 
 def format_of(options: Options, session: str = "", sources: Sources | None = None) -> BodyFormat | None:

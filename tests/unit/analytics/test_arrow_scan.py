@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import os
 import struct
 import subprocess
@@ -18,10 +19,11 @@ import pyarrow as pa
 import pytest
 
 import leveret
+from leveret.analytics import read
 from leveret.analytics.columns import TABLES
 from leveret.analytics.data_files import LocalFiles
 from leveret.analytics.errors import OptionError
-from leveret.analytics.options import parse_options
+from leveret.analytics.options import OPTIONS, ReadOptions, ScanOptions, parse_options
 from leveret.analytics.tables import query_snapshots, table_reading
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine_options import EngineOptions
@@ -359,3 +361,14 @@ def test_segments_and_queues_agree(builder: DirectoryBuilder) -> None:
     assert (row["messages"], row["segments"], row["durable"]) == (50, segments.num_rows, True)
     assert sum(segments["messages"].to_pylist()) == 50
     assert row["file_bytes"] == sum(segments["file_bytes"].to_pylist())
+
+
+def test_options_are_arguments_that_are_documented(builder: DirectoryBuilder) -> None:
+    for function, kind in ((leveret.scan, ScanOptions), (leveret.dataset, ScanOptions), (read, ReadOptions)):
+        known = inspect.signature(function).parameters
+        for name in kind.__annotations__:
+            assert known[name].default is None
+            assert f"        {name}: {OPTIONS[name].meaning[:40]}" in str(function.__doc__)
+        assert all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in known.values())
+    with pytest.raises(TypeError, match=r"scan\(\) got an unexpected keyword argument 'que'"):
+        leveret.scan(builder.path, que="q")  # type: ignore[call-arg]
