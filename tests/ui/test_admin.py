@@ -107,18 +107,6 @@ def test_adding_a_user(new_ui: NewUi, api: Management) -> None:
     assert MARKUP not in names(api, "users")
 
 
-def test_a_user_without_a_password(new_ui: NewUi, api: Management) -> None:
-    ui = new_ui(address="#/users")
-    form = open_form(ui, "Add a user")
-    submit(form, "Add user", User_name="nobody")
-    expect(form.get_by_text("Password is missing.")).to_be_visible()
-    form.get_by_label("Log-in").select_option("none")
-    form.get_by_role("button", name="Add user").click()
-    expect(ui.main.get_by_title("Cannot log in with a password")).to_be_visible()
-    assert api.request("GET", "users", "nobody")["password_hash"] == ""
-    api.request("DELETE", "users", "nobody")
-
-
 def test_tags_and_passwords_are_changed_one_without_the_other(new_ui: NewUi, api: Management, user: str) -> None:
     ui = new_ui(address=f"#/users/{user}")
     form = open_form(ui, "Change password or tags")
@@ -154,21 +142,6 @@ def test_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost:
     assert "will no longer be able to open" in confirm(ui, "Clear permissions", "Clear")
     expect(row).to_have_count(0)
     assert api.request("GET", "users", user, "permissions") == []
-
-
-def test_topic_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost: str) -> None:
-    ui = new_ui(address=f"#/users/{user}")
-    form = open_form(ui, "Topic permissions")
-    form.get_by_label("Virtual host").select_option(vhost)
-    submit(form, "Set topic permissions", Write="^a")
-    row = ui.main.get_by_role("region", name="Topic permissions").locator("tbody tr")
-    expect(row.locator("td")).to_have_text([vhost, "amq.topic", "^a", ".*", "Clear …"])
-    (found,) = api.request("GET", "users", user, "topic-permissions")
-    assert (found["exchange"], found["write"], found["read"]) == ("amq.topic", "^a", ".*")
-    row.get_by_role("button").click()
-    confirm(ui, "Clear topic permissions", "Clear")
-    expect(row).to_have_count(0)
-    assert api.request("GET", "users", user, "topic-permissions") == []
 
 
 def test_a_user_is_thrown_out_and_deleted(

@@ -25,7 +25,6 @@ NewUi = Callable[..., Ui]
 HOST: Final = "127.0.0.1"
 VHOST: Final = "connected"
 RECEIVING: Final = re.compile("From client: now [1-9]")
-ALL: Final = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
 @pytest.fixture
@@ -131,48 +130,6 @@ def test_closing_tells_the_client_why(new_ui: NewUi, vhost: str, api: Management
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
             client.connection.process_data_events(5)
         assert (closed.value.reply_code, closed.value.reply_text) == (320, "CONNECTION_FORCED - too busy, sorry 🐇")
-
-
-def test_a_blocked_connection_says_so(new_ui: NewUi, tmp_path: Path) -> None:
-    with LeveretProcess(tmp_path, settings={"disk_free_limit.absolute": "1000000GB"}) as process:
-        # It is not closed: a broker that does not read would not answer.
-        client = Client(process.url, "publisher")
-        ui = new_ui(url=process.http_url, address="#/connections")
-        ui.choose("refresh", "1")
-        state = ui.rows().first.locator("abbr")
-        expect(state).to_have_text("blocking")
-        client.channel.basic_publish("", "nowhere", b"x")
-        expect(state).to_have_text("blocked")
-        expect(state).to_have_class("badge bad")
-        ui.go(page_of(name_of(client, Management(process.http_url))))
-        expect(ui.main.locator(".notice.warning")).to_contain_text("A resource alarm is set")
-        ui.go("#/")
-        expect(ui.page.get_by_role("alert").filter(has_text="Disk alarm")).to_be_visible()
-        ui.choose("refresh", "0")
-    with pytest.raises(pika.exceptions.AMQPConnectionError):
-        client.connection.process_data_events(10)
-
-
-def test_a_user_sees_its_own_and_may_close_them(
-    new_ui: NewUi, vhost: str, api: Management, broker: LeveretProcess
-) -> None:
-    api.request("PUT", "users", "plain", body={"password": "secret", "tags": "management"})
-    api.request("PUT", "permissions", VHOST, "plain", body=ALL)
-    api.request("PUT", "users", "watcher", body={"password": "secret", "tags": "monitoring"})
-    with Client(vhost, "somebody else's") as other, Client(vhost.replace("guest:guest", "plain:secret"), "mine") as own:
-        ui = new_ui(user="plain", password="secret", address="#/connections")
-        expect(ui.rows()).to_have_count(1)
-        ui.rows().get_by_role("link").click()
-        expect(ui.main.get_by_role("button", name="Close")).to_be_visible()
-        expect(ui.main.get_by_role("link", name="plain")).to_have_count(0)
-        watching = new_ui(user="watcher", password="secret", address=page_of(name_of(other, api)))
-        expect(watching.main.get_by_role("heading", name="Client")).to_be_visible()
-        expect(watching.main.get_by_role("button", name="Close")).to_have_count(0)
-        own.connection.close()
-    ui.go("#/connections")
-    expect(ui.main.get_by_text("You have no connections.")).to_be_visible()
-    for user in ("plain", "watcher"):
-        api.request("DELETE", "users", user)
 
 
 def test_how_a_connection_is_encrypted(new_ui: NewUi, tmp_path: Path) -> None:

@@ -69,16 +69,6 @@ def test_looking_cancelling_and_delivering(new_ui: NewUi, api_with_exchange: Man
     assert message["payload"] == "payload of second"
 
 
-def test_without_permission_to_read(new_ui: NewUi, api_with_exchange: Management, console: Console) -> None:
-    api = api_with_exchange
-    publish(api, "k", 1)
-    api.request("PUT", "permissions", VHOST, "guest", body={"configure": ".*", "write": ".*", "read": "^orders$"})
-    console.allow(401)
-    ui = new_ui(address=PAGE)
-    expect(ui.main.get_by_text("The messages cannot be shown: Access refused.")).to_be_visible()
-    expect(ui.main.locator("dl.properties").first).to_contain_text("Delayed1")
-
-
 def test_what_waits_for_its_retry_in_a_queue(
     new_ui: NewUi, api_with_exchange: Management, broker: LeveretProcess
 ) -> None:

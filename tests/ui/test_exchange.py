@@ -165,22 +165,6 @@ def test_binding_and_unbinding(new_ui: NewUi, vhost: str, api: Management, conso
     expect(ui.row("events").get_by_role("link")).to_have_attribute("href", page_of("events"))
 
 
-def test_headers_exchanges_are_bound_by_arguments(new_ui: NewUi, vhost: str) -> None:
-    ui = new_ui(address=page_of("amq.headers"))
-    form = opened(ui, "Add a binding")
-    form.get_by_role("button", name="x-match: any").click()
-    form.locator(".arguments-row").nth(1).get_by_label("Name").fill("kind")
-    form.locator(".arguments-row").nth(1).get_by_label("Value").fill("order")
-    form.get_by_role("textbox", name="Name").first.fill("orders")
-    form.get_by_role("button", name="Bind").click()
-    expect(ui.row("orders")).to_contain_text("x-match:any")
-    form = opened(ui, "Publish a message")
-    form.get_by_label("Headers").get_by_label("Name").first.fill("kind")
-    form.get_by_label("Headers").get_by_label("Value").first.fill("order")
-    form.get_by_role("button", name="Publish").click()
-    expect(form.get_by_text("The message was published and routed.")).to_be_visible()
-
-
 def test_publishing(new_ui: NewUi, vhost: str, api: Management, broker: LeveretProcess, console: Console) -> None:
     ui = new_ui(address=page_of("amq.default"))
     expect(ui.main.get_by_text("This cannot be changed.")).to_be_visible()

@@ -173,18 +173,6 @@ def test_the_chart_shows_those_that_lost_most(losses: Ui) -> None:
     expect(losses.main.locator(".legend li")).to_have_count(5)
 
 
-def test_nothing_was_lost(new_ui: NewUi, api: Management) -> None:
-    api.request("PUT", "vhosts", "lossless")
-    ui = new_ui(address="#/losses")
-    ui.choose("vhost", "lossless")
-    expect(ui.main.get_by_text("Nothing was lost since")).to_be_visible()
-    expect(ui.main.get_by_text("Choose a longer window above")).to_be_visible()
-    ui.choose("window", "")
-    expect(ui.main.get_by_text("the column Fill of the queues")).to_be_visible()
-    assert figures(ui, "Lost") == {"Permanently lost": "0"}
-    api.request("DELETE", "vhosts", "lossless")
-
-
 def amount(lost: int, **more: int) -> dict[str, Any]:
     """Amounts as in the API; keyword arguments are such as ``dropped_expired`` or ``refused``."""
     document: dict[str, Any] = {"lost": lost, **{name: more.pop(name, 0) for name in ("refused", "refused_told")}}

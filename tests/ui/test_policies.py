@@ -11,12 +11,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.support.management import Management
-from tests.ui.conftest import Console
 from tests.ui.pages import Ui
 
 NewUi = Callable[..., Ui]
 VHOST: Final = "policed"
-MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
 
 
 @pytest.fixture
@@ -120,13 +118,6 @@ def test_the_page_of_a_policy_explains_it_and_says_where_it_loses_and_why(
     expect(ui.main.get_by_text("The pattern matches no exchanges.")).to_be_visible()
 
 
-def test_exchanges_of_a_policy(new_ui: NewUi, set_policy: Callable[..., None]) -> None:
-    set_policy("caught", "^amq", {"alternate-exchange": "x"}, **{"apply-to": "exchanges"})
-    ui = new_ui(address=f"#/policies/{VHOST}/caught")
-    expect(ui.row("amq.fanout").get_by_role("link")).to_have_attribute("href", f"#/exchanges/{VHOST}/amq.fanout")
-    expect(ui.main.get_by_role("heading", name="Queues")).to_have_count(0)
-
-
 def test_what_would_be_dropped_is_shown_before_it_is_saved(
     new_ui: NewUi, api: Management, declare: Callable[..., None], assert_accessible: Callable[[Page], None]
 ) -> None:
@@ -169,35 +160,6 @@ def test_what_would_be_dropped_is_shown_before_it_is_saved(
     )
 
 
-def test_what_drops_nothing_is_saved_without_alarm(
-    new_ui: NewUi, declare: Callable[..., None], set_policy: Callable[..., None], api: Management
-) -> None:
-    declare("work.1", 3)
-    declare("work.2", 3)
-    set_policy("strong", "2$", {"max-length": 9}, priority=5)
-    ui = open_list(new_ui)
-    form = open_form(ui)
-    fill_in(form, "roomy", "^work", max_length="1,000", dead_letter_exchange="late")
-    form.get_by_label("Applies to").select_option("classic_queues")
-    form.get_by_role("textbox", name="Priority").fill("1")
-    form.get_by_role("button", name="overflow", exact=True).click()
-    form.get_by_label("overflow", exact=True).select_option("reject-publish")
-    dialog = preview(form)
-    expect(dialog).to_contain_text("On 1 queue another policy (strong) stays in force.")
-    expect(dialog.locator("tbody tr").filter(has_text="work.2")).to_contain_text("not in force: strong is")
-    expect(dialog.locator(".notice:visible")).to_have_text("There is no exchange late: dead letters for it are lost.")
-    save = dialog.get_by_role("button", name="Save", exact=True)
-    expect(save).to_be_focused()
-    save.press("Enter")
-    expect(
-        ui.page.get_by_text("Policy roomy is saved, and in force on 1 of 2 queues: strong comes first.")
-    ).to_be_visible()
-    expect(ui.row("roomy")).to_be_visible()
-    policy = api.request("GET", "policies", VHOST, "roomy")
-    assert (policy["apply-to"], policy["priority"]) == ("classic_queues", 1)
-    assert policy["definition"] == {"max-length": 1000, "dead-letter-exchange": "late", "overflow": "reject-publish"}
-
-
 def test_hints_come_from_the_registry(new_ui: NewUi, vhost: str) -> None:
     ui = open_list(new_ui)
     form = open_form(ui)
@@ -221,27 +183,6 @@ def test_hints_come_from_the_registry(new_ui: NewUi, vhost: str) -> None:
     form.get_by_role("button", name="Remove expires").click()
     form.get_by_role("button", name="Preview and save").click()
     expect(form.get_by_text("At least one key is required")).to_be_visible()
-
-
-def test_what_the_api_says_stands_at_the_form(new_ui: NewUi, vhost: str, console: Console) -> None:
-    console.allow(400)
-    ui = open_list(new_ui)
-    form = open_form(ui)
-    fill_in(form, "wrong", "(", max_length=1)
-    form.get_by_role("button", name="Preview and save").click()
-    refusal = form.get_by_role("alert").locator("visible=true")
-    expect(refusal).to_contain_text("pattern should be regular expression but is invalid")
-    form.get_by_role("textbox", name="Pattern").fill("fine")
-    form.get_by_role("button", name="key as JSON").click()
-    form.get_by_label("Key", exact=True).fill(MARKUP)
-    form.get_by_label("Value as JSON").fill("text")
-    form.get_by_role("button", name="Preview and save").click()
-    expect(form.get_by_text("This is not JSON")).to_be_visible()
-    form.get_by_label("Value as JSON").fill('{"a": 1}')
-    form.get_by_role("button", name="Preview and save").click()
-    expect(refusal).to_contain_text(MARKUP.replace('"', '\\"'))
-    expect(refusal).to_contain_text("are not recognised policy settings")
-    expect(form.get_by_role("textbox", name="Name")).to_have_value("wrong")
 
 
 def test_an_address_opens_the_form_filled(new_ui: NewUi, declare: Callable[..., None]) -> None:

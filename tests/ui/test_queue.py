@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -112,28 +111,6 @@ def test_how_full_it_is_and_what_would_raise_the_limit(
     expect(ui.main.get_by_role("textbox", name="Priority")).to_have_value("4")
 
 
-def test_limits_that_count_unacked_messages(
-    new_ui: NewUi, connection: pika.BlockingConnection, declare: Callable[..., None]
-) -> None:
-    declare("all", 3, max_length=6, length_counts="all")
-    assert connection.channel().basic_get("all")[0] is not None
-    ui = open_queue(new_ui, "all")
-    fill = part(ui, "Fill and storage")
-    expect(fill.get_by_role("img", name="Messages: 3 of 6, 50%")).to_be_visible()
-    expect(fill).to_contain_text("ready and unacked messages")
-    assert cells(part(ui, "Settings"), "length-counts")[1:4] == ["all", "argument", "all"]
-
-
-def test_where_messages_are(new_ui: NewUi, declare: Callable[..., None]) -> None:
-    declare("on-disk", 4, queue_mode="lazy")
-    ui = open_queue(new_ui, "on-disk")
-    fill = part(ui, "Fill and storage")
-    expect(fill.locator("dl > div").filter(has_text="On disk only")).to_contain_text("4 messages, 40 B")
-    expect(fill.locator("dl > div").filter(has_text=re.compile("^Segments"))).to_contain_text("1 file")
-    expect(fill).to_contain_text("started")
-    expect(part(ui, "About")).to_contain_text("lazy")
-
-
 def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
     api.request("PUT", "exchanges", VHOST, "late", body={"type": "fanout"})
     policy(api, "policies", "short", "^over$", max_length=2, dead_letter_exchange="late")
@@ -216,16 +193,6 @@ def test_bindings(new_ui: NewUi, api: Management, declare: Callable[..., None], 
     assert len(api.request("GET", "queues", VHOST, "bound", "bindings")) == 1
 
 
-def test_an_exclusive_queue(new_ui: NewUi, connection: pika.BlockingConnection) -> None:
-    connection.channel().queue_declare("mine", exclusive=True)
-    ui = open_queue(new_ui, "mine")
-    about = part(ui, "About")
-    expect(about).to_contain_text("Exclusive to")
-    expect(about.get_by_role("link")).to_have_attribute("href", part_of("#/connections/127.0.0.1"))
-    expect(ui.main).to_contain_text("only the connection that declared it can get, purge or delete")
-    expect(ui.main.get_by_role("button", name="Delete …")).to_have_count(0)
-
-
 def test_purging_and_deleting(
     new_ui: NewUi, api: Management, declare: Callable[..., None], connection: pika.BlockingConnection, console: Console
 ) -> None:
@@ -257,17 +224,6 @@ def test_purging_and_deleting(
         api.request("GET", "queues", VHOST, "doomed")
 
 
-def test_a_quorum_queue_has_no_conditions(new_ui: NewUi, declare: Callable[..., None]) -> None:
-    declare("voted", 1, queue_type="quorum")
-    ui = open_queue(new_ui, "voted")
-    assert cells(part(ui, "Settings"), "delivery-limit")[1:3] == ["20", "default"]
-    form = folded(ui, "Delete")
-    expect(form.get_by_label("Only if unused")).to_be_hidden()
-    form.get_by_role("button", name="Delete …").click()
-    ui.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
-
-
 def test_a_queue_that_is_gone(new_ui: NewUi, api: Management, declare: Callable[..., None], console: Console) -> None:
     console.allow(404)
     declare("fleeting")
@@ -282,14 +238,3 @@ def test_a_queue_that_is_gone(new_ui: NewUi, api: Management, declare: Callable[
     expect(part(ui, "Settings")).to_be_visible()
     ui.go(page_of("never"))
     expect(ui.main.get_by_text(f"There is no queue of this name in virtual host {VHOST}.")).to_be_visible()
-
-
-def test_without_statistics_settings_are_still_explained(new_ui: NewUi, tmp_path: Path) -> None:
-    with LeveretProcess(tmp_path, settings={"management.disable_stats": "true"}) as process:
-        api = Management(process.http_url)
-        api.request("PUT", "queues", "/", "uncounted", body={"durable": True, "arguments": {"x-max-length": 3}})
-        ui = new_ui(url=process.http_url, address="#/queues")
-        expect(ui.row("uncounted").get_by_role("cell").filter(has_text="–").first).to_be_visible()
-        ui.main.get_by_role("link", name="uncounted").click()
-        assert cells(part(ui, "Settings"), "max-length")[1:3] == ["3", "argument"]
-        expect(part(ui, "Fill and storage").get_by_role("img", name="Messages: 0 of 3, 0%")).to_be_visible()

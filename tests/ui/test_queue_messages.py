@@ -13,7 +13,6 @@ from playwright.sync_api import Locator, Route, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
-from tests.ui.conftest import Console
 from tests.ui.pages import Ui
 
 NewUi = Callable[..., Ui]
@@ -99,34 +98,6 @@ def test_a_json_payload_is_laid_out_and_not_changed(new_ui: NewUi, channel: Bloc
     expect(message).to_contain_text("yes: it has been delivered or got before")
 
 
-PAYLOADS: Final = [
-    (b"\x00\x01bin\xff", "000000  00 01 62 69 6e ff", ["Hex"]),
-    (b"a\x00b", "000000  61 00 62", ["Text", "Hex"]),
-    (MARKUP.encode(), MARKUP, ["Text", "Hex"]),
-    (b"{no json", "{no json", ["Text", "Hex"]),
-    # Laid out it would be a gigabyte of indentation.
-    (b"[" * 20_000 + b"]" * 20_000, "[" * 20_000, ["Text", "Hex"]),
-    # Cut in the middle of a character.
-    ("é".encode() * 30_000, "é" * 25_000, ["Text", "Hex"]),
-    (("é" * 24_999 + "€€").encode(), "é" * 24_999, ["Text", "Hex"]),
-]
-
-
-def test_payloads(new_ui: NewUi, channel: BlockingChannel) -> None:
-    channel.queue_declare("any")
-    for payload, _, _ in PAYLOADS:
-        channel.basic_publish("", "any", payload)
-    ui, section = open_part(new_ui, "any", "Get messages")
-    messages = get(section, len(PAYLOADS))
-    expect(messages).to_have_count(len(PAYLOADS))
-    for place, (payload, shown, readings) in enumerate(PAYLOADS):
-        message = messages.nth(place)
-        assert shown in (message.locator("pre").text_content() or "")
-        expect(message.locator(".chip")).to_have_text(readings)
-        expect(message.get_by_text("of which 50,000 are shown")).to_have_count(int(len(payload) > 50_000))
-    assert ui.page.locator("img").count() == 0
-
-
 def test_an_empty_payload_and_an_empty_queue(new_ui: NewUi, channel: BlockingChannel) -> None:
     channel.queue_declare("few")
     channel.basic_publish("", "few", b"")
@@ -176,16 +147,6 @@ def test_origins_and_reasons_of_dead_letters_are_shown_at_once(new_ui: NewUi, ch
     expect(ui.main.get_by_role("heading", name="Dead letters")).to_have_count(0)
 
 
-def test_nonsense_where_deaths_should_be(new_ui: NewUi, channel: BlockingChannel) -> None:
-    channel.queue_declare("odd")
-    nonsense: list[Any] = [MARKUP, [1, MARKUP], [{"queue": 7, "count": [MARKUP], "time": MARKUP}], [], {"a": None}]
-    for deaths in nonsense:
-        channel.basic_publish("", "odd", b"x", pika.BasicProperties(headers={"x-death": deaths}))
-    ui, section = open_part(new_ui, "odd", "Get messages")
-    expect(get(section, len(nonsense)).locator("pre")).to_have_text(["x"] * len(nonsense))
-    assert ui.page.locator("img").count() == 0
-
-
 def test_taking_messages_away_is_asked_first(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
     fill(channel, "taken", 3)
     ui, section = open_part(new_ui, "taken", "Get messages")
@@ -198,15 +159,6 @@ def test_taking_messages_away_is_asked_first(new_ui: NewUi, channel: BlockingCha
     dialog.get_by_role("button", name="Get and remove").click()
     expect(message).to_have_count(2)
     assert ready(api, "taken") == 1
-
-
-def test_how_many_has_to_be_a_number(new_ui: NewUi, channel: BlockingChannel) -> None:
-    channel.queue_declare("none")
-    _, section = open_part(new_ui, "none", "Get messages")
-    for count in ("0", "2.5", "1001", "many", ""):
-        section.get_by_label("Messages").fill(count)
-        section.get_by_role("button", name="Get messages").click()
-        expect(section.get_by_label("Messages")).to_have_attribute("aria-invalid", "true")
 
 
 def start_move(ui: Ui, section: Locator, target: str) -> None:
@@ -234,27 +186,6 @@ def test_moving_all_in_steps(new_ui: NewUi, channel: BlockingChannel, api: Manag
     expect(ui.main.locator(".tiles")).to_contain_text("0Ready")
 
 
-def test_moving_what_fits_conditions(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
-    channel.queue_declare("target")
-    fill(channel, "mixed", 3, key="a.b")
-    for _ in range(2):
-        channel.basic_publish("in", "c", b"x")
-    ui, section = open_part(new_ui, "mixed", "Move messages")
-    section.get_by_label("Only with routing key").fill("a.*")
-    section.get_by_label("Messages", exact=True).fill("100")
-    start_move(ui, section, "target")
-    expect(section).to_contain_text("3 of 5 moved: the source has no more messages.")
-    section.get_by_label("Only with routing key").fill("")
-    section.get_by_label("Only dead-lettered because").select_option("expired")
-    start_move(ui, section, "target")
-    expect(section).to_contain_text("0 of 2 moved")
-    section.get_by_label("Only dead-lettered because").select_option("")
-    section.get_by_label("Messages", exact=True).fill("1")
-    start_move(ui, section, "target")
-    expect(section).to_contain_text("1 of 1 moved")
-    assert (ready(api, "mixed"), ready(api, "target")) == (1, 4)
-
-
 def test_a_move_can_be_stopped(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
     channel.queue_declare("target")
     channel.queue_declare("source")
@@ -268,18 +199,6 @@ def test_a_move_can_be_stopped(new_ui: NewUi, channel: BlockingChannel, api: Man
     held[0].continue_()
     expect(section).to_contain_text("1,000 of 1,500 moved: it was stopped.")
     assert (ready(api, "source"), ready(api, "target")) == (500, 1000)
-
-
-def test_a_move_that_is_refused(new_ui: NewUi, channel: BlockingChannel, api: Management, console: Console) -> None:
-    console.allow(404, 400)
-    fill(channel, "source", 2)
-    channel.queue_declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    ui, section = open_part(new_ui, "source", "Move messages")
-    start_move(ui, section, "nowhere")
-    expect(section.get_by_role("alert")).to_contain_text("no queue 'nowhere'")
-    start_move(ui, section, "full")
-    expect(section).to_contain_text("1 of 2 moved: the target is full.")
-    assert ready(api, "source") == 1
 
 
 def test_browsing_changes_nothing(channel: BlockingChannel, new_ui: NewUi) -> None:

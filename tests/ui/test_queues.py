@@ -125,26 +125,6 @@ def test_adding_a_queue(new_ui: NewUi, api: Management, vhost: str, console: Con
     assert (made["durable"], made["auto_delete"], made["arguments"]) == (True, True, {"x-max-length": 12})
 
 
-def test_adding_a_quorum_queue(new_ui: NewUi, api: Management, vhost: str) -> None:
-    ui = open_list(new_ui)
-    ui.main.get_by_text("Add a queue").click()
-    form = ui.main.locator("form")
-    offered = form.get_by_role("button", name="delivery-limit", exact=True)
-    expect(form.get_by_role("button", name="queue-mode")).to_be_visible()
-    expect(offered).to_have_count(0)
-    form.get_by_label("Type").first.select_option("quorum")
-    expect(form.get_by_label("Transient")).to_be_hidden()
-    expect(form.get_by_role("button", name="queue-mode")).to_have_count(0)
-    offered.click()
-    form.get_by_role("textbox", name="Value").first.fill("3")
-    form.get_by_label("Name").first.fill("replicated")
-    form.get_by_role("button", name="Add queue").click()
-    expect(ui.row("replicated")).to_be_visible()
-    arguments = api.request("GET", "queues", vhost, "replicated")["arguments"]
-    assert arguments == {"x-queue-type": "quorum", "x-delivery-limit": 3}
-    expect(form.get_by_label("Transient")).to_be_visible()
-
-
 def test_adding_a_classic_queue_where_queues_are_quorum_queues(new_ui: NewUi, api: Management, vhost: str) -> None:
     api.request("PUT", "vhosts", vhost, body={"default_queue_type": "quorum"})
     ui = open_list(new_ui)

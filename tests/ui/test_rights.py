@@ -111,26 +111,6 @@ def test_rights_that_are_taken_away_are_gone_at_once(new_ui: NewUi, api: Managem
     api.request("DELETE", "users", "demoted")
 
 
-def test_a_user_sees_only_its_virtual_hosts(new_ui: NewUi, api: Management, console: Console) -> None:
-    console.allow(401)
-    for vhost in ("his", "hers"):
-        api.request("PUT", "vhosts", vhost)
-        api.request("PUT", "queues", vhost, f"queue-of-{vhost}", body={})
-    api.request("PUT", "users", "he", body={"password": PASSWORD, "tags": "policymaker"})
-    api.request("PUT", "permissions", "his", "he", body={"configure": ".*", "write": ".*", "read": ".*"})
-    ui = new_ui(user="he", password=PASSWORD, address="#/queues")
-    expect(ui.rows()).to_have_count(1)
-    expect(ui.row("queue-of-his")).to_be_visible()
-    expect(ui.page.locator("#choose-vhost option")).to_have_text(["All", "his"])
-    ui.go("#/queues/hers/queue-of-hers")
-    expect(ui.page.get_by_role("alert").filter(has_text="User not authorised to access virtual host")).to_be_visible()
-    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queue queue-of-hers")
-    expect(ui.main).not_to_contain_text("Settings")
-    api.request("DELETE", "users", "he")
-    for vhost in ("his", "hers"):
-        api.request("DELETE", "vhosts", vhost)
-
-
 def test_a_refusal_stands_where_the_action_is(new_ui: NewUi, api: Management, console: Console) -> None:
     console.allow(400, 401, 403)
     api.request("PUT", "queues", "/", "closed", body={})

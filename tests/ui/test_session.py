@@ -71,13 +71,6 @@ def test_a_wrong_password_is_said_in_the_words_of_the_api(new_ui: NewUi, console
     ui.log_in()
 
 
-def test_who_has_no_tag_does_not_get_in(new_ui: NewUi, console: Console, api: Management) -> None:
-    console.allow(401)
-    ui = new_ui(user=None)
-    ui.enter(add_user(api, "untagged", ""), "secret")
-    expect(ui.page.get_by_role("alert")).to_have_text("Not management user")
-
-
 def test_the_cookie_is_out_of_reach(ui: Ui, broker: LeveretProcess) -> None:
     (cookie,) = ui.page.context.cookies()
     port = urlsplit(broker.http_url).port
@@ -153,25 +146,6 @@ def test_tabs_of_a_browser_have_one_user(ui: Ui, api: Management) -> None:
     expect(ui.page.locator(".top .user")).to_have_text("second")
     expect(ui.page.locator("form.login-form")).to_have_count(0)
     expect(ui.tab("Overview")).to_have_attribute("aria-current", "page")
-
-
-ATTACK = """async ([url, method]) => {
-    try {
-        return (await fetch(url, {method, mode: "no-cors", credentials: "include", body: "{}"})).type;
-    } catch (error) { return String(error); }
-}"""
-
-
-def test_another_origin_changes_nothing(ui: Ui, own_broker: LeveretProcess, console: Console, api: Management) -> None:
-    """The page of another broker tries; for a browser it is another origin, and the same site."""
-    console.allow(403, 404, 401)
-    console.allow_disconnection()
-    page = ui.page.context.new_page()
-    page.goto(f"http://127.0.0.1:{urlsplit(own_broker.http_url).port}/api/openapi-is-not-served")
-    seen: list[tuple[int, str]] = []
-    page.on("response", lambda answer: seen.append((answer.status, answer.request.method)))
-    page.evaluate(ATTACK, [f"{ui.url}api/definitions", "POST"])
-    assert (403, "POST") in seen
 
 
 def test_the_policy_lets_nothing_else_run(ui: Ui, console: Console) -> None:

@@ -80,23 +80,6 @@ def test_a_lost_connection_is_shown_and_recovers(new_ui: NewUi, own_broker: Leve
     expect(ui.row("amq.topic")).to_be_visible()
 
 
-def test_a_page_that_was_out_of_reach_comes_when_the_broker_is_back(
-    new_ui: NewUi, own_broker: LeveretProcess, console: Console
-) -> None:
-    console.allow_disconnection()
-    console.allow(401)
-    ui = new_ui(url=own_broker.http_url)
-    own_broker.kill()
-    # It is fetched when it is opened for the first time.
-    ui.go("#/exchanges")
-    expect(ui.page.get_by_role("alert").filter(has_text="The broker does not answer.")).to_be_visible()
-    own_broker.start()
-    expect(ui.page.locator("form.login-form")).to_be_visible()
-    ui.log_in()
-    expect(ui.row("amq.topic")).to_be_visible()
-    expect(ui.page).to_have_title("Exchanges – Leveret")
-
-
 def test_a_page_that_does_not_come_keeps_nobody(new_ui: NewUi) -> None:
     ui = new_ui()
     held: list[Route] = []
@@ -164,14 +147,6 @@ def test_the_theme_is_chosen_and_remembered(ui: Ui) -> None:
     assert background() == dark
     ui.page.emulate_media(color_scheme="light")
     assert background() == light
-
-
-def test_the_tab_of_the_page_is_in_sight(new_ui: NewUi) -> None:
-    ui = new_ui(address="#/operator-policies", viewport={"width": 360, "height": 740})
-    for name in ("Admin", "Operator policies"):
-        expect(ui.tab(name)).to_be_in_viewport(ratio=0.9)
-    ui.go("#/")
-    expect(ui.tab("Overview")).to_be_in_viewport(ratio=0.9)
 
 
 def test_the_virtual_host_is_chosen_and_remembered(ui: Ui, api: Management) -> None:

@@ -6,10 +6,9 @@ import pytest
 
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.json_values.tables import table_from_json
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.importing import load_vhosts, topology_steps
-from leveret.protocol.field_table import FieldValue, longstr
+from leveret.protocol.field_table import FieldValue
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_broker
 
@@ -47,30 +46,7 @@ def complaint(broker: Broker, document: dict[str, Any]) -> str:
     return text
 
 
-class TestArguments:
-    def test_json_gets_the_types_that_rabbitmq_gives_it(self) -> None:
-        arguments = {"b": True, "i": 1, "f": 1.5, "s": "ä", "o": {"i": 2}, "a": [1, "x", None], "n": None}
-        assert table_from_json(arguments) == (
-            ("b", FieldValue("t", True)),
-            ("i", FieldValue("l", 1)),
-            ("f", FieldValue("d", 1.5)),
-            ("s", longstr("ä")),
-            ("o", FieldValue("F", (("i", FieldValue("l", 2)),))),
-            ("a", FieldValue("A", (FieldValue("l", 1), longstr("x"), FieldValue("V", None)))),
-            ("n", FieldValue("V", None)),
-        )
-
-    def test_no_arguments_are_an_empty_table(self) -> None:
-        assert table_from_json({}) == ()
-
-
 class TestVhosts:
-    def test_vhosts_are_made(self, broker: Broker) -> None:
-        old = broker.vhosts["v"]
-        load_vhosts(broker, {"vhosts": [{"name": "v"}, {"name": "w", "metadata": {}}]})
-        assert list(broker.vhosts) == ["v", "w"]
-        assert broker.vhosts["v"] is old
-
     def test_their_limits_are_set(self, broker: Broker) -> None:
         limits = {"max-connections": 5, "max-queues": -1}
         load_vhosts(
@@ -85,11 +61,6 @@ class TestVhosts:
         )
         vhost = broker.vhosts["w"]
         assert (vhost.max_connections, vhost.max_queues) == (5, -1), "RabbitMQ shows a limit below 0, which is none"
-
-    def test_an_empty_document_is_fine(self, broker: Broker) -> None:
-        load_vhosts(broker, {})
-        list(topology_steps(broker, {}, []))
-        assert list(broker.vhosts) == ["v"]
 
     @pytest.mark.parametrize(
         ("document", "expected"),

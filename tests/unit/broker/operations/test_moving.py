@@ -83,22 +83,12 @@ class TestAll:
         assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
         assert route_of(moved[0]) == ("x", "k"), "they stay as they are"
 
-    def test_an_empty_queue_has_nothing_to_move(self, new_move: NewMove, source: Queue, target: Queue) -> None:
-        assert run(new_move(source, target)).end is MoveEnd.EMPTY
-
     def test_they_were_not_delivered_before(self, new_move: NewMove, source: Queue, target: Queue) -> None:
         publish(source, "a")
         run(new_move(source, target))
         entry = target.get(None)
         assert entry is not None
         assert entry[2] is False
-
-    def test_what_comes_meanwhile_is_left_alone(self, new_move: NewMove, source: Queue, target: Queue) -> None:
-        publish(source, "a")
-        move = new_move(source, target)
-        publish(source, "b")
-        assert run(move).counts.returned == 1
-        assert contents(source) == ["b"]
 
     def test_queues_that_move_into_each_other_come_to_an_end(
         self, new_move: NewMove, source: Queue, target: Queue
@@ -111,14 +101,6 @@ class TestAll:
                 if move.end is None:
                     move.step(256)
         assert (there.counts.returned, back.counts.returned) == (300, 300)
-
-    @pytest.mark.parametrize("limit", [1, 255, 256, 257, 600])
-    def test_a_limit(self, new_move: NewMove, source: Queue, target: Queue, limit: int) -> None:
-        publish(source, *numbered(600))
-        move = run(new_move(source, target, limit=limit))
-        assert (move.counts.returned, move.end in (MoveEnd.LIMIT, MoveEnd.EMPTY)) == (limit, True)
-        assert contents(target) == numbered(600)[:limit]
-        assert contents(source) == numbered(600)[limit:]
 
 
 class TestSafety:
@@ -153,12 +135,6 @@ class TestSafety:
         assert contents(target) == ["x", "a", "b"]
         assert contents(source) == ["c", "d"]
 
-    def test_so_does_one_that_is_full_of_bytes(self, new_move: NewMove, vhost: VirtualHost, source: Queue) -> None:
-        target = declare(vhost, "bounded", arguments=arguments(max_length_bytes=10))
-        publish(source, "aaaa", "bbbb", "cccc")
-        assert run(new_move(source, target)).counts.returned == 2
-        assert contents(source) == ["cccc"]
-
     def test_consumers_of_the_target_make_room(
         self, new_move: NewMove, vhost: VirtualHost, source: Queue, loop: ManualLoop
     ) -> None:
@@ -179,14 +155,6 @@ class TestFilter:
         for number in range(6):
             publish(source, f"{number}", key="even" if number % 2 == 0 else "odd")
 
-    def test_what_does_not_pass_stays_where_it_was(self, new_move: NewMove, source: Queue, target: Queue) -> None:
-        self.fill(source)
-        move = run(new_move(source, target, {"routing_key": "odd"}))
-        assert (move.counts.returned, move.counts.scanned) == (3, 6)
-        assert contents(target) == ["1", "3", "5"]
-        assert source.unacked_count == 0
-        assert contents(source) == ["0", "2", "4"]
-
     def test_it_is_available_meanwhile_and_not_redelivered(
         self, new_move: NewMove, source: Queue, target: Queue
     ) -> None:
@@ -203,22 +171,6 @@ class TestFilter:
         assert (move.counts.returned, move.end) == (2, MoveEnd.LIMIT)
         assert contents(target) == ["1", "3"]
         assert contents(source) == ["0", "2", "4", "5"]
-
-    def test_by_header_and_by_reason(self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue) -> None:
-        work = declare(
-            vhost,
-            "work",
-            arguments=arguments(max_length=1, dead_letter_exchange="", dead_letter_routing_key="from"),
-        )
-        publish(work, "dropped", headers=(("tenant", longstr("a")),))
-        publish(work, "pushes", headers=(("tenant", longstr("b")),))
-        publish(source, "by hand")
-        assert run(new_move(source, target, {"reason": "expired"})).counts.returned == 0
-        assert run(new_move(source, target, {"headers": {"tenant": "b"}})).counts.returned == 0
-        wanted = {"reason": "maxlen", "queue": "work", "headers": {"tenant": "a"}}
-        assert run(new_move(source, target, wanted)).counts.returned == 1
-        assert contents(target) == ["dropped"]
-        assert contents(source) == ["by hand"]
 
 
 class TestKinds:

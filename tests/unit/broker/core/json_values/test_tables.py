@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.json_values.tables import table_from_json, table_to_json
 from leveret.broker.core.json_values.text import check_nesting
-from leveret.protocol.field_table import FieldValue
+from leveret.protocol.field_table import FieldValue, longstr
 
 
 def nested(depth: int, in_lists: bool) -> dict[str, Any]:
@@ -23,6 +23,19 @@ def test_128_levels_are_allowed(in_lists: bool) -> None:
     assert table_to_json(table_from_json(arguments)) == arguments
     with pytest.raises(ValueError, match="nested too deep, 128 levels are allowed"):
         table_from_json(nested(129, in_lists))
+
+
+def test_json_gets_the_types_that_rabbitmq_gives_it() -> None:
+    arguments = {"b": True, "i": 1, "f": 1.5, "s": "ä", "o": {"i": 2}, "a": [1, "x", None], "n": None}
+    assert table_from_json(arguments) == (
+        ("b", FieldValue("t", True)),
+        ("i", FieldValue("l", 1)),
+        ("f", FieldValue("d", 1.5)),
+        ("s", longstr("ä")),
+        ("o", FieldValue("F", (("i", FieldValue("l", 2)),))),
+        ("a", FieldValue("A", (FieldValue("l", 1), longstr("x"), FieldValue("V", None)))),
+        ("n", FieldValue("V", None)),
+    )
 
 
 def test_a_level_is_one_whatever_is_in_it() -> None:

@@ -9,8 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from leveret.broker.auth.users import User
-from leveret.broker.management.http.access import Access, has_tag
+from leveret.broker.management.http.access import Access
 from tests.support.memory_broker import MemoryBroker
 
 
@@ -39,23 +38,6 @@ def reason(refusal: pytest.ExceptionInfo[web.HTTPException]) -> str:
     assert refusal.value.text is not None
     found: str = json.loads(refusal.value.text)["reason"]
     return found
-
-
-@pytest.mark.parametrize(
-    ("tags", "rights"),
-    [
-        ((), set()),
-        (("nosuchtag",), set()),
-        (("management",), {"management"}),
-        (("policymaker",), {"management", "policymaker"}),
-        (("monitoring",), {"management", "monitoring"}),
-        (("policymaker", "monitoring"), {"management", "policymaker", "monitoring"}),
-        (("administrator",), {"management", "policymaker", "monitoring", "administrator"}),
-    ],
-)
-def test_tags_include_rights(tags: tuple[str, ...], rights: set[str]) -> None:
-    user = User("u", tags=tags)
-    assert {tag for tag in ("management", "policymaker", "monitoring", "administrator") if has_tag(user, tag)} == rights
 
 
 def test_loopback_user_is_refused_from_another_address(access: Access) -> None:
@@ -97,43 +79,3 @@ def test_invalid_authorization_headers(access: Access, header: str | None, statu
 def test_password_with_colon(broker: MemoryBroker, access: Access) -> None:
     broker.accounts.add_user("colon", "a:b:c", ("management",))
     assert access.login(request("colon", "a:b:c")).name == "colon"
-
-
-def test_reading_needs_a_permission_or_the_administrator_tag(access: Access) -> None:
-    assert access.require_vhost(request("management", vhost="b"))[1].name == "b"
-    assert access.require_vhost(request("administrator", vhost="/"))[1].name == "/"
-    for user in ("management", "monitoring"):
-        with pytest.raises(web.HTTPUnauthorized) as refusal:
-            access.require_vhost(request(user, vhost="/"))
-        assert reason(refusal) == "User not authorised to access virtual host"
-    with pytest.raises(web.HTTPNotFound):
-        access.require_vhost(request("management", vhost="nosuch"))
-
-
-def test_changing_a_missing_virtual_host(access: Access) -> None:
-    assert access.require_vhost_for_change(request("administrator", vhost="/")).vhost.name == "/"
-    with pytest.raises(web.HTTPUnauthorized):
-        access.require_vhost_for_change(request("management", vhost="/"))
-    for sent, said in (("PUT", "vhost_not_found"), ("DELETE", "Not Found")):
-        asked = request("administrator", vhost="nosuch")
-        asked._method = sent
-        with pytest.raises(web.HTTPNotFound) as refusal:
-            access.require_vhost_for_change(asked)
-        assert reason(refusal) == said
-
-
-def test_lists_have_visible_virtual_hosts_only(access: Access) -> None:
-    def seen(user: str, **headers: str) -> list[str]:
-        asked = request(user)
-        asked = asked.clone(headers={**asked.headers, **headers})
-        asked._match_info = request(user)._match_info
-        return [vhost.name for vhost in access.listed_vhosts(asked)[1]]
-
-    assert seen("management") == seen("monitoring") == ["b"]
-    assert seen("administrator") == ["/", "b"]
-    assert seen("administrator", **{"x-vhost": "/"}) == ["/"]
-    assert seen("administrator", **{"x-vhost": ""}) == ["/", "b"]
-    assert seen("administrator", **{"x-vhost": "nosuch"}) == []
-    for vhost in ("/", "nosuch"):
-        with pytest.raises(web.HTTPUnauthorized):
-            seen("management", **{"x-vhost": vhost})

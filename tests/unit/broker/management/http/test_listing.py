@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,18 +62,6 @@ async def test_mixed_values_have_the_order_of_erlang() -> None:
     assert names(documents) == ["7", "6", "5", "4", "3", "2", "1", "0"]
 
 
-async def test_equal_values_have_the_default_order() -> None:
-    items = [ListedObject(name, 1) for name in "cab"]
-    assert names(await listed("sort=value", items)) == ["a", "b", "c"]
-    assert names(await listed("sort=value&sort_reverse=true", items)) == ["c", "b", "a"]
-
-
-async def test_nested_values() -> None:
-    items = [ListedObject("a", 2), ListedObject("b", 1)]
-    assert names(await listed("sort=deep.value", items)) == ["b", "a"]
-    assert names(await listed("sort=deep.value.nosuch", items)) == ["a", "b"]
-
-
 @pytest.mark.parametrize("query", ["", "&sort=name", "&sort=cheap&sort_reverse=true", "&name=7"])
 async def test_page_creates_only_its_own_documents(query: str) -> None:
     described: list[str] = []
@@ -90,18 +77,6 @@ async def test_page_sorted_by_another_column_creates_all_documents() -> None:
     document = await listed("page=1&page_size=2&sort=deep.value", items)
     assert names(document["items"]) == ["0999", "0998"]
     assert len(described) == 1002
-
-
-async def test_page_parameters_are_ignored_without_pagination() -> None:
-    assert names(await listed("page=1&page_size=1", [ListedObject("b"), ListedObject("a")], paginated=False)) == [
-        "a",
-        "b",
-    ]
-
-
-async def test_columns_of_all_objects() -> None:
-    documents = await listed("columns=deep.value,nosuch", [ListedObject("a", 1), ListedObject("b")])
-    assert documents == [{"deep": {"value": 1}}, {"deep": {"value": None}}]
 
 
 async def test_names_that_are_not_utf_8_are_replaced() -> None:
@@ -149,8 +124,3 @@ async def test_other_tasks_run_between_slices() -> None:
         started = time.perf_counter()
     counting.cancel()
     assert turns >= 40 / 4 - 1
-
-
-async def test_page_out_of_range_is_refused() -> None:
-    with pytest.raises(web.HTTPBadRequest):
-        await listed("page=3&page_size=1", [ListedObject("a")])

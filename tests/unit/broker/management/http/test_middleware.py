@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from yarl import URL
 
 from leveret.broker.management.http.controller import resource
 from leveret.broker.management.http.durability import save_after_changes
@@ -70,21 +69,6 @@ async def ask(client: Client, method: str, path: str, **headers: str) -> tuple[i
 
 
 @pytest.mark.parametrize(
-    ("path", "match"),
-    [
-        ("/api/things/v/n", {"vhost": "v", "name": "n"}),
-        ("/api/things/%2F/a%2Fb/", {"vhost": "/", "name": "a/b"}),
-        ("/api/things/%2f/%7Bx%7D+%C3%A9", {"vhost": "/", "name": "{x}+é"}),
-        ("/api/things/v/%0An%0A", {"vhost": "v", "name": "\nn\n"}),
-        ("/api/between//end", {"source": ""}),
-    ],
-)
-async def test_segments(client: Client, path: str, match: dict[str, str]) -> None:
-    async with client.get(URL(path, encoded=True)) as response:
-        assert (response.status, json.loads(await response.text())) == (200, match)
-
-
-@pytest.mark.parametrize(
     ("name", "status", "document"),
     [
         ("refused", 401, {"error": "not_authorised", "reason": "Access refused."}),
@@ -103,12 +87,6 @@ async def test_allow_has_methods_of_all_controllers(client: Client) -> None:
         assert (response.status, response.headers["allow"]) == (405, "HEAD, GET, PUT, DELETE, OPTIONS")
     async with client.options("/api/things/v") as response:
         assert (response.status, response.headers["allow"]) == (200, "HEAD, GET, OPTIONS")
-
-
-async def test_unknown_paths(client: Client) -> None:
-    missing = {"error": "Object Not Found", "reason": "Not Found"}
-    for path in ("/api/nosuch", "/nosuch", "/api/things/v/n/x"):
-        assert await ask(client, "GET", path) == (404, missing)
 
 
 async def test_changes_are_saved_before_the_response(client: Client, saved: list[int]) -> None:

@@ -3,41 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import pytest
-from aiohttp.test_utils import make_mocked_request
-
-from leveret.broker.management.http.responses import ChunkedBody, LongText, object_response, select, wanted_columns
+from leveret.broker.management.http.responses import ChunkedBody, LongText
 
 DOCUMENT = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"g": 4, "h": 5}, {"h": 6}], "i": None}
-
-
-@pytest.mark.parametrize(
-    ("columns", "selected"),
-    [
-        ("a", {"a": 1}),
-        ("a,i", {"a": 1, "i": None}),
-        ("b.c", {"b": {"c": 2}}),
-        ("b.c,b.d.e", {"b": {"c": 2, "d": {"e": 3}}}),
-        ("b", {"b": {"c": 2, "d": {"e": 3}}}),
-        ("f.g", {"f": [{"g": 4}, {}]}),
-        ("nosuch", {}),
-        ("b.nosuch", {"b": {}}),
-    ],
-)
-def test_columns(columns: str, selected: Any) -> None:
-    wanted = wanted_columns(make_mocked_request("GET", f"/api/x?columns={columns}"))
-    assert wanted is not None
-    assert select(DOCUMENT, wanted) == selected
-
-
-@pytest.mark.parametrize("query", ["", "?column=a"])
-def test_no_columns_select_everything(query: str) -> None:
-    answer = object_response(make_mocked_request("GET", f"/api/x{query}"), DOCUMENT)
-    assert isinstance(answer.body, bytes)
-    assert json.loads(answer.body) == DOCUMENT
-    assert answer.headers["content-type"] == "application/json"
 
 
 def test_short_text_is_one_body() -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.counters.history import STEP
-from leveret.broker.management.http.statistics import Rates, message_stats, numbers
+from leveret.broker.management.http.statistics import Rates, numbers
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_broker
 
 NOW = 1_795_230_000
 NUMBERS = numbers(ExchangeCounters.FIELDS, "publish_in", both=("publish_in", "publish_out"))
-GROUPS = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)
 
 
 @pytest.fixture
@@ -65,15 +63,6 @@ def test_samples_newest_first(counters: ExchangeCounters) -> None:
     assert [each["sample"] for each in shown["both_details"]["samples"]] == [35, 15, 0]
 
 
-def test_range_applies_to_its_kind(counters: ExchangeCounters) -> None:
-    assert "samples" not in show(rates("lengths_age=10&lengths_incr=5"), counters)["both_details"]
-
-
-def test_one_sample_has_no_average_rate(counters: ExchangeCounters) -> None:
-    details = show(rates("msg_rates_age=0&msg_rates_incr=5"), counters)["publish_in_details"]
-    assert (details["avg"], details["avg_rate"], len(details["samples"])) == (15.0, 0.0, 1)
-
-
 def test_without_history() -> None:
     shown = show(rates("msg_rates_age=5&msg_rates_incr=5"), ExchangeCounters())
     assert shown["both_details"]["samples"] == [
@@ -81,15 +70,3 @@ def test_without_history() -> None:
         {"sample": 0, "timestamp": (NOW - 5) * 1000},
     ]
     assert show(rates(), ExchangeCounters())["both_details"] == {"rate": 0.0}
-
-
-@pytest.mark.parametrize("query", ["msg_rates_age=5&msg_rates_incr=0", "msg_rates_age=501&msg_rates_incr=1"])
-def test_invalid_ranges(query: str) -> None:
-    with pytest.raises(web.HTTPBadRequest):
-        rates(query)
-
-
-def test_groups_of_zeros_are_left_out(counters: ExchangeCounters) -> None:
-    counters.publish_out = 0
-    assert set(message_stats(rates(), GROUPS, counters.row(), counters)) == {"publish_in", "publish_in_details"}
-    assert message_stats(rates(), GROUPS, (0, 0), ExchangeCounters()) == {}

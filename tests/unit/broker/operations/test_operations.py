@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations import queues
+from leveret.broker.operations import exchanges, queues
+from leveret.broker.operations.parameters import clear_policy, set_policy
 from leveret.broker.operations.principal import Principal
+from leveret.policies.policy import Policy
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from tests.support.manual_loop import ManualLoop
@@ -37,16 +40,6 @@ def refusal(operation: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def refused(name: str, resource: str = "queue") -> str:
-    return f"403 ACCESS_REFUSED - access to {resource} '{name}' in vhost 'v' refused for user 'guest'"
-
-
-# -- declaring --------------------------------------------------------------------------------------------
-
-
-# -- deleting ---------------------------------------------------------------------------------------------
-
-
 def test_the_ready_messages_are_told_before_the_deletion(vhost: VirtualHost, anyone: Principal) -> None:
     publish(declare(vhost), "a", "b")
     accepted_with: list[tuple[int, bool]] = []
@@ -65,19 +58,33 @@ def test_a_queue_that_could_not_be_restored(vhost: VirtualHost, anyone: Principa
     assert not vhost.unrestored.has("queue", "q")
 
 
-# -- exclusive queues -------------------------------------------------------------------------------------
+def test_an_exchange_that_could_not_be_restored(vhost: VirtualHost, anyone: Principal) -> None:
+    vhost.unrestored.add("exchange", ("v", "x"), "damaged")
+    exchanges.delete(anyone, "x", True)
+    assert not vhost.unrestored.has("exchange", "x")
 
 
-# -- reading ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_policy_that_could_not_be_restored_is_cleared_or_replaced(vhost: VirtualHost, operator: bool) -> None:
+    kind = "operator_policy" if operator else "policy"
+    vhost.unrestored.add(kind, ("v", "p"), "damaged")
+    assert clear_policy(vhost, "p", not operator) is None
+    assert clear_policy(vhost, "p", operator) is not None
+    assert clear_policy(vhost, "p", operator) is None
+    vhost.unrestored.add(kind, ("v", "p"), "damaged")
+    is_new, steps = set_policy(vhost, Policy("p", "^q", {"max-length": 1}), operator)
+    list(steps)
+    assert (is_new, vhost.unrestored.has(kind, "p")) == (True, False)
 
 
-def test_moving_needs_read_on_the_source_and_write_on_the_target(vhost: VirtualHost) -> None:
-    source, target = declare(vhost, "source"), declare(vhost, "target")
-    principal = new_principal(vhost, read="^source$", write="^target$")
-    assert queues.open_for_move(principal, "source", "target") == (source, target)
-    assert refusal(lambda: queues.open_for_move(principal, "target", "target")) == refused("target")
-    assert refusal(lambda: queues.open_for_move(principal, "none", "source")) == refused("none")
-    assert refusal(lambda: queues.open_for_move(principal, "source", "source")) == refused("source")
+def test_cached_routes_end_with_a_change_of_topology_or_permissions(vhost: VirtualHost) -> None:
+    accounts = Accounts()
+    principal = new_principal(vhost, accounts=accounts)
+    before = principal.generation
+    declare(vhost)
+    declared = principal.generation
+    accounts.set_permissions("guest", "v", "", "", "")
+    assert before < declared < principal.generation
 
 
 def test_a_single_active_consumer_keeps_the_messages_of_a_quorum_queue(vhost: VirtualHost, anyone: Principal) -> None:
