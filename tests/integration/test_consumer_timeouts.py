@@ -1,4 +1,4 @@
-"""A consumer with a timeout of its own, over a socket; tests/unit/broker/session/test_ack_deadline.py has the rules."""
+"""A consumer with a timeout of its own, over a socket; tests/unit/broker/session/test_ack_timeout.py has the rules."""
 
 from __future__ import annotations
 

@@ -34,14 +34,6 @@ def test_limits(broker: MemoryBroker, client: MemoryClient, name: str, value: in
     assert broker.vhost.queues["limited"].store.ready_count == 3
 
 
-@pytest.mark.parametrize("value", [-1, -(1 << 31), -(1 << 62), -(1 << 63)])
-@pytest.mark.parametrize("name", ["x-max-length", "x-max-length-bytes", "x-expires", "x-message-ttl"])
-def test_limits_below_zero(client: MemoryClient, name: str, value: int) -> None:
-    client.send(method(1, commands.Queue.Declare, queue="limited", arguments=[(name, "l", value)]))
-    closed = client.only(commands.Channel.Close)
-    assert (closed.reply_code, str(value) in closed.reply_text) == (406, True)
-
-
 @pytest.mark.parametrize("value", [-(1 << 63), -(1 << 62), -1, _I32, 1 << 32, 1 << 62, _I64])
 def test_consumer_priorities(client: MemoryClient, value: int) -> None:
     for tag, priority in (("plain", 0), ("given", value)):

@@ -12,6 +12,7 @@ from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable
 from tests.support.long_routes import LONG_KEY, bind_wild
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds, method, publish
+from tests.support.queue_content import contents
 from tests.support.stepping_clock import SteppingClock
 
 #: Compiled modules call each other directly. CI runs these tests in pure Python, too.
@@ -450,3 +451,49 @@ def test_dead_letters_of_one_turn_are_bounded() -> None:
     assert 0 < broker.vhost.queues["dead"].store.ready_count < 20_000
     broker.loop.advance(0)
     assert broker.vhost.queues["dead"].store.ready_count == 20_000
+
+
+def test_a_new_binding_gets_a_long_history_in_slices(broker: MemoryBroker) -> None:
+    count = 600
+    client, other = broker.open(), broker.open()
+    length = [("x-recent-history-length", "I", count)]
+    client.call(1, commands.Exchange.Declare, exchange="h", exchange_type="x-recent-history", arguments=length)
+    for name in ("q", "o"):
+        client.call(1, commands.Queue.Declare, queue=name)
+    client.send(*[publish(1, "", b"%d" % number, exchange="h") for number in range(count)])
+    client.methods()
+    bind = method(1, commands.Queue.Bind, queue="q", exchange="h", routing_key="")
+    client.feed(bind + publish(1, "q", b"later"))
+    other.feed(publish(1, "o", b"served"))
+    queues = broker.vhost.queues
+    assert 0 < queues["q"].store.ready_count < count
+    assert queues["o"].store.ready_count == 1
+    broker.loop.run()
+    # The client's own methods wait until it has the whole history.
+    assert kinds(client.methods()) == [commands.Queue.BindOk]
+    assert contents(queues["q"]) == [*map(str, range(count)), "later"]
+
+
+def test_a_message_behind_which_very_many_have_expired(broker: MemoryBroker) -> None:
+    # Dead letters have to be made, so messages leave one by one.
+    count, letters = 6000, [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "letters")]
+    client, other = broker.open(), broker.open()
+    client.call(1, commands.Queue.Declare, queue="q", arguments=letters)
+    for name in ("letters", "o"):
+        client.call(1, commands.Queue.Declare, queue=name)
+    expiring = [publish(1, "q", b"%d" % number, expiration="100") for number in range(count)]
+    client.send(publish(1, "q", b"head"), *expiring)
+    broker.loop.advance(1)
+    queue, served = broker.vhost.queues["q"], broker.vhost.queues["o"]
+    assert queue.store.ready_count == count + 1
+    get = method(1, commands.Basic.Get, queue="q", no_ack=True)
+    client.feed(get + publish(1, "o", b"later"))
+    other.feed(publish(1, "o", b"first"))
+    assert 0 < queue.store.ready_count < count
+    assert served.store.ready_count == 1
+    broker.loop.run()
+    (answer,) = client.methods()
+    assert kinds([answer]) == [commands.Basic.GetOk]
+    assert answer.message_count == 0
+    # The client's later methods wait for the answer.
+    assert served.store.ready_count == 2

@@ -1,7 +1,8 @@
-"""Consumers with a timeout of their own that do not acknowledge; test_consumer_timeout.py is about the others."""
+"""Deliveries that are not acknowledged: consumers with a timeout of their own, and the option for all others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,8 +63,10 @@ def queue_of(broker: MemoryBroker) -> Queue:
     return broker.vhost.queues["q"]
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-@pytest.mark.parametrize("source", ["consumer", "argument", "policy", "operator policy"])
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [("consumer", "classic"), ("argument", "quorum"), ("policy", "classic"), ("operator policy", "quorum")],
+)
 def test_the_consumer_is_cancelled_and_its_messages_return(broker: MemoryBroker, kind: str, source: str) -> None:
     arguments: list[tuple[str, str, object]] = [("x-queue-type", "S", kind)]
     if source == "argument":
@@ -257,19 +260,6 @@ def test_shared_prefetch_is_free_again(broker: MemoryBroker) -> None:
     assert [each.consumer_tag for each in delivered] == ["other"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "why"),
-    [("I", 0, "{value_zero,0}"), ("I", -1, "{value_negative,-1}"), ("S", b"5", '"expected integer, got longstr"')],
-)
-def test_values_that_are_refused(broker: MemoryBroker, kind: str, value: object, why: str) -> None:
-    client = opened(broker)
-    client.send(
-        method(1, commands.Basic.Consume, queue="q", consumer_tag="c", arguments=[("x-consumer-timeout", kind, value)])
-    )
-    text = f"PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/': {why}"
-    assert happened(client) == [("closed", 406, text)]
-
-
 def test_closing_leaves_no_timers(broker: MemoryBroker) -> None:
     client = opened(broker, ("x-consumer-timeout", "I", 10_000))
     before = len(broker.broker.timers.pending)
@@ -278,3 +268,118 @@ def test_closing_leaves_no_timers(broker: MemoryBroker) -> None:
     client.call(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
     client.call(2, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
     assert len(broker.broker.timers.pending) == before
+
+
+# -- the option consumer_timeout ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def timeout(broker: MemoryBroker) -> Iterator[ConsumerTimeout]:
+    watching = ConsumerTimeout(broker.broker.timers, broker.connections.channels, int(TIMEOUT * 1000))
+    yield watching
+    watching.stop()
+
+
+@pytest.fixture
+def client(broker: MemoryBroker, timeout: ConsumerTimeout) -> MemoryClient:
+    """A client with a queue of five messages."""
+    opened = broker.open(channels=2)
+    opened.call(1, commands.Queue.Declare, queue="q")
+    opened.send(*(publish(2, "q", bytes((number,))) for number in range(5)))
+    return opened
+
+
+def get(client: MemoryClient) -> None:
+    client.send(method(1, commands.Basic.Get, queue="q"))
+    client.only(commands.Basic.GetOk)
+
+
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_a_delivery_that_is_unacknowledged_for_too_long_closes_its_channel(
+    broker: MemoryBroker, client: MemoryClient, how: str
+) -> None:
+    if how == "get":
+        get(client)
+    else:
+        client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+    broker.loop.advance(TIMEOUT * 0.9)
+    assert happened(client) == []
+    broker.loop.advance(TIMEOUT * 1.2)
+    assert happened(client) == [closed(10_000)]
+    client.send(method(1, commands.Channel.CloseOk))
+    queue = broker.vhost.queues["q"]
+    assert (queue.store.ready_count, queue.unacked_count) == (5, 0), "the messages are back"
+
+
+@pytest.mark.parametrize("delay", [0.0, 1.0, 4.0, 9.9])
+def test_it_takes_one_to_two_timeouts(broker: MemoryBroker, client: MemoryClient, delay: float) -> None:
+    """The interval of the checks is that of the timeout, at most one minute, so closing may take one more."""
+    broker.loop.advance(delay)
+    get(client)
+    broker.loop.advance(TIMEOUT - 0.01)
+    assert happened(client) == []
+    broker.loop.advance(TIMEOUT + 0.02)
+    assert len(happened(client)) == 1
+
+
+def test_the_oldest_delivery_counts(broker: MemoryBroker, client: MemoryClient) -> None:
+    """Acknowledging later deliveries in time does not prevent the timeout."""
+    get(client)
+    for tag in range(2, 5):
+        broker.loop.advance(TIMEOUT * 0.3)
+        get(client)
+        client.send(method(1, commands.Basic.Ack, delivery_tag=tag))
+    assert happened(client) == []
+    broker.loop.advance(TIMEOUT * 1.15)
+    assert len(happened(client)) == 1
+
+
+def test_a_consumer_that_acknowledges_in_time_is_not_closed(broker: MemoryBroker, client: MemoryClient) -> None:
+    """There is always an unacknowledged delivery, but never an old one."""
+    client.call(1, commands.Basic.Qos, prefetch_count=1)
+    client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+    for tag in range(1, 40):
+        client.send(publish(2, "q", b"more"))
+        broker.loop.advance(TIMEOUT * 0.6)
+        client.send(method(1, commands.Basic.Ack, delivery_tag=tag))
+        assert happened(client) == []
+
+
+def test_acknowledged_deliveries_do_not_count(broker: MemoryBroker, client: MemoryClient) -> None:
+    get(client)
+    broker.loop.advance(TIMEOUT * 0.9)
+    client.send(method(1, commands.Basic.Ack, delivery_tag=1))
+    broker.loop.advance(TIMEOUT * 5)
+    assert happened(client) == []
+
+
+def test_a_closing_channel_is_not_closed_again(broker: MemoryBroker, client: MemoryClient) -> None:
+    get(client)
+    client.send(method(1, commands.Basic.Ack, delivery_tag=9))
+    assert len(happened(client)) == 1
+    broker.loop.advance(TIMEOUT * 5)
+    assert happened(client) == []
+
+
+def test_a_reopened_channel_number_starts_again(broker: MemoryBroker, client: MemoryClient) -> None:
+    get(client)
+    broker.loop.advance(TIMEOUT * 2.1)
+    assert len(happened(client)) == 1
+    client.send(method(1, commands.Channel.CloseOk), method(1, commands.Channel.Open))
+    client.only(commands.Channel.OpenOk)
+    get(client)
+    broker.loop.advance(TIMEOUT * 0.95)
+    assert happened(client) == []
+
+
+def test_connections_in_the_handshake_are_skipped(broker: MemoryBroker, timeout: ConsumerTimeout) -> None:
+    broker.connect()
+    broker.loop.advance(TIMEOUT * 0.9)
+    assert len(broker.connections) == 1
+
+
+def test_after_stop_no_channel_is_closed(broker: MemoryBroker, client: MemoryClient, timeout: ConsumerTimeout) -> None:
+    get(client)
+    timeout.stop()
+    broker.loop.advance(TIMEOUT * 5)
+    assert happened(client) == []
