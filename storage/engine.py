@@ -32,7 +32,7 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.snapshots.lease import remove_dead_snapshots
 from leveret.storage.stores.retention import file_bytes
-from leveret.storage.stores.segment_store import SegmentStore, StoreState, bring_back, persist_transient
+from leveret.storage.stores.segment_store import SegmentStore, StoreState
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "abandon", "describe_queue", "events_since", "is_moving"]
 
@@ -355,7 +355,7 @@ class StorageEngine:
         self._descriptors.close_idle()
         self.refresh_readers()
         for store in [*self._recently_used]:
-            if bring_back(store):
+            if store.bring_back():
                 readable.add(store.place.qid)
             if store.idle():
                 del self._recently_used[store]
@@ -664,7 +664,7 @@ def describe_queue(engine: StorageEngine, queue: StoredQueue, attributes: Mappin
     engine.readers.add(queue.qid, attributes)
     for store in queue.stores.values():
         if queue.persists_transient:
-            persist_transient(store)
+            store.persist_transient()
     engine._directory.write_queue(QueueRecord(queue.qid, queue.salt, queue.durable, attributes))
 
 

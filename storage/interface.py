@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
@@ -19,8 +19,48 @@ def mark_returned(entries: list[Entry]) -> list[Entry]:
     return [(seq, each, redelivered or each.envelope.delivery_count is not None) for seq, each, redelivered in entries]
 
 
+#: Why a message is not ready: it is taken, or not there any more, or its number was never used.
+Absence: TypeAlias = Literal["unacked", "gone", "unknown"]
+
+
+class Seen(NamedTuple):
+    """A message that was looked at.
+
+    Attributes:
+        seq: Its number in its level.
+        message: The message.
+        is_ready: Whether it is ready; otherwise it is taken.
+        redelivered: Whether it may have been delivered before; true for all that are taken.
+        arrived: Its arrival in microseconds since 1970; 0 if it is unknown.
+    """
+
+    seq: int
+    message: Message
+    is_ready: bool
+    redelivered: bool
+    arrived: int
+
+
+class Look(NamedTuple):
+    """The result of Level.look().
+
+    Attributes:
+        seen: Messages in order of their numbers.
+        end: All messages with numbers from the given one to this one, excluded, have been looked at.
+        is_over: Whether there are no messages with higher numbers now.
+        is_complete: Whether `seen` has them all. If not, those who hold taken messages know the missing ones.
+        failure: Why the system could not read some of them, which may be readable later; None if it could.
+    """
+
+    seen: list[Seen]
+    end: int
+    is_over: bool
+    is_complete: bool
+    failure: OSError | None = None
+
+
 class MessageStore(Protocol):
-    """The ordered messages of one queue.
+    """The ordered messages of one queue, in one Level or in several.
 
     A message is *ready* from append() until take(), and *taken* from then until settle() or requeue().
     """
@@ -119,3 +159,66 @@ class MessageStore(Protocol):
 
     def close(self) -> None:
         """Discard all contents: the queue has been deleted."""
+
+    # --- looking and picking ------------------------------------------------------------------------------------------
+
+    def ordered_levels(self) -> list[tuple[int, Level]]:
+        """Return the levels with their numbers, in an order in which messages move only forwards."""
+
+    def place_of(self, entry: Entry) -> tuple[int, int]:
+        """Return the level of a message of this store, and its number there."""
+
+    def pick(self, level: int, seen: Sequence[Seen]) -> list[Entry]:
+        """Take ready messages, wherever they stand; the others keep their order and redelivered flags.
+
+        Args:
+            level: Their level.
+            seen: What look() has just shown, in order of the numbers, at least one; nothing has happened since.
+        """
+
+    # --- ages, without reading bodies ---------------------------------------------------------------------------------
+
+    def oldest_ready(self) -> int:
+        """Return when the oldest ready message arrived, in microseconds since 1970; 0 if none is ready, or unknown.
+
+        For messages in memory it is about as exact as note_time() is called often.
+        """
+
+    def oldest_taken(self) -> int:
+        """Return when the oldest taken message arrived, in microseconds since 1970.
+
+        Returns:
+            0 if none is taken, or if the store does not know which ones are; then those who hold them know. See
+            arrival().
+        """
+
+    def arrival(self, entry: Entry) -> int:
+        """Return when a message of the store arrived, in microseconds since 1970; 0 if it is unknown."""
+
+    def note_time(self, now: int, last: int) -> None:
+        """Note the time for the messages that arrive from now on, if they are kept in memory only.
+
+        Args:
+            now: Microseconds since 1970.
+            last: When it was called the last time.
+        """
+
+
+class Level(MessageStore, Protocol):
+    """The messages of one priority, which have numbers of their own."""
+
+    @property
+    def next_seq(self) -> int:
+        """Number of the next message: all messages that are there have lower ones."""
+
+    def look(self, seq: int, count: int, body_bytes: int) -> Look:
+        """Look at messages without taking them or changing anything.
+
+        Args:
+            seq: Number of the first message.
+            count: Maximum number of messages, and of attempts to read some.
+            body_bytes: Stop when the bodies have reached this many bytes.
+        """
+
+    def is_ready(self, seq: int) -> bool:
+        """Return whether a message that was ready still is."""

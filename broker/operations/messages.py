@@ -19,12 +19,11 @@ from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import MessageStore
+from leveret.storage.interface import Absence
 from leveret.storage.seq_ranges import runs_of
-from leveret.storage.stores.looking import levels, look
-from leveret.storage.stores.picking import Absence, absence, is_ready, pick
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import waiting_level
+from leveret.storage.stores.segment_store import SegmentStore
 
 #: Messages, and bytes of their bodies, that a step reads.
 _STEP_MESSAGES: Final = 64
@@ -86,27 +85,29 @@ class Removal:
             return
         # What has expired, or can be delivered, leaves the queue first.
         queue.ready_count()
-        store = dict(levels(queue.store)).get(level)
+        store = dict(queue.store.ordered_levels()).get(level)
         if store is None:
             self._skip(level, numbers, [self._of_no_store(level, seq) for seq in numbers])
             return
-        ready = [seq for seq in numbers if is_ready(store, seq)]
-        absent = [seq for seq in numbers if not is_ready(store, seq)]
-        self._skip(level, absent, absence(store, absent))
+        # Keys are numbers of messages on disk.
+        assert isinstance(store, SegmentStore)
+        ready = [seq for seq in numbers if store.is_ready(seq)]
+        absent = [seq for seq in numbers if not store.is_ready(seq)]
+        self._skip(level, absent, store.absences(absent))
         if ready:
             self._remove(level, store, ready)
 
-    def _remove(self, level: int, store: MessageStore, ready: Sequence[int]) -> None:
+    def _remove(self, level: int, store: SegmentStore, ready: Sequence[int]) -> None:
         """Delete ready messages, as far as they can be read."""
         wanted, at, removed = set(ready), ready[0], 0
         while at <= ready[-1]:
-            found = look(store, at, ready[-1] + 1 - at, _STEP_BYTES)
+            found = store.look(at, ready[-1] + 1 - at, _STEP_BYTES)
             chosen = [each for each in found.seen if each.seq in wanted]
             wanted.difference_update([each.seq for each in chosen])
             removed += len(chosen)
             at = max(at + 1, found.end)
             if chosen and not self._is_trial:
-                self._queue.outbox.remove(pick(store, chosen))
+                self._queue.outbox.remove(self._queue.store.pick(level, chosen))
         self._skip(level, sorted(wanted), ["damaged"] * len(wanted))
         self.removed += removed
         if removed and not self._is_trial:

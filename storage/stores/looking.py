@@ -1,137 +1,63 @@
-"""Looks at messages of a store by their numbers, without taking them or changing anything."""
+"""Looks at messages of a store on disk by their numbers, without taking them or changing anything."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from leveret.storage.interface import Entry, MessageStore
-from leveret.storage.message import Message
-from leveret.storage.stores.ages import arrival
-from leveret.storage.stores.memory_store import MemoryStore
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import Returned, ReturnsStore
-from leveret.storage.stores.segment_store import SegmentStore
+from leveret.storage.interface import Entry, Look, Seen
+from leveret.storage.message import StoredMessage
+from leveret.storage.segments.message_log import MessageLog
+from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.stores.cursor import Cursor
+from leveret.storage.stores.ram_messages import RamMessages
 
 _ALL: Final = 1 << 62
+#: Times that differ by less are not read from disk, in microseconds.
+_CLOSE_ENOUGH: Final = 1_000_000
+#: Ranges of numbers that are looked at for the oldest taken message; after that the answer is too old rather than late.
+_RANGES_MAX: Final = 1000
 #: Attempts that a damaged message counts for.
 _DAMAGE_COST: Final = 64
 
 
-class Seen(NamedTuple):
-    """A message that was looked at.
-
-    Attributes:
-        seq: Its number in its level.
-        message: The message.
-        is_ready: Whether it is ready; otherwise it is taken.
-        redelivered: Whether it may have been delivered before; true for all that are taken.
-        arrived: Its arrival in microseconds since 1970; 0 if it is unknown.
-    """
-
-    seq: int
-    message: Message
-    is_ready: bool
-    redelivered: bool
-    arrived: int
-
-
-class Look(NamedTuple):
-    """The result of look().
-
-    Attributes:
-        seen: Messages in order of their numbers.
-        end: All messages with numbers from the given one to this one, excluded, have been looked at.
-        is_over: Whether there are no messages with higher numbers now.
-        is_complete: Whether `seen` has them all. If not, those who hold taken messages know the missing ones.
-        failure: Why the system could not read some of them, which may be readable later; None if it could.
-    """
-
-    seen: list[Seen]
-    end: int
-    is_over: bool
-    is_complete: bool
-    failure: OSError | None = None
-
-
-def levels(store: MessageStore) -> list[tuple[int, MessageStore]]:
-    """Return the levels of a store, each with numbers of its own, in an order in which messages move only forwards.
-
-    They are priorities, highest first. Messages returned to a quorum queue are in a level after all others, because
-    they come from there, although they are delivered first.
-    """
-    if isinstance(store, ReturnsStore):
-        return sorted(store.levels.items())
-    if isinstance(store, PriorityStore):
-        return sorted(store.levels.items(), reverse=True)
-    return [(0, store)]
-
-
-def place_of(store: MessageStore, entry: Entry) -> tuple[int, int]:
-    """Return the level of a message of a store, and its number there."""
-    return store.place_of(entry) if isinstance(store, PriorityStore) else (0, entry[0])
-
-
-def look(store: MessageStore, seq: int, count: int, body_bytes: int) -> Look:
-    """Look at messages of one level.
+class SegmentLook:
+    """One look at a store.
 
     Args:
-        store: The level; see levels().
-        seq: Number of the first message.
+        ram: Its messages in memory.
+        log: Its messages on disk.
+        cursor: Which of them are ready.
+        leaving: Numbers of moved messages, which are gone for users of the store.
         count: Maximum number of messages, and of attempts to read some.
         body_bytes: Stop when the bodies have reached this many bytes.
     """
-    if isinstance(store, Returned):
-        return look(store.store, seq, count, body_bytes)
-    if isinstance(store, MemoryStore):
-        return _look_in_memory(store, seq, count, body_bytes)
-    assert isinstance(store, SegmentStore)
-    return _SegmentLook(store, count, body_bytes).from_number(seq)
 
-
-def _look_in_memory(store: MemoryStore, seq: int, count: int, body_bytes: int) -> Look:
-    seen: list[Seen] = []
-    for entry in store.entries_from(seq, count):
-        if body_bytes <= 0:
-            break
-        seen.append(Seen(entry[0], entry[1], True, entry[2], arrival(store, entry)))
-        body_bytes -= len(entry[1].body)
-    is_over = not seen or seen[-1].seq + 1 == store.next_number
-    end = max(seq, store.next_number) if is_over else seen[-1].seq + 1
-    return Look(seen, end, is_over, not store.taken_count)
-
-
-class _SegmentLook:
-    """One look() at a store on disk.
-
-    Args:
-        store: The store.
-        count: See look().
-        body_bytes: See look().
-    """
-
-    def __init__(self, store: SegmentStore, count: int, body_bytes: int) -> None:
-        self._store = store
+    def __init__(
+        self, ram: RamMessages, log: MessageLog, cursor: Cursor, leaving: SeqRanges, count: int, body_bytes: int
+    ) -> None:
+        self._ram = ram
+        self._log = log
+        self._cursor = cursor
+        self._leaving = leaving
         self._left = count
         self._bytes_left = body_bytes
-        self._leaving = store.leaving.numbers()
         self._seen: list[Seen] = []
         self._is_complete = True
         self._failure: OSError | None = None
 
-    def from_number(self, seq: int) -> Look:
-        """Look at the messages from a number on."""
-        store = self._store
-        for first, end in store.log.dead.live_runs(seq, store.next_seq):
+    def run(self, seq: int, next_seq: int) -> Look:
+        """Look at the messages from a number on; `next_seq` is that of the next message."""
+        for first, end in self._log.dead.live_runs(seq, next_seq):
             at = first
             while at < end:
                 if self._left <= 0 or self._bytes_left <= 0:
                     return Look(self._seen, at, False, self._is_complete, self._failure)
                 at = self._step(at, end)
-        return Look(self._seen, max(seq, store.next_seq), True, self._is_complete, self._failure)
+        return Look(self._seen, max(seq, next_seq), True, self._is_complete, self._failure)
 
     def _step(self, at: int, end: int) -> int:
         """Look at some live messages; return the number that follows them."""
-        store, ram = self._store, self._store.ram
+        ram, log, cursor = self._ram, self._log, self._cursor
         self._left -= 1
         beyond = self._leaving.end_at(at)
         if beyond > at:
@@ -142,10 +68,10 @@ class _SegmentLook:
         if kept:
             self._see(kept)
             return at + 1
-        ready, until = store.cursor.ready_until(at, min(end, ram.first_seq))
+        ready, until = cursor.ready_until(at, min(end, ram.first_seq))
         until = min(until, ram.next_kept_after(at, until))
         count = min(self._left + 1, until - at)
-        entries = store.log.read_run(at, count, self._bytes_left, 0, False, True, is_counted=False)
+        entries = log.read_run(at, count, self._bytes_left, 0, False, True, is_counted=False)
         if entries:
             self._left -= len(entries) - 1
             self._see(entries)
@@ -153,13 +79,13 @@ class _SegmentLook:
         # A damaged message if it is ready; otherwise it may have been taken before it was written.
         self._is_complete = self._is_complete and ready
         if ready:
-            self._failure = store.log.failure or self._failure
+            self._failure = log.failure or self._failure
             # The reader may have searched for a long time.
             self._left -= _DAMAGE_COST
         return at + 1
 
     def _see_window(self, at: int, end: int) -> int:
-        ram = self._store.ram
+        ram = self._ram
         entries: list[Entry] = []
         size = 0
         while at < end and size < self._bytes_left:
@@ -172,12 +98,41 @@ class _SegmentLook:
         return at
 
     def _see(self, entries: list[Entry]) -> None:
-        store = self._store
-        for entry in entries:
-            seq, message, _ = entry
-            is_ready = store.cursor.is_ready(seq)
-            redelivered = not is_ready or store.cursor.may_be_redelivered(seq)
+        cursor = self._cursor
+        for seq, message, _ in entries:
+            is_ready = cursor.is_ready(seq)
+            redelivered = not is_ready or cursor.may_be_redelivered(seq)
             if message.envelope.delivery_count is not None:
                 redelivered = True
-            self._seen.append(Seen(seq, message, is_ready, redelivered, arrival(store, entry)))
+            arrived = message.arrived_at if isinstance(message, StoredMessage) else self._ram.arrival(seq)[0]
+            self._seen.append(Seen(seq, message, is_ready, redelivered, arrived))
             self._bytes_left -= len(message.body)
+
+
+def arrival_of(ram: RamMessages, log: MessageLog, seq: int) -> int:
+    """Return when a live message arrived; from its record if it is not known well enough."""
+    known = ram.arrival(seq)[0]
+    if known and ram.is_exact(seq, _CLOSE_ENOUGH):
+        return known
+    found = [segment for segment in [chain.find(seq) for chain in log.chains] if segment is not None]
+    if len(found) == 1:
+        segment = found[0]
+        if seq == segment.first_seq or segment.max_arrived - segment.min_arrived < _CLOSE_ENOUGH:
+            return segment.min_arrived
+    measured = log.measure_run(seq, 1, 1, _ALL, 0, True) if found else None
+    return known if measured is None else measured.arrived
+
+
+def first_taken(log: MessageLog, cursor: Cursor, leaving: SeqRanges) -> int:
+    """Return the number of the oldest taken message; 0 if there is none."""
+    requeued, dead = cursor.requeued, log.dead
+    looked = 0
+    for first, end in dead.live_runs(dead.floor, cursor.position):
+        at = first
+        while at < end:
+            looked += 1
+            beyond = max(requeued.end_at(at), leaving.end_at(at))
+            if beyond == at or looked > _RANGES_MAX:
+                return at
+            at = beyond
+    return 0

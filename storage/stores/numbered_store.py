@@ -9,10 +9,9 @@ from typing import Final, Protocol
 from leveret.storage.disk.files import UnreadableFileError
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry
+from leveret.storage.interface import Entry, Look, Seen
 from leveret.storage.message import Message
-from leveret.storage.stores.looking import Look, Seen, look
-from leveret.storage.stores.segment_store import SegmentStore, log_unreadable, lose, purge_numbers
+from leveret.storage.stores.segment_store import SegmentStore
 
 _EXPIRES_ANY: Final = 0
 _ALL_BYTES: Final = 1 << 62
@@ -66,7 +65,7 @@ class NumberedStore(Protocol):
         """Return a ready message that is written, without taking it; None if it cannot be read."""
 
     def look(self, seq: int, count: int, body_bytes: int) -> Look:
-        """Look at ready messages in the order of their numbers; see looking.look().
+        """Look at ready messages in the order of their numbers; see Level.look().
 
         Args:
             seq: Number of the first message.
@@ -260,7 +259,7 @@ class NumberedSegments:
     def _note_failure(self, seq: int, error: OSError) -> None:
         if not self._has_failed:
             self._has_failed = True
-            log_unreadable(self._store, seq, error)
+            self._store.log_unreadable(seq, error)
 
     def _read_run(self, numbers: Sequence[int], at: int, body_bytes: int) -> list[Entry]:
         """Read messages from a place in the numbers on, as long as these are consecutive.
@@ -293,12 +292,12 @@ class NumberedSegments:
             if readable > seq:
                 if log.failure is not None:
                     return []
-                lose(self._store, seq, readable)
+                self._store.lose(seq, readable)
             # The reader is now positioned at it.
             entries = self._read(readable, end - readable, body_bytes, again) if readable < end else []
             if entries or readable == end or log.failure is not None:
                 return entries
-            lose(self._store, readable, readable + 1)
+            self._store.lose(readable, readable + 1)
             seq = readable + 1
         return []
 
@@ -319,7 +318,7 @@ class NumberedSegments:
 
     def look(self, seq: int, count: int, body_bytes: int) -> Look:
         """Look at ready messages."""
-        found = look(self._store, seq, count, body_bytes)
+        found = self._store.look(seq, count, body_bytes)
         seen = [each for each in found.seen if each.seq not in self._taken]
         return found._replace(seen=seen)
 
@@ -347,7 +346,7 @@ class NumberedSegments:
                     beyond = staying.start_after(at, end)
                     ranges.append((at, beyond))
                 at = beyond
-        return purge_numbers(store, ranges)
+        return store.purge_numbers(ranges)
 
     def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
         """Read recovered messages in the order of their numbers."""

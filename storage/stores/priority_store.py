@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.interface import Entry, Level, Seen
 from leveret.storage.message import Message
 
 
@@ -32,8 +32,8 @@ class PriorityStore:
     def __init__(
         self,
         max_priority: int,
-        make_store: Callable[[int], MessageStore],
-        levels: Mapping[int, MessageStore] | None = None,
+        make_store: Callable[[int], Level],
+        levels: Mapping[int, Level] | None = None,
     ) -> None:
         self.max_priority = max_priority
         self._make_store = make_store
@@ -60,8 +60,9 @@ class PriorityStore:
         """Take messages from the head."""
         entries: list[Entry] = []
         left = body_bytes
-        while len(entries) < count and left > 0 and (store := self._head()) is not None:
-            taken, taken_bytes = store.take(count - len(entries), left)
+        while len(entries) < count and left > 0 and (level := self._head()) >= 0:
+            taken, taken_bytes = self.levels[level].take(count - len(entries), left)
+            taken = self._outward(level, taken)
             left -= taken_bytes
             entries = entries + taken if entries else taken
         return entries, body_bytes - left
@@ -69,8 +70,9 @@ class PriorityStore:
     def take_expired(self, now: int, count: int) -> list[Entry]:
         """Take messages from the head that have expired."""
         entries: list[Entry] = []
-        while len(entries) < count and (store := self._head()) is not None:
-            entries += store.take_expired(now, count - len(entries))
+        while len(entries) < count and (level := self._head()) >= 0:
+            store = self.levels[level]
+            entries += self._outward(level, store.take_expired(now, count - len(entries)))
             if store.ready_count:
                 # Its next message has not expired.
                 break
@@ -79,7 +81,8 @@ class PriorityStore:
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
         """Remove messages from the head permanently."""
         dropped, left = 0, body_bytes
-        while dropped < count and left > 0 and (store := self._head()) is not None:
+        while dropped < count and left > 0 and (level := self._head()) >= 0:
+            store = self.levels[level]
             part, part_bytes = store.drop(count - dropped, left, kind)
             dropped, left = dropped + part, left - part_bytes
             if store.ready_count:
@@ -90,7 +93,8 @@ class PriorityStore:
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
         """Remove expired messages from the head permanently."""
         dropped = dropped_bytes = 0
-        while dropped < count and (store := self._head()) is not None:
+        while dropped < count and (level := self._head()) >= 0:
+            store = self.levels[level]
             part, part_bytes = store.drop_expired(now, count - dropped)
             dropped, dropped_bytes = dropped + part, dropped_bytes + part_bytes
             if store.ready_count:
@@ -100,8 +104,8 @@ class PriorityStore:
 
     def peek(self) -> Message | None:
         """Return the message at the head without taking it."""
-        while (store := self._head()) is not None:
-            message = store.peek()
+        while (level := self._head()) >= 0:
+            message = self.levels[level].peek()
             if message is not None:
                 return message
         return None
@@ -138,6 +142,36 @@ class PriorityStore:
             store.close()
         self._used = 0
 
+    def ordered_levels(self) -> list[tuple[int, Level]]:
+        """Return the levels, the highest priority first."""
+        return sorted(self.levels.items(), reverse=True)
+
+    def place_of(self, entry: Entry) -> tuple[int, int]:
+        """Return the level of a message of this store, and its number there."""
+        return self._level(entry[1]), entry[0]
+
+    def pick(self, level: int, seen: Sequence[Seen]) -> list[Entry]:
+        """Take ready messages, wherever they stand."""
+        return self._outward(level, self.levels[level].pick(level, seen))
+
+    def oldest_ready(self) -> int:
+        """Return when the oldest ready message of all levels arrived."""
+        return _lowest([store.oldest_ready() for store in self.levels.values()])
+
+    def oldest_taken(self) -> int:
+        """Return when the oldest taken message of all levels arrived."""
+        return _lowest([store.oldest_taken() for store in self.levels.values()])
+
+    def arrival(self, entry: Entry) -> int:
+        """Return when a message of the store arrived."""
+        level, number = self.place_of(entry)
+        return self.levels[level].arrival((number, entry[1], entry[2]))
+
+    def note_time(self, now: int, last: int) -> None:
+        """Note the time for the messages that arrive from now on."""
+        for store in self.levels.values():
+            store.note_time(now, last)
+
     def look_again(self) -> None:
         """Look for ready messages in all levels: some that could not be read may be ready again."""
         self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)
@@ -148,25 +182,28 @@ class PriorityStore:
         self.levels[level].append(messages, body_bytes, longest)
         self._used |= 1 << level
 
-    def place_of(self, entry: Entry) -> tuple[int, int]:
-        """Return the level of a message of this store, and its number there."""
-        return self._level(entry[1]), entry[0]
-
     def _level(self, message: Message) -> int:
         return min(message.envelope.priority, self.max_priority)
 
-    def _head(self) -> MessageStore | None:
-        """Return the store of the highest priority with ready messages."""
+    def _head(self) -> int:
+        """Return the highest priority with ready messages; -1 if there are none."""
         while self._used:
             level = self._used.bit_length() - 1
-            store = self.levels[level]
-            if store.ready_count:
-                return store
+            if self.levels[level].ready_count:
+                return level
             self._used &= ~(1 << level)
-        return None
+        return -1
+
+    def _outward(self, level: int, entries: list[Entry]) -> list[Entry]:
+        """Return entries of a level with the numbers that they have in this store."""
+        return entries
 
     def _by_level(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
         groups: dict[int, list[Entry]] = {}
         for entry in entries:
             groups.setdefault(self._level(entry[1]), []).append(entry)
         return groups
+
+
+def _lowest(times: list[int]) -> int:
+    return min([time for time in times if time], default=0)

@@ -12,7 +12,7 @@ from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import DURABLE, SPILL
-from leveret.storage.interface import Entry, mark_returned
+from leveret.storage.interface import Absence, Entry, Level, Look, Seen, mark_returned
 from leveret.storage.message import Message, StoredMessage
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
@@ -20,6 +20,7 @@ from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.seq_ranges import runs_of
 from leveret.storage.stores.cursor import Cursor
+from leveret.storage.stores.looking import SegmentLook, arrival_of, first_taken
 from leveret.storage.stores.paging import Paging
 from leveret.storage.stores.ram_messages import RamMessages
 from leveret.storage.stores.settlement import Leaving, SettledRun, lives_on, settled_runs
@@ -60,7 +61,7 @@ class StoreState:
 
 
 class SegmentStore:
-    """Ready messages in segment files, without an object in memory for each. Implements MessageStore.
+    """Ready messages in segment files, without an object in memory for each. Implements Level.
 
     flush() writes appended messages that have not been settled before. Persistent messages of a durable queue go to the
     durable stream, all others to the spill stream, which is deleted at the next start.
@@ -96,7 +97,6 @@ class SegmentStore:
         aside_count: Number of messages that are not ready for now, because the system cannot read them.
         aside_bytes: Their body bytes, about.
         noted: Whether there are events of messages that were never in the store.
-        oldest_ready, oldest_taken: Number and arrival of these messages when last asked; see ages.py.
     """
 
     __slots__ = (
@@ -116,8 +116,8 @@ class SegmentStore:
         "lost_count",
         "next_seq",
         "noted",
-        "oldest_ready",
-        "oldest_taken",
+        "_oldest_ready",
+        "_oldest_taken",
         "paging",
         "persistent_bytes",
         "persistent_count",
@@ -158,7 +158,8 @@ class SegmentStore:
         self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
         self.lost_count = self.aside_count = self.aside_bytes = self._checks_left = 0
         self._dirty = self.noted = False
-        self.oldest_ready = self.oldest_taken = 0, 0
+        #: Number and arrival of these messages when last asked.
+        self._oldest_ready = self._oldest_taken = 0, 0
         #: Whether messages were read since the last idle().
         self._used = False
 
@@ -244,7 +245,7 @@ class SegmentStore:
             entries, _ = self.cursor.read(seq, end, 1, _ALL_BYTES, 0)
             if entries:
                 return entries[0][1]
-            _lose_head(self, seq, end)
+            self._lose_head(seq, end)
         return None
 
     def requeue(self, entries: Sequence[Entry]) -> None:
@@ -304,24 +305,94 @@ class SegmentStore:
 
     def purge(self) -> int:
         """Remove all ready messages, and those that cannot be read; return their number."""
-        _end_aside(self)
+        self._end_aside()
         purged = self.ready_count
         requeued, position = [*self.cursor.requeued], self.cursor.position
-        _note_purged(self, self.cursor.ready_ranges(self.next_seq))
+        self._note_purged(self.cursor.ready_ranges(self.next_seq))
         self._forget_ready([*requeued, (position, self.next_seq)])
         return purged
 
     def close(self) -> None:
         """Discard all contents: the queue has been deleted."""
-        _end_aside(self)
+        self._end_aside()
         count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
         if count:
-            _note_deleted(self, count, body_bytes)
+            self._note_deleted(count, body_bytes)
         self.log.release()
         self.paging.unwritten.clear()
         self.leaving.clear()
         self._forget_ready([(self.log.dead.floor, self.next_seq)])
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
+
+    # --- looking and picking ------------------------------------------------------------------------------------------
+
+    def ordered_levels(self) -> list[tuple[int, Level]]:
+        """Return the store itself."""
+        return [(0, self)]
+
+    def place_of(self, entry: Entry) -> tuple[int, int]:
+        """Return level 0 and the number of a message."""
+        return 0, entry[0]
+
+    def look(self, seq: int, count: int, body_bytes: int) -> Look:
+        """Look at messages, also at taken ones that are on disk."""
+        looking = SegmentLook(self.ram, self.log, self.cursor, self.leaving.numbers(), count, body_bytes)
+        return looking.run(seq, self.next_seq)
+
+    def is_ready(self, seq: int) -> bool:
+        """Return whether a message is ready."""
+        return seq < self.next_seq and seq not in self.log.dead and self.cursor.is_ready(seq)
+
+    def absences(self, numbers: Sequence[int]) -> list[Absence]:
+        """Return why messages are not ready, none of which is."""
+        leaving, dead = self.leaving.numbers(), self.log.dead
+        return [
+            "unknown" if seq >= self.next_seq else "gone" if seq in dead or seq in leaving else "unacked"
+            for seq in numbers
+        ]
+
+    def pick(self, level: int, seen: Sequence[Seen]) -> list[Entry]:
+        """Take ready messages, wherever they stand."""
+        entries: list[Entry] = [(each.seq, each.message, each.redelivered) for each in seen]
+        cursor, ram, end = self.cursor, self.ram, entries[-1][0] + 1
+        if end > cursor.position:
+            window_start = ram.first_seq
+            cursor.pass_over(end)
+            picked = {entry[0] for entry in entries}
+            for seq, message in enumerate(ram.leave_window(end), window_start):
+                # On disk already, a lazy store reads it again.
+                if seq not in picked and not (self.paging.lazy and self.paging.is_stored(seq, message)):
+                    ram.keep(seq, message)
+        cursor.take_out([entry[0] for entry in entries])
+        ram.drop_kept(entries)
+        self._count_taken(entries, sum([len(entry[1].body) for entry in entries]))
+        return entries
+
+    def oldest_ready(self) -> int:
+        """Return when the message at the head arrived: what is read from disk for that is remembered."""
+        if not self.ready_count:
+            return 0
+        seq, _ = self.cursor.head(self.next_seq)
+        if self._oldest_ready[0] != seq:
+            self._oldest_ready = seq, arrival_of(self.ram, self.log, seq)
+        return self._oldest_ready[1]
+
+    def oldest_taken(self) -> int:
+        """Return when the oldest taken message arrived; see oldest_ready()."""
+        seq = first_taken(self.log, self.cursor, self.leaving.numbers()) if self.taken_count else 0
+        if not seq:
+            return 0
+        if self._oldest_taken[0] != seq:
+            self._oldest_taken = seq, arrival_of(self.ram, self.log, seq)
+        return self._oldest_taken[1]
+
+    def arrival(self, entry: Entry) -> int:
+        """Return when a message of the store arrived."""
+        message = entry[1]
+        return message.arrived_at if isinstance(message, StoredMessage) else self.ram.arrival(entry[0])[0]
+
+    def note_time(self, now: int, last: int) -> None:
+        """Do nothing: each message has its arrival."""
 
     # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
@@ -395,15 +466,18 @@ class SegmentStore:
             entries, taken_bytes = cursor.read(seq, end, count, body_bytes, expired_at)
             ram.drop_kept(entries)
         if not entries:
-            _lose_head(self, seq, end)
+            self._lose_head(seq, end)
             return entries, 0
         cursor.leave(entries[-1][0] + 1)
+        self._count_taken(entries, taken_bytes)
+        return entries, taken_bytes
+
+    def _count_taken(self, entries: Sequence[Entry], body_bytes: int) -> None:
         self.ready_count -= len(entries)
         # After losses ready_bytes is an estimate until no message is left.
-        self.ready_bytes = max(0, self.ready_bytes - taken_bytes) if self.ready_count else 0
+        self.ready_bytes = max(0, self.ready_bytes - body_bytes) if self.ready_count else 0
         self.taken_count += len(entries)
-        self.taken_bytes += taken_bytes
-        return entries, taken_bytes
+        self.taken_bytes += body_bytes
 
     def _drop_run(
         self, count: int, steps: int, body_bytes: int, kind: EventKind, expired_at: int
@@ -424,7 +498,7 @@ class SegmentStore:
         self._used = True
         found, redelivered = cursor.measure(seq, end, count, steps, body_bytes, expired_at)
         if found is None:
-            _lose_head(self, seq, end)
+            self._lose_head(seq, end)
             return 0, 0, 1
         cursor.leave(seq + found.length)
         self.ready_count -= found.length
@@ -534,150 +608,118 @@ class SegmentStore:
             self._dirty = True
             self._on_dirty(self)
 
+    def purge_numbers(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Remove all ready messages of a store whose messages leave by number; return how many there were.
 
-def purge_numbers(store: SegmentStore, ranges: Sequence[tuple[int, int]]) -> int:
-    """Remove all ready messages of a store whose messages leave by number; return how many there were.
+        Args:
+            ranges: Their numbers, as ascending ranges (first, end).
+        """
+        purged = self.ready_count
+        self._note_purged(ranges)
+        self.ram.clear(self.next_seq)
+        self.paging.unwritten.has_gaps = True
+        self.ready_count = self.ready_bytes = 0
+        self._bury_unread(ranges)
+        self.log.drops_active = True
+        return purged
 
-    Args:
-        store: The store.
-        ranges: Their numbers, as ascending ranges (first, end).
-    """
-    purged = store.ready_count
-    _note_purged(store, ranges)
-    store.ram.clear(store.next_seq)
-    store.paging.unwritten.has_gaps = True
-    store.ready_count = store.ready_bytes = 0
-    store._bury_unread(ranges)
-    store.log.drops_active = True
-    return purged
+    def _note_purged(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Log that all ready messages are removed; their numbers are in these ranges."""
+        wait, left, body_bytes = self._longest_wait(), self.ready_count, self.ready_bytes
+        for first, end in ranges:
+            # The bytes of each range are unknown, so they are distributed in proportion to the counts.
+            part = body_bytes * (end - first) // max(1, left)
+            self._add_event(first, end - first, EventKind.PURGED, wait, self._flags_of(first, end), part)
+            left, body_bytes = left - (end - first), body_bytes - part
 
+    def _note_deleted(self, count: int, body_bytes: int) -> None:
+        """Log that all messages go with their queue.
 
-def _note_purged(store: SegmentStore, ranges: Iterable[tuple[int, int]]) -> None:
-    """Log that all ready messages are removed; their numbers are in these ranges."""
-    wait, left, body_bytes = _longest_wait(store), store.ready_count, store.ready_bytes
-    for first, end in ranges:
-        # The bytes of each range are unknown, so they are distributed in proportion to the counts.
-        part = body_bytes * (end - first) // max(1, left)
-        store._add_event(first, end - first, EventKind.PURGED, wait, _flags_of(store, first, end), part)
-        left, body_bytes = left - (end - first), body_bytes - part
+        There may be others between them, so the newest one has an event of its own: readers know from it whether they
+        have read all.
+        """
+        first = self.log.dead.floor
+        last = max(self.log.dead.last_live(self.next_seq), first + count - 1)
+        wait, flags, part = self._longest_wait(), self._flags_of(first, last + 1), body_bytes // count
+        if count > 1:
+            self._add_event(first, count - 1, EventKind.QUEUE_DELETED, wait, flags, body_bytes - part)
+        self._add_event(last, 1, EventKind.QUEUE_DELETED, wait, flags, part)
 
+    def _flags_of(self, first: int, end: int) -> int:
+        """Return the flag of messages that were removed unread if none of them was written."""
+        segments = [segment for chain in self.log.chains for segment in chain.overlapping(first, end)]
+        return 0 if any(segment.last_seq >= first for segment in segments) else NEVER_STORED
 
-def _note_deleted(store: SegmentStore, count: int, body_bytes: int) -> None:
-    """Log that all messages go with their queue.
+    def persist_transient(self) -> None:
+        """Let transient messages of a durable queue survive a restart from now on."""
+        self._persists_transient = self.log.persists_transient = True
 
-    There may be others between them, so the newest one has an event of its own: readers know from it whether they have
-    read all.
+    def lose(self, first: int, end: int) -> None:
+        """Record ready messages that cannot be read as lost.
 
-    Args:
-        store: The store.
-        count: Number of messages, at least 1.
-        body_bytes: Sum of their body lengths.
-    """
-    first = store.log.dead.floor
-    last = max(store.log.dead.last_live(store.next_seq), first + count - 1)
-    wait, flags, part = _longest_wait(store), _flags_of(store, first, last + 1), body_bytes // count
-    if count > 1:
-        store._add_event(first, count - 1, EventKind.QUEUE_DELETED, wait, flags, body_bytes - part)
-    store._add_event(last, 1, EventKind.QUEUE_DELETED, wait, flags, part)
+        Args:
+            first: Number of the first one.
+            end: Number after the last one.
+        """
+        count = end - first
+        self.lost_count += count
+        where = self.place.directory
+        _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
+        self.discard(first, end, EventKind.LOST, count * self.log.mean_body(first))
 
+    def _lose_head(self, first: int, end: int) -> None:
+        """Record damaged messages at the head as lost; set aside what the system cannot read for now."""
+        end = self.cursor.lost_end(first, end)
+        # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
+        if end > first:
+            if self.log.failure is not None:
+                self._set_aside(first, end, self.log.failure)
+            else:
+                self.lose(first, end)
+                self.cursor.leave(end)
 
-def _flags_of(store: SegmentStore, first: int, end: int) -> int:
-    """Return the flag of messages that were removed unread if none of them was written."""
-    segments = [segment for chain in store.log.chains for segment in chain.overlapping(first, end)]
-    return 0 if any(segment.last_seq >= first for segment in segments) else NEVER_STORED
+    def log_unreadable(self, seq: int, error: OSError) -> None:
+        """Log that messages of a store from a number on cannot be read for now."""
+        text = "%s: messages from number %d on cannot be read for now, and wait: %s"
+        _LOG.error(text, self.place.directory, seq, error.strerror or error)
 
+    def _set_aside(self, first: int, end: int, error: OSError) -> None:
+        """Take messages at the head that the system cannot read out of the ready ones for some seconds."""
+        count = end - first
+        if not self.aside_count:
+            self._checks_left = _CHECKS_ASIDE
+            self.log_unreadable(first, error)
+        self.cursor.set_aside(first, end)
+        self.ready_count -= count
+        body_bytes = count * self.log.mean_body(first)
+        body_bytes = min(self.ready_bytes, body_bytes) if self.ready_count else self.ready_bytes
+        self.ready_bytes -= body_bytes
+        self.aside_count += count
+        self.aside_bytes += body_bytes
+        self._note_dirty()
 
-def persist_transient(store: SegmentStore) -> None:
-    """Let transient messages of a durable queue survive a restart from now on."""
-    store._persists_transient = store.log.persists_transient = True
+    def bring_back(self) -> bool:
+        """Make messages that could not be read ready again after some seconds; return whether there are any now.
 
+        Called about once a second.
+        """
+        if not self.aside_count:
+            return False
+        self._checks_left -= 1
+        if self._checks_left > 0:
+            return False
+        self._end_aside()
+        return True
 
-def lose(store: SegmentStore, first: int, end: int) -> None:
-    """Record ready messages that cannot be read as lost.
+    def _end_aside(self) -> None:
+        """Make messages ready that could not be read."""
+        if self.aside_count:
+            self.cursor.bring_back()
+            self.ready_count += self.aside_count
+            self.ready_bytes += self.aside_bytes
+            self.aside_count = self.aside_bytes = 0
 
-    Args:
-        store: Their store.
-        first: Number of the first one.
-        end: Number after the last one.
-    """
-    count = end - first
-    store.lost_count += count
-    where = store.place.directory
-    _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
-    store.discard(first, end, EventKind.LOST, count * store.log.mean_body(first))
-
-
-def _lose_head(store: SegmentStore, first: int, end: int) -> None:
-    """Record damaged messages at the head of a store as lost; set aside what the system cannot read for now.
-
-    Args:
-        store: The store.
-        first: Number of the first one.
-        end: End of its ready range.
-    """
-    end = store.cursor.lost_end(first, end)
-    # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
-    if end > first:
-        if store.log.failure is not None:
-            _set_aside(store, first, end, store.log.failure)
-        else:
-            lose(store, first, end)
-            store.cursor.leave(end)
-
-
-def log_unreadable(store: SegmentStore, seq: int, error: OSError) -> None:
-    """Log that messages of a store from a number on cannot be read for now."""
-    text = "%s: messages from number %d on cannot be read for now, and wait: %s"
-    _LOG.error(text, store.place.directory, seq, error.strerror or error)
-
-
-def _set_aside(store: SegmentStore, first: int, end: int, error: OSError) -> None:
-    """Take messages at the head that the system cannot read out of the ready ones for some seconds.
-
-    Args:
-        store: The store.
-        first: Number of the first one.
-        end: Number after the last one.
-        error: Why they cannot be read.
-    """
-    count = end - first
-    if not store.aside_count:
-        store._checks_left = _CHECKS_ASIDE
-        log_unreadable(store, first, error)
-    store.cursor.set_aside(first, end)
-    store.ready_count -= count
-    body_bytes = count * store.log.mean_body(first)
-    body_bytes = min(store.ready_bytes, body_bytes) if store.ready_count else store.ready_bytes
-    store.ready_bytes -= body_bytes
-    store.aside_count += count
-    store.aside_bytes += body_bytes
-    store._note_dirty()
-
-
-def bring_back(store: SegmentStore) -> bool:
-    """Make messages that could not be read ready again after some seconds; return whether there are any now.
-
-    Called about once a second.
-    """
-    if not store.aside_count:
-        return False
-    store._checks_left -= 1
-    if store._checks_left > 0:
-        return False
-    _end_aside(store)
-    return True
-
-
-def _end_aside(store: SegmentStore) -> None:
-    """Make messages ready that could not be read."""
-    if store.aside_count:
-        store.cursor.bring_back()
-        store.ready_count += store.aside_count
-        store.ready_bytes += store.aside_bytes
-        store.aside_count = store.aside_bytes = 0
-
-
-def _longest_wait(store: SegmentStore) -> int:
-    """Return the approximate wait of the oldest message of a store in milliseconds."""
-    oldest = store.log.oldest or store.ram.oldest_arrival()
-    return (store.place.clock() - oldest) // 1000 if oldest else 0
+    def _longest_wait(self) -> int:
+        """Return the approximate wait of the oldest message of a store in milliseconds."""
+        oldest = self.log.oldest or self.ram.oldest_arrival()
+        return (self.place.clock() - oldest) // 1000 if oldest else 0

@@ -15,7 +15,7 @@ from leveret.storage.message import Message
 from leveret.storage.segments.reader import SegmentReader
 from leveret.storage.segments.segment import Segment
 from leveret.storage.stores.retention import RetentionUnits
-from leveret.storage.stores.segment_store import SegmentStore, log_unreadable, lose
+from leveret.storage.stores.segment_store import SegmentStore
 
 #: Messages, and bytes of bodies, that are read from disk at once.
 _PAGE_MESSAGES: Final = 256
@@ -271,7 +271,7 @@ class StreamStore:
             # Only an index may be damaged; the reader is positioned at the record now.
             entries = self._read(reader, number, 1) if readable == number else []
             if not entries:
-                lose(store, number, max(readable, number + 1))
+                store.lose(number, max(readable, number + 1))
                 store.cursor.clear(store.log.dead.floor)
                 return None
         store.log.disk_reads += len(entries)
@@ -313,7 +313,7 @@ class StreamStore:
         """Note that messages from a number on cannot be read for now."""
         if not self.has_stalled:
             self.has_stalled = True
-            log_unreadable(self._store, number, error)
+            self._store.log_unreadable(number, error)
 
     def reader_at(self, number: int) -> StreamReader:
         """Return a reader that begins with the first message from a number on, which may be one of the future."""

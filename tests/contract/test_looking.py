@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
-from leveret.storage.interface import Entry, MessageStore
-from leveret.storage.stores.looking import Look, Seen, levels, look, place_of
-from leveret.storage.stores.picking import absence, is_ready, next_number, pick
+from leveret.storage.interface import Entry, Level, Look, MessageStore, Seen
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.contract.stores import STORES
 from tests.contract.test_message_store import SETTINGS, StoreMachine, content
@@ -32,25 +31,25 @@ def fill(store: MessageStore, *texts: str) -> None:
         store.append([message(text)], len(text))
 
 
-def plain(store: MessageStore) -> MessageStore:
+def plain(store: Any) -> Any:
     """Return the store itself, which knows its kind."""
     return store._store if isinstance(store, WrappedStore) else store
 
 
-def level_of(store: MessageStore) -> MessageStore:
+def level_of(store: MessageStore) -> Any:
     """Return the level of a store in which the tests' messages are, all of one priority."""
-    return next(plain(level) for number, level in levels(plain(store)) if number == 0)
+    return next(plain(level) for number, level in plain(store).ordered_levels() if number == 0)
 
 
 def is_on_disk(store: MessageStore) -> bool:
     return isinstance(level_of(store), SegmentStore)
 
 
-def pages(level: MessageStore, count: int, body_bytes: int) -> Iterator[Look]:
+def pages(level: Level, count: int, body_bytes: int) -> Iterator[Look]:
     """Look at all messages of a level."""
     seq = 0
     while True:
-        page = look(level, seq, count, body_bytes)
+        page = level.look(seq, count, body_bytes)
         assert page.end >= seq
         yield page
         if page.is_over:
@@ -60,7 +59,7 @@ def pages(level: MessageStore, count: int, body_bytes: int) -> Iterator[Look]:
 
 
 def ready_in(store: MessageStore) -> list[Seen]:
-    return [seen for seen in look(level_of(store), 0, ALL, ALL).seen if seen.is_ready]
+    return [seen for seen in level_of(store).look(0, ALL, ALL).seen if seen.is_ready]
 
 
 def texts(found: list[Seen]) -> list[str]:
@@ -85,7 +84,7 @@ def test_a_look_shows_what_is_ready_and_changes_nothing(store: MessageStore) -> 
 def test_taken_messages_are_shown_or_said_to_be_missing(store: MessageStore) -> None:
     fill(store, "a", "b")
     taken = store.take(1, ALL)[0]
-    found = look(level_of(store), 0, ALL, ALL)
+    found = level_of(store).look(0, ALL, ALL)
     assert texts([seen for seen in found.seen if seen.is_ready]) == ["b"]
     if found.is_complete:
         assert [(seen.seq, seen.is_ready, seen.redelivered) for seen in found.seen] == [
@@ -96,7 +95,7 @@ def test_taken_messages_are_shown_or_said_to_be_missing(store: MessageStore) -> 
         # It is not on disk, and its holder has it.
         assert texts(found.seen) == ["b"]
     store.settle(taken)
-    found = look(level_of(store), 0, ALL, ALL)
+    found = level_of(store).look(0, ALL, ALL)
     assert (texts(found.seen), found.is_complete) == (["b"], True)
 
 
@@ -105,17 +104,17 @@ def test_taken_messages_on_disk_are_shown(name: str) -> None:
     store = STORES[name]()
     fill(store, "a", "b")
     store.take(1, ALL)
-    found = look(level_of(store), 0, ALL, ALL)
+    found = level_of(store).look(0, ALL, ALL)
     assert ([seen.is_ready for seen in found.seen], found.is_complete) == ([False, True], True)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, ["aaa"]), (3, ["aaa"]), (4, ["aaa", "bb"]), (5, ["aaa", "bb"])])
 def test_a_look_ends_once_its_bytes_are_reached(store: MessageStore, limit: int, expected: list[str]) -> None:
     fill(store, "aaa", "bb", "c")
-    found = look(level_of(store), 0, ALL, limit)
+    found = level_of(store).look(0, ALL, limit)
     assert (texts(found.seen), found.is_over) == (expected, False)
     assert found.end == found.seen[-1].seq + 1
-    assert texts(look(level_of(store), found.end, ALL, ALL).seen) == ["aaa", "bb", "c"][len(expected) :]
+    assert texts(level_of(store).look(found.end, ALL, ALL).seen) == ["aaa", "bb", "c"][len(expected) :]
 
 
 def test_a_look_ends_at_its_count(store: MessageStore) -> None:
@@ -123,21 +122,21 @@ def test_a_look_ends_at_its_count(store: MessageStore) -> None:
     found = list(pages(level_of(store), 2, ALL))
     assert [texts(page.seen) for page in found if page.seen] == [["a", "b"], ["c"]]
     assert [page.is_over for page in found[-2:]] == [False, True]
-    assert found[-1].end == next_number(level_of(store))
+    assert found[-1].end == level_of(store).next_seq
 
 
 def test_a_look_behind_the_last_message_finds_none(store: MessageStore) -> None:
     fill(store, "a")
-    end = next_number(level_of(store))
-    assert look(level_of(store), end, ALL, ALL)[:3] == ([], end, True)
-    assert look(level_of(store), end + 7, ALL, ALL)[:3] == ([], end + 7, True)
+    end = level_of(store).next_seq
+    assert level_of(store).look(end, ALL, ALL)[:3] == ([], end, True)
+    assert level_of(store).look(end + 7, ALL, ALL)[:3] == ([], end + 7, True)
 
 
 def test_picked_messages_are_taken_and_the_others_keep_their_order(store: MessageStore) -> None:
     fill(store, "a", "bb", "c", "dddd", "e")
     store.requeue(store.take(1, ALL)[0])
     ready = ready_in(store)
-    picked = pick(level_of(store), [ready[1], ready[3]])
+    picked = store.pick(0, [ready[1], ready[3]])
     assert [(entry[1].body, entry[2]) for entry in picked] == [(b"bb", False), (b"dddd", False)]
     assert (store.ready_count, store.ready_bytes) == (3, 3)
     assert [(seen.message.body, seen.redelivered) for seen in ready_in(store)] == [
@@ -154,8 +153,8 @@ def test_picked_messages_are_taken_and_the_others_keep_their_order(store: Messag
 def test_an_entry_has_the_place_at_which_it_was_seen(store: MessageStore) -> None:
     fill(store, "a", "b")
     second = ready_in(store)[1]
-    entry = pick(level_of(store), [second])[0]
-    assert place_of(plain(store), entry) == (0, second.seq)
+    entry = store.pick(0, [second])[0]
+    assert store.place_of(entry) == (0, second.seq)
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if "segments" in name])
@@ -165,8 +164,8 @@ def test_why_a_message_on_disk_is_not_ready(name: str) -> None:
     first, second = store.take(2, ALL)[0]
     store.settle([first])
     level = level_of(store)
-    numbers = [first[0], second[0], next_number(level), next_number(level) + 1]
-    assert absence(level, numbers) == ["gone", "unacked", "unknown", "unknown"]
+    numbers = [first[0], second[0], level.next_seq, level.next_seq + 1]
+    assert level.absences(numbers) == ["gone", "unacked", "unknown", "unknown"]
 
 
 class LookingMachine(StoreMachine):
@@ -194,7 +193,7 @@ class LookingMachine(StoreMachine):
     def pick(self, data: st.DataObject) -> None:
         ready = ready_in(self.store)
         chosen = sorted(data.draw(st.lists(st.sampled_from(range(len(ready))), unique=True, min_size=1)))
-        entries: list[Entry] = pick(level_of(self.store), [ready[at] for at in chosen])
+        entries: list[Entry] = self.store.pick(0, [ready[at] for at in chosen])
         expected = [self.ready[at] for at in chosen]
         for at in reversed(chosen):
             del self.ready[at]
@@ -207,10 +206,10 @@ class LookingMachine(StoreMachine):
         level = level_of(self.store)
         ready = {row[0] for row in self.ready}
         for arrival, number in self.numbers.items():
-            assert is_ready(level, number) is (arrival in ready)
-            assert number < next_number(level)
+            assert level.is_ready(number) is (arrival in ready)
+            assert number < level.next_seq
             if is_on_disk(self.store) and arrival not in ready:
-                assert absence(level, [number]) == ["unacked" if arrival in self.taken else "gone"]
+                assert level.absences([number]) == ["unacked" if arrival in self.taken else "gone"]
 
 
 @pytest.mark.parametrize("name", STORES)

@@ -13,7 +13,6 @@ from leveret.storage.engine import StorageEngine
 from leveret.storage.format import unpack_segment_header
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.segments.scan import scan
-from leveret.storage.stores.looking import look
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -159,7 +158,7 @@ def test_looking_past_a_settled_message(path: str) -> None:
         engine = open_engine(files)
         (queue,) = engine.queues.values()
         store = engine.store(queue)
-        seen = {each.seq: each.message.body for each in look(store, 1, 100, ALL).seen}
+        seen = {each.seq: each.message.body for each in store.look(1, 100, ALL).seen}
         assert seen.items() >= living.items(), f"flipped at {at}"
 
 

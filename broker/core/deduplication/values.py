@@ -16,7 +16,6 @@ from typing import Final
 from leveret.protocol.header_scan import locate_header
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
-from leveret.storage.stores.looking import place_of
 
 #: Name of the header by which messages are compared.
 DEDUPLICATION_HEADER: Final = "x-deduplication-header"
@@ -351,5 +350,5 @@ class QueuedValues:
 
     def _is_purged(self, store: MessageStore, entry: Entry) -> bool:
         """Return whether a message was there when the queue was purged: another one may have its value now."""
-        level, number = place_of(store, entry)
+        level, number = store.place_of(entry)
         return number < self._purged.get(level, 0)

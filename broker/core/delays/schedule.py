@@ -10,9 +10,8 @@ from leveret.broker.core.delays.due_index import DueIndex
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry
+from leveret.storage.interface import Entry, Look
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stores.looking import Look
 from leveret.storage.stores.numbered_store import NumberedStore
 
 #: Messages that are entered into the index in one step at a start.

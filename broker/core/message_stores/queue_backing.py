@@ -9,13 +9,12 @@ from itertools import groupby
 
 from leveret.broker.core.message_stores.backing import Backing, StoreFigures, StoreRequest
 from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
-from leveret.storage.interface import MessageStore
+from leveret.storage.interface import Level, MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import (
     RETURNS_PRIORITY_MAX,
-    Returned,
     ReturnsStore,
     first_returned_level,
     waiting_level,
@@ -124,15 +123,14 @@ class QueueBacking(Backing):
         Returns:
             False if there are too many priorities.
         """
-        store, make_level = self.store, _memory_level if self._stored is None else self._level
+        store = self.store
+        make_level: Callable[[int], Level] = _memory_level if self._stored is None else self._level
         if isinstance(store, ReturnsStore):
             return True
-        if isinstance(store, PriorityStore):
-            if store.max_priority > RETURNS_PRIORITY_MAX:
-                return False
-            self.store = ReturnsStore(make_level, store.levels, store.max_priority)
-        else:
-            self.store = ReturnsStore(make_level, {0: store})
+        max_priority = self._request.max_priority
+        if max_priority > RETURNS_PRIORITY_MAX:
+            return False
+        self.store = ReturnsStore(make_level, dict(store.ordered_levels()), max_priority)
         return True
 
     @property
@@ -295,8 +293,6 @@ class QueueBacking(Backing):
             self.store = self._adopt(0, before)
 
     def _adopt(self, priority: int, before: MessageStore) -> SegmentStore:
-        if isinstance(before, Returned):
-            before = before.store
         assert isinstance(before, MemoryStore)
         first_seq, messages, requeued = before.hand_over()
         store = self._level(priority, first_seq)
@@ -318,7 +314,7 @@ class QueueBacking(Backing):
             store.set_lazy(lazy or store.place.priority == self._waiting_level)
 
 
-def _memory_level(level: int) -> MessageStore:
+def _memory_level(level: int) -> Level:
     return MemoryStore()
 
 

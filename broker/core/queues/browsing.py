@@ -16,12 +16,8 @@ from typing import Final, NamedTuple
 
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.queue import Queue
-from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.interface import Entry, Level, Look, Seen
 from leveret.storage.message import Message
-from leveret.storage.stores import ages
-from leveret.storage.stores.ages import arrival
-from leveret.storage.stores.looking import Look, Seen, levels, look, place_of
-from leveret.storage.stores.picking import is_ready, next_number, pick
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 
@@ -39,7 +35,7 @@ def oldest_ready_age(queue: Queue) -> float | None:
     store = queue.store
     if queue.traits.keeps_messages:
         return None
-    return _age(queue, ages.oldest_ready(store)) if store.ready_count else None
+    return _age(queue, store.oldest_ready()) if store.ready_count else None
 
 
 def oldest_unacked_age(queue: Queue) -> float | None:
@@ -51,11 +47,11 @@ def oldest_unacked_age(queue: Queue) -> float | None:
     if not queue.unacked_count:
         return None
     store = queue.store
-    known = ages.oldest_taken(store)
+    known = store.oldest_taken()
     if not known:
         # Its store is in memory.
         held = (entry for holder in holders(queue) for entry in _first_ones(holder))
-        known = min([at for entry in held if (at := ages.arrival(store, entry))], default=0)
+        known = min([at for entry in held if (at := store.arrival(entry))], default=0)
     return _age(queue, known)
 
 
@@ -140,8 +136,8 @@ class Browsed(NamedTuple):
 
 def is_ready_at(queue: Queue, place: Place) -> bool:
     """Return whether a message that was ready still is."""
-    level = dict(levels(queue.store)).get(place.level)
-    return not queue.deleted and level is not None and is_ready(level, place.seq)
+    level = dict(queue.store.ordered_levels()).get(place.level)
+    return not queue.deleted and level is not None and level.is_ready(place.seq)
 
 
 def take_out(queue: Queue, found: Sequence[Browsed]) -> list[Entry]:
@@ -153,8 +149,7 @@ def take_out(queue: Queue, found: Sequence[Browsed]) -> list[Entry]:
     Returns:
         Their entries, for acknowledge(). They do not count as unacked.
     """
-    level = dict(levels(queue.store))[found[0].place.level]
-    return pick(level, [Seen(each.place.seq, *each[1:5]) for each in found])
+    return queue.store.pick(found[0].place.level, [Seen(each.place.seq, *each[1:5]) for each in found])
 
 
 class Browser:
@@ -197,7 +192,7 @@ class Browser:
             number, store = level
             self._level = number
             start = self.place.seq if number == self.place.level else 0
-            found = look(store, start, self._most, _STEP_BYTES)
+            found = store.look(start, self._most, _STEP_BYTES)
             self.failure = found.failure or self.failure
             if self._ready_only:
                 found = found._replace(is_complete=True)
@@ -227,13 +222,13 @@ class Browser:
         if self.place is not None and self._level is not None and self.place.level == self._level:
             self.place = self._next_level(self._level)
 
-    def _level_at(self, place: Place) -> tuple[int, MessageStore] | None:
+    def _level_at(self, place: Place) -> tuple[int, Level] | None:
         """Return the level of a place, or the next one; None after the last one."""
         store = self._queue.store
         if place.level >= WAITING:
             return None
         upwards = not isinstance(store, PriorityStore) or isinstance(store, ReturnsStore)
-        for number, level in levels(store):
+        for number, level in store.ordered_levels():
             if place.level < 0 or (number >= place.level if upwards else number <= place.level):
                 return number, level
         return None
@@ -255,7 +250,7 @@ class Browser:
     def _next_level(self, level: int) -> Place | None:
         if level == WAITING:
             return None
-        numbers = [number for number, _ in levels(self._queue.store)]
+        numbers = [number for number, _ in self._queue.store.ordered_levels()]
         later = numbers[numbers.index(level) + 1 :]
         if later:
             return Place(later[0], 0)
@@ -314,7 +309,7 @@ class _Held:
             if len(found) == _STEP_MESSAGES:
                 return found, seq
             entry = self._entries[level, seq]
-            found.append(Seen(seq, entry[1], False, True, arrival(self._queue.store, entry)))
+            found.append(Seen(seq, entry[1], False, True, self._queue.store.arrival(entry)))
         return found, end
 
     def _catch_up(self) -> None:
@@ -331,7 +326,7 @@ class _Held:
                 self._add(entry, in_order=True)
 
     def _add(self, entry: Entry, in_order: bool = False) -> None:
-        place = place_of(self._queue.store, entry)
+        place = self._queue.store.place_of(entry)
         if place in self._entries:
             return
         self._entries[place] = entry
@@ -346,7 +341,7 @@ def enter_values(queue: Queue) -> None:
     """Enter the values of all messages that are in a queue now, ready and unacked."""
     values = queue.outbox.values
     # Later messages are noted when they are published.
-    ends = {level: next_number(store) for level, store in levels(queue.store)}
+    ends = {level: store.next_seq for level, store in queue.store.ordered_levels()}
     if queue.contents.waiting is not None:
         ends[WAITING] = queue.contents.waiting.next_number
     steps = _add_values(queue, Browser(queue), ends, values.entering)

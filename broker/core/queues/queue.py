@@ -30,8 +30,6 @@ from leveret.storage.callbacks import call_each
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
-from leveret.storage.stores.looking import levels
-from leveret.storage.stores.picking import next_number
 
 #: Milliseconds that no turn takes, even where other programs have the processor.
 _LONGEST_TURN: Final = 1000
@@ -505,7 +503,7 @@ class Queue(Target):
         if purged:
             self.counters.dropped["purged"] += purged
         if self.outbox.values.is_active:
-            self.outbox.values.clear({level: next_number(store) for level, store in levels(self.store)})
+            self.outbox.values.clear({level: store.next_seq for level, store in self.store.ordered_levels()})
         return purged
 
     def delete(self) -> int:

@@ -13,7 +13,6 @@ from leveret.broker.core.counters.history import LossCounters
 from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.queues.queue import Queue, withheld_count
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.storage.stores.ages import note_time
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS
 _READY: Final = _FIELDS.index("messages_ready")
@@ -86,7 +85,7 @@ class Census:
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:
-                note_time(queue.store, self._broker.timers.now(), self._last)
+                queue.store.note_time(self._broker.timers.now(), self._last)
                 if counters.has_losses:
                     self._sample_losses(counters, now, queue.retained_count)
                 if counters.sample(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue")):

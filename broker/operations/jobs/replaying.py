@@ -25,8 +25,8 @@ from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import longstr, normalize
 from leveret.protocol.properties import HEADERS, Properties, encode_headers
 from leveret.protocol.stream_headers import split_for_offset
+from leveret.storage.interface import Seen
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.looking import Seen, look
 from leveret.storage.stores.stream_store import FIRST_NUMBER
 
 #: Headers of a copy: the name of the stream, and the offset there.
@@ -114,7 +114,8 @@ class ReplayWork:
     def _look(self, most: int, takes: bool, time_slice: TimeSlice) -> int:
         """Look at some messages, and send those that match; return their number."""
         self._pass_removed()
-        found = look(self.source.store, self.number, min(_LOOK, self._end - self.number), _LOOK_BYTES)
+        ((_, level),) = self.source.store.ordered_levels()
+        found = level.look(self.number, min(_LOOK, self._end - self.number), _LOOK_BYTES)
         sent = 0
         for at, seen in enumerate(found.seen):
             if not self._pass_damaged(min(seen.seq, self._end), found.failure):

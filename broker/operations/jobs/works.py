@@ -14,8 +14,6 @@ from leveret.broker.operations.jobs.plans import Counts
 from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal
-from leveret.storage.stores.looking import levels
-from leveret.storage.stores.picking import next_number
 
 
 class Work(Protocol):
@@ -88,4 +86,4 @@ def bounds_of(source: Queue, options: JobOptions) -> tuple[int, dict[int, int]]:
 
 def ends_of(source: Queue) -> dict[int, int]:
     """Return the number of the next message, by level of a queue."""
-    return {level: next_number(store) for level, store in levels(source.store)}
+    return {level: store.next_seq for level, store in source.store.ordered_levels()}

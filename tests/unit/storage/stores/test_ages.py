@@ -9,12 +9,10 @@ import pytest
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import MessageStore
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores import ages
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.memory_store import MemoryStore, TailTimes
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.tail_times import TailTimes
 from tests.support.messages import ENVELOPE, message
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
@@ -58,21 +56,21 @@ def seconds(time: int) -> float:
 def test_ready_and_taken(lazy: bool, persistent: bool) -> None:
     place = Place()
     store = place.store(lazy)
-    assert (ages.oldest_ready(store), ages.oldest_taken(store)) == (0, 0)
+    assert (store.oldest_ready(), store.oldest_taken()) == (0, 0)
     for second in range(0, 50, 10):
         place.append(store, second, persistent)
         place.flush()
-    assert (seconds(ages.oldest_ready(store)), ages.oldest_taken(store)) == (0, 0)
+    assert (seconds(store.oldest_ready()), store.oldest_taken()) == (0, 0)
     entries = store.take(3, ALL)[0]
-    assert (seconds(ages.oldest_ready(store)), seconds(ages.oldest_taken(store))) == (30, 0)
+    assert (seconds(store.oldest_ready()), seconds(store.oldest_taken())) == (30, 0)
     store.settle(entries[:1])
-    assert seconds(ages.oldest_taken(store)) == 10
+    assert seconds(store.oldest_taken()) == 10
     store.requeue(entries[1:2])
-    assert (seconds(ages.oldest_ready(store)), seconds(ages.oldest_taken(store))) == (10, 20)
+    assert (seconds(store.oldest_ready()), seconds(store.oldest_taken())) == (10, 20)
     store.settle(entries[2:])
-    assert (seconds(ages.oldest_ready(store)), ages.oldest_taken(store)) == (10, 0)
+    assert (seconds(store.oldest_ready()), store.oldest_taken()) == (10, 0)
     store.purge()
-    assert (ages.oldest_ready(store), ages.oldest_taken(store)) == (0, 0)
+    assert (store.oldest_ready(), store.oldest_taken()) == (0, 0)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -86,9 +84,9 @@ def test_a_message_that_is_returned_alone_keeps_its_arrival(lazy: bool, persiste
     entries = store.take(5, ALL)[0]
     store.requeue([entries.pop(returned)])
     store.settle(entries)
-    assert seconds(ages.oldest_ready(store)) == returned * 10
+    assert seconds(store.oldest_ready()) == returned * 10
     (entry,) = store.take(1, ALL)[0]
-    assert seconds(ages.arrival(store, entry)) == returned * 10
+    assert seconds(store.arrival(entry)) == returned * 10
 
 
 def test_a_lazy_backlog_is_read_once_for_each_head() -> None:
@@ -99,11 +97,10 @@ def test_a_lazy_backlog_is_read_once_for_each_head() -> None:
         place.flush()
     store.settle(store.take(3, ALL)[0])
     before = store.log.disk_reads
-    assert seconds(ages.oldest_ready(store)) == 3
+    assert seconds(store.oldest_ready()) == 3
     store.log.release()
-    assert seconds(ages.oldest_ready(store)) == 3
+    assert seconds(store.oldest_ready()) == 3
     assert store.log.disk_reads == before
-    assert store.oldest_ready[0] == 4
 
 
 def test_what_is_leaving_is_not_taken() -> None:
@@ -114,7 +111,7 @@ def test_what_is_leaving_is_not_taken() -> None:
     place.flush()
     entries = store.take(2, ALL)[0]
     store.settle(entries[:1], flags=0, kind=EventKind.MOVED)
-    assert seconds(ages.oldest_taken(store)) == 1
+    assert seconds(store.oldest_taken()) == 1
 
 
 def test_priorities_have_the_oldest_of_all() -> None:
@@ -123,9 +120,9 @@ def test_priorities_have_the_oldest_of_all() -> None:
     for second, priority in ((3, 1), (4, 9), (5, 1)):
         place.clock.time = START + second * SECOND
         store.append([of(priority=priority)], 1)
-    assert seconds(ages.oldest_ready(store)) == 3
+    assert seconds(store.oldest_ready()) == 3
     store.take(1, ALL)
-    assert (seconds(ages.oldest_ready(store)), seconds(ages.oldest_taken(store))) == (3, 4)
+    assert (seconds(store.oldest_ready()), seconds(store.oldest_taken())) == (3, 4)
 
 
 def test_returned_messages_have_the_time_of_their_return() -> None:
@@ -136,24 +133,24 @@ def test_returned_messages_have_the_time_of_their_return() -> None:
     place.clock.time = START + 7 * SECOND
     store.append_returned([entry[1]], 1)
     store.settle([entry])
-    assert seconds(ages.oldest_ready(store)) == 7
+    assert seconds(store.oldest_ready()) == 7
     taken = store.take(1, ALL)[0][0]
     assert taken[0] > 1 << 60
-    assert seconds(ages.arrival(store, taken)) == 7
-    assert seconds(ages.oldest_taken(store)) == 7
+    assert seconds(store.arrival(taken)) == 7
+    assert seconds(store.oldest_taken()) == 7
 
 
 def test_a_store_in_memory_knows_what_was_noted() -> None:
     store = MemoryStore()
     for second in range(3):
-        ages.note_time(store, START + 10 * second * SECOND, START)
+        store.note_time(START + 10 * second * SECOND, START)
         store.append([message("x")], 1)
-    assert seconds(ages.oldest_ready(store)) == 0
+    assert seconds(store.oldest_ready()) == 0
     entries = store.take(2, ALL)[0]
-    assert (seconds(ages.oldest_ready(store)), ages.oldest_taken(store)) == (20, 0)
-    assert [seconds(ages.arrival(store, entry)) for entry in entries] == [0, 10]
+    assert (seconds(store.oldest_ready()), store.oldest_taken()) == (20, 0)
+    assert [seconds(store.arrival(entry)) for entry in entries] == [0, 10]
     store.requeue(entries[1:])
-    assert seconds(ages.oldest_ready(store)) == 10
+    assert seconds(store.oldest_ready()) == 10
 
 
 @pytest.mark.parametrize("kind", ["priorities", "returned"])
@@ -164,8 +161,8 @@ def test_each_level_in_memory_knows_what_was_noted(kind: str) -> None:
         store.append([of(priority=9)], 1)
     else:
         store.append_returned([message("x")], 1)
-    ages.note_time(store, START + 20 * SECOND, START + 10 * SECOND)
-    assert seconds(ages.oldest_ready(store)) == 10
+    store.note_time(START + 20 * SECOND, START + 10 * SECOND)
+    assert seconds(store.oldest_ready()) == 10
 
 
 def test_what_arrived_before_the_first_note_is_at_most_an_interval_older() -> None:

@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stores.looking import place_of
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from tests.support.messages import bodies
@@ -74,7 +73,7 @@ def test_only_the_head_of_all_expires() -> None:
 
 def test_the_place_of_a_message_is_its_priority_and_its_number_there() -> None:
     store = filled((1, "a"), (9, "b"), (1, "c"))
-    assert [place_of(store, entry) for entry in store.take(ALL, ALL)[0]] == [(5, 1), (1, 1), (1, 2)]
+    assert [store.place_of(entry) for entry in store.take(ALL, ALL)[0]] == [(5, 1), (1, 1), (1, 2)]
 
 
 def test_what_was_not_stored_is_noted_by_the_lowest_priority_there_is() -> None:

@@ -10,9 +10,8 @@ import pytest
 from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
-from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.interface import Entry, Level
 from leveret.storage.message import Message, TimedMessage
-from leveret.storage.stores.looking import place_of
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.messages import ENVELOPE, bodies, message
@@ -24,7 +23,7 @@ ALL = 1 << 20
 
 @pytest.fixture(params=[MemoryStore, new_flushed_store])
 def store(request: pytest.FixtureRequest) -> ReturnsStore:
-    make: Callable[[], MessageStore] = request.param
+    make: Callable[[], Level] = request.param
     return ReturnsStore(lambda level: make())
 
 
@@ -84,7 +83,7 @@ def test_returned_messages_expire_first(store: ReturnsStore, drops: bool) -> Non
     else:
         expired = store.take_expired(20, ALL)
         assert [(each[1].body, each[2]) for each in expired] == [(b"a", True), (b"b", False)]
-        assert [place_of(store, each)[0] for each in expired] == [1, 0]
+        assert [store.place_of(each)[0] for each in expired] == [1, 0]
         store.settle(expired)
     assert bodies(store.take(ALL, ALL)[0]) == ["c"]
 

@@ -9,7 +9,6 @@ from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.interface import Entry
-from leveret.storage.stores.ages import note_time
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message
 from tests.support.queues import declare, settle
@@ -18,7 +17,7 @@ from tests.support.queues import declare, settle
 def publish(queue: Queue, body: str) -> None:
     """Publish a message, and note its arrival, as is done once per sample for all messages in memory."""
     now = queue.host.timers.now()
-    note_time(queue.store, now, now)
+    queue.store.note_time(now, now)
     queue.publish([message(body)], len(body))
 
 

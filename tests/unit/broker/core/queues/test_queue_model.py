@@ -19,7 +19,6 @@ from leveret.protocol.properties import Properties, encode_content_header, encod
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.looking import look
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.fake_consumer import PLENTY, FakeConsumer
@@ -132,7 +131,7 @@ def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     if isinstance(store, PriorityStore):
         levels = sorted(store.levels.items(), key=lambda each: _rank(store, each[0]), reverse=True)
         return [each for _, level in levels for each in waiting(level)]
-    found = [each for each in look(store, 0, 1 << 30, 1 << 60).seen if each.is_ready]
+    found = [each for each in store.ordered_levels()[0][1].look(0, 1 << 30, 1 << 60).seen if each.is_ready]
     return [(each.message, each.redelivered or each.message.envelope.delivery_count is not None) for each in found]
 
 
