@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 from leveret.broker.core.counters.counters import ExchangeCounters
@@ -14,7 +13,7 @@ from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.messages.target import Definition, Remembering, Target, leave_out, names_of
 from leveret.broker.core.scheduling.timers import Timer, Timers
-from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.scheduling.work import Work
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -51,7 +50,7 @@ class DuplicateFilter:
     Args:
         counters: Counters of the exchange.
         timers: Clock and timers.
-        turn: Provides time slices.
+        work: Runs long work.
 
     Attributes:
         size: Maximum number of values; a new one takes the place of the oldest.
@@ -60,15 +59,15 @@ class DuplicateFilter:
     """
 
     __slots__ = (
-        "_base", "_armed_for", "_counters", "_is_closed", "_timer", "_timers", "_turn", "_values", "log", "size", "ttl",
+        "_base", "_armed_for", "_counters", "_is_closed", "_timer", "_timers", "_values", "_work", "log", "size", "ttl",
     )  # fmt: skip
 
-    def __init__(self, counters: ExchangeCounters, timers: Timers, turn: Turn) -> None:
+    def __init__(self, counters: ExchangeCounters, timers: Timers, work: Work) -> None:
         self.size = 1
         self.ttl: int | None = None
         self._counters = counters
         self._timers = timers
-        self._turn = turn
+        self._work = work
         self.log: ValueLog | None = None
         #: Times are those of the monotonic clock plus this: the time of the system's clock, without its later steps.
         self._base = timers.now() - timers.monotonic()
@@ -88,7 +87,7 @@ class DuplicateFilter:
         """Keep values in a store from now on; remember what is in it, and write what is remembered."""
         self.log = ValueLog(backing, self._values, stores, self._timers, self._offset)
         if len(self._values):
-            self._write_slice(self.log.write_all())
+            self._work.begin(self.log.write_all(), "remembered values were written")
         else:
             self.log.load(self.size)
             self._values.drop_expired(self._now(), len(self._values))
@@ -99,13 +98,6 @@ class DuplicateFilter:
         if self.log is not None:
             self.log.delete()
             self.log = None
-
-    def _write_slice(self, steps: Iterator[None]) -> None:
-        time_slice = self._turn.slice()
-        for _ in steps:
-            if time_slice.is_over():
-                self._timers.call_later(0, partial(self._write_slice, steps))
-                return
 
     def _now(self) -> int:
         return self._timers.monotonic() + self._base
@@ -211,11 +203,13 @@ class DuplicateFilter:
         self._timer = self._timers.call_later(seconds, self._clean)
 
     def _clean(self) -> None:
-        """Forget what has expired, and what exceeds the size, in time slices."""
         self._timer = None
-        if self._is_closed:
-            return
-        values, now, time_slice = self._values, self._now(), self._turn.slice()
+        if not self._is_closed:
+            self._work.begin(self._forget(), "remembered values were forgotten")
+
+    def _forget(self) -> Iterator[None]:
+        """Forget what has expired, and what exceeds the size, in steps."""
+        values, now = self._values, self._now()
         is_done = False
         while not is_done:
             is_done = values.drop_expired(now, _STEP)
@@ -225,9 +219,10 @@ class DuplicateFilter:
                 values.drop_oldest()
             else:
                 is_done = False
-            if not is_done and time_slice.is_over():
-                self._arm(0)
-                return
+            if not is_done:
+                yield
+                if self._is_closed:
+                    return
         expiry = values.next_expiry()
         if expiry != NEVER:
             self._arm(expiry)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -337,23 +336,20 @@ class _Held:
             numbers.append(place[1])
 
 
-def enter_values(queue: Queue) -> None:
-    """Enter the values of all messages that are in a queue now, ready and unacked."""
+def note_values(queue: Queue) -> None:
+    """Note the values of all messages that are in a queue now, ready and unacked.
+
+    It begins to drop duplicates: after a restart, or by a policy. This is done in steps; until it is finished, a
+    duplicate of a message that has not been looked at yet gets in.
+    """
     values = queue.outbox.values
     # Later messages are noted when they are published.
     ends = {level: store.next_seq for level, store in queue.store.ordered_levels()}
     if queue.contents.waiting is not None:
         ends[WAITING] = queue.contents.waiting.next_number
     steps = _add_values(queue, Browser(queue), ends, values.entering)
-    queue.host.timers.call_later(0, partial(_run_values, queue, steps))
-
-
-def _run_values(queue: Queue, steps: Iterator[None]) -> None:
-    time_slice = queue.host.turn.slice()
-    for _ in steps:
-        if time_slice.is_over():
-            queue.host.timers.call_later(0, partial(_run_values, queue, steps))
-            return
+    subject = f"values of messages of queue '{queue.name}' were noted"
+    queue.host.due_work.begin_later(steps, subject)
 
 
 def _add_values(queue: Queue, browser: Browser, ends: dict[int, int], entering: int) -> Iterator[None]:

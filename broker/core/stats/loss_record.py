@@ -15,7 +15,7 @@ from leveret.broker.core.counters.deleted_objects import Counters, DeletedObject
 from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.types import DelayedExchange
-from leveret.broker.core.scheduling.timers import RealTimer
+from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.disk.files import Files, UnreadableFileError, replace_file
@@ -87,9 +87,8 @@ log = logging.getLogger("leveret.statistics")
 
 FILE: Final = "losses.json"
 _FORMAT: Final = 1
-#: Objects per step, and the pause after a step in seconds, in which clients are served.
+#: Objects per step.
 _STEP_OBJECTS: Final = 100
-_PAUSE_SECONDS: Final = 0.002
 #: Growth of the event log in bytes after which the file is written even without new losses, to limit what a restart
 #: has to read.
 _EVENT_BYTES: Final = 4 << 20
@@ -124,8 +123,7 @@ class LossRecord:
         self._files = files
         self._pool = ThreadPoolExecutor(1, "losses")
         self._writing: Future[float] | None = None
-        self._timer: RealTimer | None = None
-        self._work: Iterator[None] = iter(())
+        self._work = PeriodicWork(broker.timers, self._pause, lambda: self._steps(at_once=False), "losses were saved")
         #: End of the event log when the current step began.
         self._position: EventPosition | None = None
         #: Losses and end of the event log when the file was last written.
@@ -233,19 +231,17 @@ class LossRecord:
 
     def start(self) -> None:
         """Start to write the file every few seconds."""
-        self._schedule(STEP)
+        self._work.start()
 
     def close(self) -> None:
         """Write the file a last time. The engine must have written everything, and still be open."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._work.stop()
         self._pool.shutdown(wait=True)
         self.save()
 
     def abandon(self) -> None:
         """Stop, as the death of the process does: what was not written is in the event log."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._work.stop()
         self._pool.shutdown(wait=True)
 
     def save(self) -> None:
@@ -253,21 +249,10 @@ class LossRecord:
         for _ in self._steps(at_once=True):
             pass
 
-    def _schedule(self, seconds: float) -> None:
-        self._timer = self._broker.timers.real_call_later(seconds, self._run_step)
-
-    def _run_step(self) -> None:
-        try:
-            next(self._work)
-            self._schedule(_PAUSE_SECONDS)
-        except StopIteration:
-            busy = self._writing.result() if self._writing is not None and self._writing.done() else 0.0
-            self._work = self._steps(at_once=False)
-            self._schedule(max(STEP, busy / _BUSY_SHARE))
-        except Exception:
-            log.exception("internal error while losses were saved")
-            self._work = self._steps(at_once=False)
-            self._schedule(STEP)
+    def _pause(self) -> float:
+        """Return the seconds until the file is written again: more if that takes long."""
+        busy = self._writing.result() if self._writing is not None and self._writing.done() else 0.0
+        return max(STEP, busy / _BUSY_SHARE)
 
     def _steps(self, at_once: bool) -> Iterator[None]:
         """Collect the losses, some objects per step, and write the file if they have changed."""

@@ -369,7 +369,7 @@ class VirtualHost:
         """Open the store of an exchange that delays messages, and make the filter of one that drops duplicates."""
         deduplicating = exchange.router()
         if isinstance(deduplicating, DeduplicatingExchange):
-            deduplicating.duplicates = DuplicateFilter(exchange.counters, self.timers, self.turn)
+            deduplicating.duplicates = DuplicateFilter(exchange.counters, self.timers, self.due_work)
             deduplicating.apply_policy(self.policies.definition_of(exchange))
             self._keep_values(exchange, values_qid)
         if isinstance(exchange, DelayedExchange):
