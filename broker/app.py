@@ -33,9 +33,9 @@ from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
 from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.stats.census import Sampler
 from leveret.broker.core.stats.loss_log import LossLog
 from leveret.broker.core.stats.loss_record import LossRecord
-from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal

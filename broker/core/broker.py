@@ -86,7 +86,6 @@ class Broker:
 
     Args:
         turn: Runs deliveries and writes at the end of each turn.
-        timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own.
         stores: The message stores of queues; by default in memory.
         alarms: Resource alarms, which the stores set too.
@@ -156,11 +155,7 @@ class Broker:
         return (queue.backing for vhost in self.vhosts.values() for queue in vhost.queues.values())
 
     def _resume(self, numbers: Collection[int]) -> None:
-        """Let queues deliver messages that the system could not read for a while.
-
-        Args:
-            numbers: Numbers of the queues on disk.
-        """
+        """Let queues deliver messages that the system could not read for a while."""
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if queue.backing.qid in numbers:
@@ -238,10 +233,5 @@ class Broker:
 
 
 def _log_slow_pattern(source: str, text: str) -> None:
-    """Log a pattern of a policy, permission or filter that takes too long; it is treated as not matching.
-
-    Args:
-        source: The pattern, or its beginning.
-        text: The name or routing key that was matched.
-    """
+    """Log a pattern of a policy, permission or filter that takes too long; it is treated as not matching."""
     log.warning("pattern %a takes too long to match %a; names on which it takes too long do not match", source, text)

@@ -20,7 +20,6 @@ class Node:
     """The only node of the cluster.
 
     Args:
-        clock: The broker's clock.
         name: Node name as in RabbitMQ: program, ``@``, host.
         data_dir: The data directory.
         config_files: Configuration files read at the start.

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.types import check_exchange_type
-from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.json_values.text import check_nesting
+from leveret.broker.core.json_values.tables import check_nesting, table_from_json
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost

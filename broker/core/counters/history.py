@@ -55,12 +55,7 @@ class WindowStart(NamedTuple):
 
 
 class _Level:
-    """The rows of one level, oldest first, with their times.
-
-    Args:
-        retention: Resolution and age of the rows.
-        width: Numbers per row.
-    """
+    """The rows of one level, oldest first, with their times."""
 
     __slots__ = ("_has_forgotten", "_limit", "_rows", "_step", "_times", "_width")
 

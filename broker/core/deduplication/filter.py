@@ -47,11 +47,6 @@ class DuplicateFilter:
 
     Times follow the monotonic clock, so that steps of the system's clock have no effect.
 
-    Args:
-        counters: Counters of the exchange.
-        timers: Clock and timers.
-        work: Runs long work.
-
     Attributes:
         size: Maximum number of values; a new one takes the place of the oldest.
         ttl: Milliseconds for which a value is remembered, unless its message says otherwise; None for no limit.
@@ -232,8 +227,6 @@ class FilteredRoute(Target):
     """Takes messages, and passes on those that are not duplicates. It is made with a route, and is as valid as that.
 
     Args:
-        vhost_name: Name of the virtual host.
-        name: Name of the exchange.
         duplicates: Its filter.
         targets: Where its messages are routed to.
         histories: Exchanges x-recent-history and further filters behind it that only remember.
@@ -351,13 +344,7 @@ class FilteredRoute(Target):
 
 
 class _DecidedRoute(Target):
-    """Takes the messages of a transaction when it is committed; which are duplicates was decided when they came.
-
-    Args:
-        route: The route.
-        passed: The messages that are not duplicates.
-        targets: Where they are routed to.
-    """
+    """Takes the messages of a transaction when it is committed; which are duplicates was decided when they came."""
 
     __slots__ = ("_passed", "_route", "_targets")
 

@@ -51,7 +51,6 @@ class ValueLog:
         backing: The store.
         values: The values that are remembered.
         stores: Tells when messages are on disk.
-        timers: Clock and timers.
         offset: Returns what is added to the expiry of a value to get the time of the system's clock.
     """
 

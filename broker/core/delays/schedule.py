@@ -53,8 +53,6 @@ class Schedule:
 
     Args:
         store: Where the messages are stored.
-        timers: Clock and timers.
-        turn: Provides time slices.
         on_due: Called when messages are due; the caller then uses take_due() until it returns none, then arm_next().
 
     Attributes:
@@ -216,11 +214,6 @@ class Schedule:
         """Let messages wait again, because bodies that have been read take too much memory, or the system cannot read.
 
         Those that precede all unread ones stay taken. If there is none, the first message is read in addition.
-
-        Args:
-            due: Time and number of all messages of the batch, in order.
-            found: Those that have been read; some are removed.
-            unread: Numbers of those that have not been read.
         """
         rest = set(unread)
         keeps = next(at for at, (_, number) in enumerate(due) if number in rest)
@@ -323,12 +316,7 @@ class Schedule:
             self._arm(due, pause)
 
     def _arm(self, due: int, at_least: float = 0.0) -> None:
-        """Set the timer.
-
-        Args:
-            due: A time of the monotonic clock, in microseconds.
-            at_least: Minimum delay in seconds.
-        """
+        """Set the timer."""
         if self._is_loading:
             return
         if self._timer is not None:

@@ -103,12 +103,7 @@ class WaitingMessages(Target):
     """Stores messages, and has them routed when they are due.
 
     Args:
-        vhost_name: Name of the virtual host.
-        name: Name of the exchange.
         backing: Where the messages are stored.
-        counters: Counters of the exchange.
-        timers: Clock and timers.
-        turn: Provides time slices.
         router: Routes what is due.
 
     Attributes:

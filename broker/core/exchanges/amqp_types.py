@@ -149,12 +149,7 @@ class TopicExchange(Exchange):
 
 
 def _match_in_steps(reached: dict[_Node, None], words: Sequence[str]) -> Iterator[Destination | None]:
-    """Yield the destinations if very many nodes have to be visited, with a None after each step.
-
-    Args:
-        reached: Nodes reached by the words so far.
-        words: The remaining words.
-    """
+    """Yield the destinations if very many nodes have to be visited, with a None after each step."""
     visits = 0
     for word in words:
         before, reached = reached, {}
@@ -208,10 +203,6 @@ _ALWAYS: Final[_Condition] = ("", -1), None
 
 class _Pattern:
     """The arguments of a binding, prepared for matching.
-
-    Args:
-        arguments: Arguments of the binding, with a valid x-match.
-        destination: Destination of the binding.
 
     Attributes:
         conditions: What headers must be.
@@ -355,7 +346,6 @@ class DefaultExchange(Exchange):
     """Routes a message to the queue whose name is the routing key. It has no explicit bindings.
 
     Args:
-        vhost_name: Name of the virtual host.
         queues: The queues of the virtual host by name; must be kept up to date by the caller.
         since: Time of its creation, in seconds since 1970.
     Spec: AMQP 0-9-1 section 3.1.3.1.
@@ -388,8 +378,6 @@ class DefaultExchange(Exchange):
 def refuse_default(name: str) -> None:
     """Refuse to declare, delete, bind or unbind the default exchange.
 
-    Args:
-        name: Name of the exchange.
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """

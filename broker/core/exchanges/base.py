@@ -23,12 +23,9 @@ class Exchange:
     Each exchange type is a subclass with a type name and an index of its bindings; see ``registry``.
 
     Args:
-        vhost_name: Name of the virtual host.
-        name: Name of the exchange.
         durable: Whether it survives a restart.
         auto_delete: Whether it is deleted with its last binding as a source.
         internal: Whether clients cannot publish to it.
-        arguments: Arguments of the declaration.
         since: Time of its creation, in seconds since 1970.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406): the exchange type does not accept the arguments.
@@ -214,7 +211,6 @@ class Binding:
     """One immutable binding.
 
     Args:
-        source: The source exchange.
         destination: The destination queue or exchange.
         routing_key: Routing key or pattern, interpreted by the source.
         arguments: Binding arguments in any order.

@@ -52,12 +52,7 @@ _STEP: Final = 500
 
 
 class _Member:
-    """A destination with its share of the messages.
-
-    Args:
-        destination: The destination.
-        seed: A hash value of its name.
-    """
+    """A destination with its share of the messages."""
 
     __slots__ = ("destination", "seed", "weight", "weights")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from typing import Any, Final
 
-from leveret.broker.core.json_values.text import SURROGATES, decode_json, decoder, parse_json, replace_surrogates
+from leveret.broker.core.json_values.tables import SURROGATES, decode_json, decoder, parse_json, replace_surrogates
 
 #: Texts up to this many bytes are parsed at once.
 _SHORT: Final = 16_384
@@ -52,12 +52,7 @@ class NestedTooDeep(ValueError):
 
 
 class _Reader:
-    """Parses one text: values that end within the window at once, others member by member.
-
-    Args:
-        text: The text.
-        using: Parses the parts of it.
-    """
+    """Parses one text: values that end within the window at once, others member by member."""
 
     def __init__(self, text: str, using: json.JSONDecoder) -> None:
         self._text = text

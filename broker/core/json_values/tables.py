@@ -1,14 +1,16 @@
-"""Converts field tables to JSON and back."""
+"""JSON of the HTTP API: field tables as values and back, and texts that are parsed strictly."""
 
 from __future__ import annotations
 
 import base64
+import json
+import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NoReturn
 
-from leveret.broker.core.json_values.text import check_nesting
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
-from leveret.protocol.field_table import FieldTable, FieldValue, fold_value, longstr
+from leveret.protocol.field_table import MAX_DEPTH, FieldTable, FieldValue, fold_value, longstr
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
@@ -81,3 +83,77 @@ def _text(octets: bytes) -> str:
         return octets.decode("utf-8")
     except UnicodeDecodeError:
         return f"Not UTF-8, base64 is: {base64.b64encode(octets).decode('ascii')}"
+
+
+#: Values in a table sent as JSON. A table in an AMQP frame of 131,072 bytes has fewer.
+VALUES_MAX: Final = 65_536
+#: Begins the escape of a surrogate, which may be unpaired.
+SURROGATES: Final = re.compile(r"\\u[dD]")
+
+
+def parse_json(octets: bytes) -> Any:
+    """Parse a JSON text. As in RabbitMQ, what is not UTF-8 in its strings becomes U+FFFD.
+
+    Args:
+        octets: The text in UTF-8; a byte order mark may be in front.
+    Raises:
+        ValueError: It is not JSON, or it contains NaN or infinite numbers.
+    """
+    text = decode_json(octets)
+    try:
+        value = decoder.decode(text)
+        return replace_surrogates(value) if SURROGATES.search(text) else value
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def decode_json(octets: bytes) -> str:
+    """Decode a JSON text without its byte order mark."""
+    return octets.decode("utf-8-sig", "replace")
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a value with U+FFFD for unpaired surrogates, which come from escapes.
+
+    Raises:
+        RecursionError: It is nested too deep.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return decoder.decode(replace_surrogates(json.dumps(value, ensure_ascii=False)))
+
+
+def check_nesting(value: Any) -> None:
+    """Refuse a value that is nested deeper, or contains more values, than a field table may.
+
+    Args:
+        value: A JSON value; an outermost object or list does not count.
+    Raises:
+        ValueError: It is nested too deep, or has too many values.
+    """
+    level: list[Any] = [value] if isinstance(value, Mapping | list) else []
+    count = depth = 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested too deep, {MAX_DEPTH} levels are allowed")
+        count += sum(map(len, level))
+        if count > VALUES_MAX:
+            raise ValueError(f"too many values, {VALUES_MAX} are allowed")
+        inner = [element for each in level for element in (each.values() if isinstance(each, Mapping) else each)]
+        level = [each for each in inner if isinstance(each, Mapping | list)]
+        depth += 1
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+#: A JSON decoder that refuses NaN and infinite numbers.
+decoder: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

@@ -25,7 +25,6 @@ class Target:
     """Something that takes published messages.
 
     Args:
-        vhost_name: Name of the virtual host.
         name: Name of the queue or exchange.
         stored: See below.
 

@@ -40,7 +40,6 @@ class Preview:
     """Effect of a policy on one queue that it matches, or on which its current version is in force.
 
     Args:
-        queue: The queue.
         rival: Name of the other policy of the same kind that it would replace, or that would be in force instead; None
             if there is none.
         is_in_force: Whether the new policy would be in force.

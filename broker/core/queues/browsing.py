@@ -155,7 +155,6 @@ class Browser:
     """Goes through the messages of a queue, from a place on.
 
     Args:
-        queue: The queue.
         start: The first place; None for the beginning.
         ready_only: Leave out messages that wait for their retry, and unacked ones as far as it is cheaper.
         most: Maximum number of messages of a step.
@@ -258,9 +257,6 @@ class Browser:
 
 class _Held:
     """The unacked messages that only those who hold them know.
-
-    Args:
-        queue: The queue.
 
     Attributes:
         is_collected: Whether collect() has finished.

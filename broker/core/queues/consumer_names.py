@@ -138,7 +138,6 @@ class ConsumerName:
     """A name, and how far it has read.
 
     Args:
-        name: The name.
         next_number: See Attributes.
         missed: See Attributes.
         changed: See Attributes.

@@ -39,8 +39,6 @@ class Contents:
 
     Args:
         backing: Where the messages are kept.
-        timers: Clock and timers.
-        counters: Counters of the queue.
         outbox: Gets the messages that are dropped, and the same settings.
 
     Attributes:

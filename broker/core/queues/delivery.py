@@ -32,9 +32,7 @@ class Delivery:
         contents: The messages of the queue.
         backing: Where the messages are kept.
         consumers: Consumers of the queue.
-        counters: Counters of the queue.
         outbox: Gets expired messages.
-        traits: Traits of the queue's type.
 
     Attributes:
         returning: Requeued messages that are not back yet, because there are very many. They count as unacked. Until

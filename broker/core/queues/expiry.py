@@ -18,7 +18,6 @@ class HeadTimer:
     """Timer for the expiry of the message at the head of a queue.
 
     Args:
-        timers: Clock and timers.
         expire: Called at or after the expiry time.
     """
 
@@ -65,7 +64,6 @@ class QueueExpiry:
     A queue is in use while it has consumers; declaring it and basic.get restart the timer.
 
     Args:
-        timers: Clock and timers.
         on_expired: Called once when the queue has expired.
     """
 

@@ -97,9 +97,6 @@ _SECOND = 1_000_000
 class Selector:
     """Selects messages by a filter.
 
-    Args:
-        message_filter: The filter.
-
     Attributes:
         problem: Why the last message could not be checked, which counts as one that does not pass; "" if it could.
     """

@@ -59,10 +59,7 @@ class DeadLetterOutbox:
 
     Args:
         queue_name: Name of the queue.
-        traits: Traits of its type.
         backing: Where its messages are kept.
-        counters: Counters of the queue.
-        timers: Clock and timers.
         publish: Publishes a batch; its results are reported to sent() and settle(), step by step.
 
     Attributes:

@@ -62,13 +62,10 @@ class Queue(Target):
 
     Args:
         host: The virtual host.
-        name: Name of the queue.
         durable: Whether the queue survives a restart.
         auto_delete: Whether the queue is deleted with its last consumer.
         owner: The connection that has declared it as exclusive; None for a shared queue.
-        arguments: Arguments of the declaration.
         backing: Where its messages are kept.
-        traits: Traits of its type.
 
     Attributes:
         queue_type: Name of the type.
@@ -546,9 +543,6 @@ def resume(queue: Queue) -> None:
 def _deliver_before(queue: Queue, ttl: int | None) -> bool:
     """Deliver what is due before messages are appended that are not to wait for the end of the turn.
 
-    Args:
-        queue: The queue.
-        ttl: Time to live of the messages in milliseconds; None for no limit.
     Returns:
         Whether they are to be delivered at once, although they may have expired by then: consumers wait for them.
     """

@@ -133,8 +133,6 @@ class ReturnRules:
     number of all returns then. In all other cases each return raises it.
 
     Args:
-        settings: Effective settings of the queue.
-        traits: Traits of its type.
         counter: Sets the counts.
 
     Attributes:

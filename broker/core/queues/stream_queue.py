@@ -68,8 +68,6 @@ class StreamQueue(Queue):
 
     Args:
         host: The virtual host.
-        name: Name of the stream.
-        arguments: Arguments of the declaration.
         backing: Where its messages are kept: in a data directory.
         await_sync: Notifies a waiter when everything of this turn is synced; see MessageStores.await_sync().
         open_names: Opens the store of its consumers' names; see ConsumerNameLog.
@@ -314,11 +312,7 @@ _UPKEEP_SECONDS: Final = 5.0
 
 
 class StreamUpkeep:
-    """The streams of a virtual host, which are looked at every few seconds.
-
-    Args:
-        timers: Clock and timers.
-    """
+    """The streams of a virtual host, which are looked at every few seconds."""
 
     def __init__(self, timers: Timers) -> None:
         self._streams: dict[StreamQueue, None] = {}

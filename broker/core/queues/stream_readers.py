@@ -87,7 +87,6 @@ class StreamReaders:
     Args:
         stream: The messages.
         consumers: The consumers; those in its ring are not blocked.
-        counters: Counters of the stream.
         names: The consumers that have names.
 
     Attributes:

@@ -37,9 +37,6 @@ class UnackedTotal:
 class Limits:
     """The limits of one queue on its ready messages.
 
-    Args:
-        settings: Effective settings of the queue.
-
     Attributes:
         refuses: Whether new messages are refused at the limit, instead of dropping the oldest.
         dead_letters_refused: Whether refused messages are dead-lettered.
@@ -83,7 +80,6 @@ class TotalLimits(Limits):
     Only ready messages can be dropped, so the excess is never more than they are.
 
     Args:
-        settings: Effective settings of the queue.
         unacked: Its unacked messages; None if they do not count.
         waiting: Its messages that wait for their retry; None if there are none.
     """

@@ -86,7 +86,6 @@ class MemoryChecks:
     Args:
         monitor: Sets the memory alarm.
         pager: Pages messages out, once a second.
-        loop: The event loop.
 
     Attributes:
         received: Total bytes received by all connections.

@@ -32,9 +32,6 @@ class _SliceScheduler:
 
     What has taken the least time is next, so that what needs a few slices does not wait for what needs hundreds. Every
     fourth slice goes to what has waited longest.
-
-    Args:
-        loop: The event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -149,11 +146,7 @@ async def result_in_slices(steps: Generator[object, None, Result]) -> Result:
 
 
 class _Returned(Iterable[object], Generic[Result]):
-    """Iterates over a generator and keeps its return value.
-
-    Args:
-        steps: The generator.
-    """
+    """Iterates over a generator and keeps its return value."""
 
     value: Result
 

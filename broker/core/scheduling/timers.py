@@ -162,11 +162,6 @@ class Timers(Clock):
 class _Advance:
     """The timers that fire while the clock is advanced.
 
-    Args:
-        start: Monotonic time in microseconds.
-        length: Microseconds by which the clock is advanced.
-        upkeep_pause: Microseconds between two times at which upkeep is called; 0 to call it whenever it is due.
-
     Attributes:
         end: Monotonic time of the end.
     """

@@ -29,7 +29,6 @@ class PeriodicWork:
     """Runs work again and again. An exception of it is logged as an internal error, and the next run is as planned.
 
     Args:
-        timers: Clock and timers.
         delay: Returns the seconds until the next run.
         steps: Begins a run, and returns its steps.
         subject: What the log calls the work.
@@ -75,12 +74,7 @@ _END: Final = object()
 
 
 class Work:
-    """Runs steps, each of which takes a few milliseconds at most, in time slices that all work shares, by turns.
-
-    Args:
-        turn: Provides time slices.
-        timers: Clock and timers.
-    """
+    """Runs steps, each of which takes a few milliseconds at most, in time slices that all work shares, by turns."""
 
     def __init__(self, turn: Turn, timers: Timers) -> None:
         self._turn = turn

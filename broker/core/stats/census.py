@@ -1,4 +1,4 @@
-"""Sums up the counters of all objects of the broker."""
+"""Sums up the counters of all objects, on request and every five seconds for their histories."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.counters.history import LossCounters
+from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
+from leveret.broker.core.counters.history import GLOBAL, STEP, LossCounters
 from leveret.broker.core.counters.totals import VirtualHostStatistics
+from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue, withheld_count
+from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.broker.core.vhosts.vhost import VirtualHost
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS
@@ -34,7 +36,6 @@ class Census:
     """Totals of all virtual hosts, collected in one pass over all objects, in steps.
 
     Args:
-        broker: The broker.
         detailed: Number of objects with a detailed history at the last pass, by kind.
         last: When the last pass with samples began, in microseconds since 1970.
 
@@ -144,3 +145,133 @@ def _count_disk_operations(vhost: VirtualHost, queue: Queue) -> None:
     vhost.statistics.disk_reads += figures.disk_reads - counters.disk_reads
     vhost.statistics.disk_writes += figures.disk_writes - counters.disk_writes
     counters.disk_reads, counters.disk_writes = figures.disk_reads, figures.disk_writes
+
+
+#: Queue types, named as in the HTTP API.
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+
+
+class CounterTotals:
+    """Adds up counters in steps.
+
+    The counters of ended objects are added at once, then those of the objects that existed at that time, even if they
+    end meanwhile. Nothing is missed or counted twice, so the sums never decrease.
+
+    Args:
+        broker: The broker with the objects.
+
+    Attributes:
+        channels: Sum of all channels.
+        connections: Sum of all connections.
+        queues: Sums of all queues, by queue type.
+        publishers: Number of open channels that have published.
+        consumers: Number of consumers of all queues.
+        disk_reads: Messages that queues have read from disk, at the time of the last sample.
+        disk_writes: Messages that queues have written to disk, at the time of the last sample.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        ended = ended_totals(broker)
+        self.channels = ended.channels
+        self.connections = ended.connections
+        self.queues = {queue_type: ended.queues.get(queue_type, QueueCounters()) for queue_type in QUEUE_TYPES}
+        self.disk_reads = ended.disk_reads
+        self.disk_writes = ended.disk_writes
+        self.publishers = self.consumers = 0
+        self._queues = [
+            (queue.queue_type, queue.counters, queue.consumers)
+            for vhost in broker.vhosts.values()
+            for queue in vhost.queues.values()
+        ]
+        self._connections = [
+            (connection.output.counters, [channel.counters for channel in connection.channels])
+            for connection in broker.connections
+        ]
+
+    def steps(self) -> Iterator[None]:
+        """Add the existing objects, one object per step."""
+        for queue_type, counters, consumers in self._queues:
+            self.queues[queue_type].absorb(counters)
+            self.consumers += len(consumers)
+            yield
+        for octets, channels in self._connections:
+            self.connections.absorb(octets)
+            for messages in channels:
+                self.channels.absorb(messages)
+                self.publishers += messages.publish > 0
+            yield
+
+    @property
+    def all_queues(self) -> QueueCounters:
+        """Sum of the queues of all types."""
+        total = QueueCounters()
+        for counters in self.queues.values():
+            total.absorb(counters)
+        return total
+
+
+def ended_totals(broker: Broker) -> VirtualHostStatistics:
+    """Return the sums of what virtual hosts keep, existing and deleted ones: those of ended objects, and churn."""
+    totals = VirtualHostStatistics()
+    for statistics in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
+        totals.absorb(statistics)
+    return totals
+
+
+class Sampler:
+    """Keeps the histories of queues, exchanges, connections, channels, virtual hosts, broker and node.
+
+    Samples are due at full steps of the clock, as in RabbitMQ. The objects are then sampled one after the other.
+
+    Args:
+        broker: The broker to sample.
+        node: Its node.
+    """
+
+    def __init__(self, broker: Broker, node: Node) -> None:
+        self._broker = broker
+        self._node = node
+        self._detailed: dict[str, int] = {}
+        #: When the last sample was begun, in microseconds since 1970.
+        self._begun = broker.timers.now()
+        self._work = PeriodicWork(broker.timers, self._seconds_left, self._sample_now, "a sample was taken")
+
+    def start(self) -> None:
+        """Start to take samples."""
+        self._work.start()
+
+    def stop(self) -> None:
+        """Stop taking samples."""
+        self._work.stop()
+
+    def sample(self, now: int) -> Iterator[None]:
+        """Take one sample of all counters; a step is one object.
+
+        Args:
+            now: Seconds since 1970, a multiple of STEP.
+        """
+        broker = self._broker
+        begun, self._begun = self._begun, broker.timers.now()
+        census = Census(broker, self._detailed, begun)
+        yield from census.steps(now)
+        self._detailed = census.detailed
+        for name, row in census.vhosts.items():
+            vhost = broker.vhosts.get(name)
+            if vhost is not None:
+                statistics = vhost.statistics
+                statistics.sample(now, statistics.monotonic_row(row), retention=GLOBAL)
+        totals = broker.statistics
+        totals.sample(now, totals.monotonic_row(totals.row(census.total())), retention=GLOBAL)
+        node = self._node
+        measured = node.statistics.row(broker.sockets.used, node.disk_free())
+        node.statistics.sample(now, measured, retention=GLOBAL, from_zero=False)
+        yield
+        broker.last_sample = now
+
+    def _seconds_left(self) -> float:
+        """Return the seconds until the next sample is due, and a little more."""
+        seconds = self._broker.timers.now() / 1_000_000
+        return STEP - seconds % STEP + 0.001
+
+    def _sample_now(self) -> Iterator[None]:
+        return self.sample(self._broker.timers.seconds() // STEP * STEP)

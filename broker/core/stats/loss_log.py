@@ -58,9 +58,6 @@ class LossLog:
     """Compares the losses of all queues and exchanges with those that it has logged.
 
     There is at most one line about each in ten minutes, which has all losses since the last one.
-
-    Args:
-        broker: The broker.
     """
 
     def __init__(self, broker: Broker) -> None:

@@ -106,7 +106,6 @@ class LossRecord:
     """Saves and restores the losses of a broker.
 
     Args:
-        broker: The broker.
         engine: Storage engine with the event log.
         write: Writes pending messages and events.
         data_dir: Directory of the file.

@@ -66,9 +66,6 @@ class DeadLetters:
     practically unlimited: the work is done in time slices.
 
     Args:
-        topology: Exchanges and queues of the virtual host.
-        turn: Provides time slices.
-        timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own, as in 3.10.8.
 
     Attributes:

@@ -33,7 +33,6 @@ class DueMessages:
     in between it is due again: delivery is at-least-once.
 
     Args:
-        topology: Exchanges and queues of the virtual host.
         work: Provides time slices.
     """
 

@@ -40,7 +40,6 @@ class DurableRecorder:
     """Writes durable definitions of one virtual host to a journal.
 
     Args:
-        vhost_name: Name of the virtual host.
         journal: Where definitions are written; None to write nothing.
         gate: Delays replies that depend on unwritten definitions; None without a data directory.
 
@@ -156,7 +155,6 @@ class Unrestored:
     """Definitions of one virtual host that could not be restored.
 
     Args:
-        vhost_name: Name of the virtual host.
         recorder: Its journal contains the definitions.
         stores: The message stores of the queues.
     """

@@ -33,9 +33,7 @@ class Topology:
     """The exchanges, queues and bindings of one virtual host.
 
     Args:
-        vhost_name: Name of the virtual host.
         recorder: Records durable definitions; None to record nothing.
-        clock: The broker's clock.
         on_exchange_deleted: Called with every deleted exchange.
 
     Attributes:

@@ -34,7 +34,6 @@ class Tracer:
     A copy has the body of the message; its headers describe the original. Copies are transient and not traced.
 
     Args:
-        topology: Exchanges and queues of the virtual host.
         turn: Runs deliver() at the end of the turn.
         node_name: The name of the node.
 

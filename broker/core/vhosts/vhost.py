@@ -59,9 +59,7 @@ class VirtualHost:
     """One virtual host.
 
     Args:
-        name: Name of the virtual host.
         turn: Runs deliveries at the end of each turn.
-        timers: Clock and timers.
         trust_publishers: See DeadLetters.
         stores: The message stores of queues; by default in memory.
         recorder: Records durable definitions; None to record nothing.

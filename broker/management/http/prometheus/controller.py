@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices_async
-from leveret.broker.core.stats.counter_totals import CounterTotals
+from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.node import (

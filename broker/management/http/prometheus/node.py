@@ -17,7 +17,7 @@ from leveret.broker.core.broker import CLUSTER_ID, Broker
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.resources.usage import open_files, open_files_max
-from leveret.broker.core.stats.counter_totals import CounterTotals, ended_totals
+from leveret.broker.core.stats.census import CounterTotals, ended_totals
 from leveret.broker.management.fields import Metric
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single

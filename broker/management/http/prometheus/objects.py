@@ -19,7 +19,7 @@ from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.core.stats.counter_totals import CounterTotals
+from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management import fields
 from leveret.broker.management.fields import DETAILED, NO_TOTAL, PER_OBJECT, SUM, Metric, Table, metrics_of

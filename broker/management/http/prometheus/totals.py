@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.core.stats.counter_totals import CounterTotals
+from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.prometheus.global_messages import global_families
 from leveret.broker.management.http.prometheus.objects import FAMILIES
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leveret.broker.core.json_values import long_text as long_json
 from leveret.broker.core.json_values.long_text import parse_json_in_steps
-from leveret.broker.core.json_values.text import parse_json
+from leveret.broker.core.json_values.tables import parse_json
 
 
 def read(octets: bytes) -> tuple[Any, int]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.json_values.tables import table_from_json, table_to_json
-from leveret.broker.core.json_values.text import check_nesting
+from leveret.broker.core.json_values.tables import check_nesting, table_from_json, table_to_json
 from leveret.protocol.field_table import FieldValue, longstr
 
 

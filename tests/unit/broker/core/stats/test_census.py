@@ -8,8 +8,7 @@ from pamqp import commands
 from leveret.broker.core.counters.history import STEP
 from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.core.node import Node
-from leveret.broker.core.stats.census import Census
-from leveret.broker.core.stats.sampler import Sampler
+from leveret.broker.core.stats.census import Census, Sampler
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 

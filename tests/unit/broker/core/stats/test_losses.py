@@ -12,7 +12,7 @@ from leveret.broker.core.counters.deleted_objects import DAY, DeletedObjects
 from leveret.broker.core.counters.history import LOSSES, STEP, History
 from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.stats.sampler import Sampler
+from leveret.broker.core.stats.census import Sampler
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
-from leveret.broker.core.stats.counter_totals import CounterTotals
+from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.exposition import Exposition
