@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.embedded import Definitions, Options
 from leveret.broker.embedded_thread import LeveretThread
-from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.environment import NotRunningError
 
 #: Brokers that nobody uses; the one used last is taken first, so that tests see the same URL again and again.
 _IDLE: Final[list[LeveretThread]] = []

@@ -26,18 +26,24 @@ from leveret.broker.app import App, Embedding
 from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings
-from leveret.broker.testing.clock import BrokerClock
-from leveret.broker.testing.data_folder import DataFolder
-from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.environment import (
+    BrokerClock,
+    DataFolder,
+    FillableFiles,
+    FillableUnsyncedFiles,
+    NotRunningError,
+    Ports,
+)
 from leveret.broker.testing.fault_interceptor import FaultInterceptor
 from leveret.broker.testing.faults import Faults
-from leveret.broker.testing.full_disk import FillableFiles, FillableUnsyncedFiles
-from leveret.broker.testing.interceptors import Interceptors
-from leveret.broker.testing.lookup import find_queue
-from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, read_queue
-from leveret.broker.testing.ports import Ports
-from leveret.broker.testing.published import PublishedMessages
-from leveret.broker.testing.snapshots import Snapshot
+from leveret.broker.testing.messages import (
+    PublishedMessage,
+    PublishedMessages,
+    QueuedMessage,
+    Snapshot,
+    find_queue,
+    read_queue,
+)
 
 T = TypeVar("T")
 
@@ -88,9 +94,8 @@ class Leveret:
         self._is_dead = False
         self._clock_offset = 0
         self._published = PublishedMessages()
-        faults = FaultInterceptor()
-        self._interceptor = Interceptors([self._published, faults])
-        self.faults = Faults(self.running, self._files, faults)
+        self._interceptor = FaultInterceptor(self._published)
+        self.faults = Faults(self.running, self._files, self._interceptor)
         self.clock = BrokerClock(self.running)
         self.url = self.http_url = ""
 

@@ -17,10 +17,8 @@ import uvloop
 from leveret.broker.app import StartError
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Leveret, Options, not_in_time
-from leveret.broker.testing.errors import NotRunningError
-from leveret.broker.testing.faults import ThreadFaults
-from leveret.broker.testing.messages import PublishedMessage, QueuedMessage
-from leveret.broker.testing.snapshots import Snapshot
+from leveret.broker.testing.environment import NotRunningError
+from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, Snapshot
 
 T = TypeVar("T")
 
@@ -48,7 +46,7 @@ class LeveretThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self.clock = ThreadClock(self._broker, self._wait_for)
-        self.faults = ThreadFaults(self._broker.faults, self._call)
+        self.faults = self._broker.faults.for_thread(self._call)
 
     @property
     def url(self) -> str:

@@ -1,9 +1,10 @@
-"""Causes the faults of connections: gets their events before they do."""
+"""Which faults happen to what, and those of connections: it gets their events before they do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -12,20 +13,119 @@ from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.messages.origin import read_extra_keys
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
-from leveret.broker.session.channel_table import method_of
+from leveret.broker.session.channel_table import HANDLERS, method_of
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.connection import Connection
-from leveret.broker.testing.fault_choice import Choice, Fault
-from leveret.broker.testing.messages import read_published
-from leveret.protocol.constants import BASIC_ACK
+from leveret.broker.session.server import Interceptor
+from leveret.broker.testing.messages import PublishedMessage, read_published
 from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ChannelFault
+from leveret.protocol.field_table import as_text, find
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
 from leveret.protocol.states import ChannelState, ConnectionState
 from leveret.storage.message import Envelope
 
-_SETTLING: Final = (BASIC_ACK, INDEX["basic.nack"], INDEX["basic.reject"])
+#: Methods that clients send on channels.
+_SENT_BY_CLIENTS: Final = {
+    name for name, index in INDEX.items() if index in HANDLERS or name in ("channel.open", "basic.publish", "basic.ack")
+}
+_SETTLING: Final = ("basic.ack", "basic.nack", "basic.reject")
+#: Methods that faults can be chosen for by the name of a queue.
+_WITH_QUEUE: Final = (*_SETTLING, "basic.consume", "basic.get")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Publishes, consumers or methods, as Which says, and the name of a method; "" for that of the fault.
+
+    Raises:
+        ValueError: A value is impossible.
+    """
+
+    queue: str | None = None
+    vhost: str | None = None
+    connection: str | None = None
+    exchange: str | None = None
+    message: Callable[[PublishedMessage], bool] | None = None
+    times: int | None = None
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        method = self.method
+        if self.times is not None and self.times < 1:
+            raise ValueError(f"times={self.times}: a fault happens once at least")
+        if not method or method == "basic.publish":
+            return
+        if method not in _SENT_BY_CLIENTS:
+            known = "clients do not send it" if method in INDEX else "there is no such method"
+            raise ValueError(f"{method!r}: {known}; name one that they send on channels, such as 'basic.ack'")
+        if self.exchange is not None or self.message is not None:
+            raise ValueError(f"{method} has no exchange= and message=; basic.publish has")
+        if self.queue is not None and method not in _WITH_QUEUE:
+            names = ", ".join(sorted(("basic.publish", *_WITH_QUEUE)))
+            raise ValueError(f"{method} cannot be chosen by queue=; these can: {names}")
+
+    def has_connection(self, connection: ClientConnection) -> bool:
+        """Return whether a connection, with an open virtual host, is meant."""
+        if self.vhost not in (None, connection.vhost_name):
+            return False
+        return self.connection is None or self.connection in (connection.name, _given_name(connection))
+
+    def has_message(self, message: PublishedMessage, queue_names: Callable[[], Collection[str]]) -> bool:
+        """Return whether a message is meant; queue_names() returns those of the queues that it is routed to."""
+        if self.exchange not in (None, message.exchange):
+            return False
+        if self.message is not None and not self.message(message):
+            return False
+        return self.queue is None or self.queue in queue_names()
+
+
+class Fault:
+    """A fault while its ``with`` block lasts.
+
+    Attributes:
+        count: How often it has happened: refused messages, held confirms, dropped connections, held consumers.
+        error: What the function that chooses messages has raised first; raised again when the block ends.
+    """
+
+    def __init__(self, kind: str, choice: Choice) -> None:
+        self.kind: Final = kind
+        self.choice: Final = choice
+        self.count = 0
+        self.error: Exception | None = None
+
+    @property
+    def method(self) -> str:
+        """Name of the method with which it happens."""
+        return self.choice.method or ("basic.consume" if self.kind == "hold_deliveries" else "basic.publish")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has happened as often as it should."""
+        return self.choice.times is not None and self.count >= self.choice.times
+
+    def happens_to(self, message: PublishedMessage, queue_names: Callable[[], Collection[str]]) -> bool:
+        """Return whether it happens to a message; see Choice.has_message(). Does not raise."""
+        if self.is_over or self.error is not None:
+            return False
+        try:
+            return self.choice.has_message(message, queue_names)
+        except Exception as error:  # noqa: BLE001 - the test has to know, not the connection
+            self.error = error
+            return False
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in vars(self.choice).items() if value not in (None, "")}
+        about = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"<Fault {self.kind}({about}), happened {self.count} times>"
+
+
+def _given_name(connection: ClientConnection) -> str | None:
+    name = find(connection.client_properties, "connection_name")
+    return as_text(name) if name is not None and name.kind == "S" else None
+
+
 _NAMES: Final = {index: name for name, index in INDEX.items()}
 
 
@@ -38,9 +138,14 @@ class _HeldConfirm(NamedTuple):
 
 
 class FaultInterceptor:
-    """The faults that last, and what they have held. Implements Interceptor."""
+    """The faults that last, and what they have held. Implements Interceptor.
 
-    def __init__(self) -> None:
+    Args:
+        published: Gets the events first.
+    """
+
+    def __init__(self, published: Interceptor) -> None:
+        self._published = published
         self._active: dict[Fault, None] = {}
         self._confirms: dict[Fault, list[_HeldConfirm]] = {}
         self._consumers: dict[Fault, dict[ChannelConsumer, None]] = {}
@@ -53,6 +158,7 @@ class FaultInterceptor:
             kind: ``refuse``, ``hold_confirms``, ``drop_before``, ``drop_after`` or ``hold_deliveries``.
             choice: What it happens to.
             app: The broker whose present consumers are to be held; None for no consumers.
+
         Raises:
             Exception: What the function that chooses messages has raised.
         """
@@ -71,7 +177,7 @@ class FaultInterceptor:
 
     def wrap(self, connection: ClientConnection, handle: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return what handles the events of a new connection."""
-        return partial(self._handle, cast("Connection", connection), handle)
+        return self._published.wrap(connection, partial(self._handle, cast("Connection", connection), handle))
 
     def _handle(self, connection: Connection, handle: Callable[[Event], None], event: Event) -> None:
         faults = self._faults_of(connection, event) if self._active else []
@@ -242,7 +348,7 @@ def _is_meant(choice: Choice, channel: Channel | None, event: Event) -> bool:
         return True
     if channel is None:
         return False
-    if isinstance(event, MethodReceived) and event.method.index not in _SETTLING:
+    if isinstance(event, MethodReceived) and _NAMES[event.method.index] not in _SETTLING:
         return bool(choice.queue == (event.arguments[1] or channel.last_queue))
     tag = event.tags[0] if isinstance(event, AckRun) else cast("MethodReceived", event).arguments[0]
     held = channel.unacked.held.get(tag)

@@ -5,20 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
-from typing import Final, TypedDict, TypeVar, Unpack
+from typing import Final, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from leveret.broker.app import App
-from leveret.broker.testing.errors import NotRunningError
-from leveret.broker.testing.fault_choice import Choice, Fault
-from leveret.broker.testing.fault_interceptor import FaultInterceptor
-from leveret.broker.testing.full_disk import FillableDisk
-from leveret.broker.testing.messages import PublishedMessage
-from leveret.broker.testing.redelivery import redeliver
+from leveret.broker.core.queues.holders import Consumer
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.connection import Connection
+from leveret.broker.testing.environment import FillableFiles, NotRunningError
+from leveret.broker.testing.fault_interceptor import Choice, Fault, FaultInterceptor
+from leveret.broker.testing.messages import PublishedMessage, find_queue
+
+
+def _redeliver(app: App, name: str, vhost: str | None) -> int:
+    """Return the unacked messages of a queue to it, ignore their acknowledgements from now on, and count them."""
+    queue = find_queue(app, name, vhost)
+    if queue.traits.keeps_messages:
+        raise ValueError(f"'{name}' is a stream: its messages are not requeued")
+    connections = [cast("Connection", connection) for connection in app.broker.connections]
+    return sum(_return(channel, queue) for connection in connections for channel in connection.channels)
+
+
+def _return(channel: Channel, queue: Queue) -> int:
+    """Return what a channel holds of a queue; return the number of messages."""
+    unacked = channel.unacked
+    count = 0
+    for holder in {holder: None for holder, _ in unacked.held.values() if holder.queue is queue}:
+        entries = unacked.take_expired(holder)
+        count += len(entries)
+        queue.release(holder, entries, "abandoned")
+        if isinstance(holder, Consumer):
+            channel.shared_prefetch.release(len(entries))
+            queue.unblock(holder)
+        queue.requeue(entries, abandoned=True)
+    return count
+
 
 T = TypeVar("T")
 
 #: Tells the alarms of tests apart.
 _CAUSES: Final = count()
+
+
+class Call(Protocol):
+    """Calls a function in the thread of the broker, and returns its result."""
+
+    def __call__(self, function: Callable[[], T], /) -> T:
+        """Call the function."""
+        ...
 
 
 class Where(TypedDict, total=False):
@@ -50,18 +84,30 @@ class Which(Where, total=False):
 
 
 class Faults:
-    """Causes faults in a broker of the running event loop. All but two are context managers, also in coroutines.
+    """Causes faults in a broker. All but two are context managers, also in coroutines.
 
     Args:
         running: Returns the running broker.
         disk: Its disk.
         interceptor: Gets the events of its connections.
+        call: Calls a function in the broker's thread; None if that is the one of the test.
     """
 
-    def __init__(self, running: Callable[[], App], disk: FillableDisk, interceptor: FaultInterceptor) -> None:
+    def __init__(
+        self,
+        running: Callable[[], App],
+        disk: FillableFiles,
+        interceptor: FaultInterceptor,
+        call: Call | None = None,
+    ) -> None:
         self._running = running
         self._disk = disk
         self._interceptor = interceptor
+        self._call = call
+
+    def for_thread(self, call: Call) -> Faults:
+        """Return the same for tests in another thread; `call` calls a function in the broker's."""
+        return Faults(self._running, self._disk, self._interceptor, call)
 
     # -- publishing ---------------------------------------------------------------------------------------
 
@@ -71,7 +117,7 @@ class Faults:
         Args:
             which: Which ones; see Which.
         """
-        return self._interceptor.active("refuse", Choice(**which))
+        return self._within(self._interceptor.active("refuse", Choice(**which)))
 
     def hold_confirms(self, **which: Unpack[Which]) -> AbstractContextManager[Fault]:
         """Have messages taken, and their confirms (basic.ack or basic.nack) sent when the block ends.
@@ -79,7 +125,7 @@ class Faults:
         Args:
             which: Of which ones; see Which.
         """
-        return self._interceptor.active("hold_confirms", Choice(**which))
+        return self._within(self._interceptor.active("hold_confirms", Choice(**which)))
 
     # -- connections --------------------------------------------------------------------------------------
 
@@ -101,7 +147,7 @@ class Faults:
             raise ValueError("give either before= or after=, the name of a method such as 'basic.publish'")
         which.setdefault("times", 1)
         choice = Choice(**which, method=before or after)
-        return self._interceptor.active("drop_before" if before else "drop_after", choice)
+        return self._within(self._interceptor.active("drop_before" if before else "drop_after", choice))
 
     def drop_connections(self) -> int:
         """Reset the sockets of all AMQP clients, as a network does that fails; return how many there were.
@@ -109,7 +155,7 @@ class Faults:
         Raises:
             NotRunningError: The broker is not running.
         """
-        return self._running().drop_connections()
+        return self._ask(lambda: self._running().drop_connections())
 
     # -- deliveries ---------------------------------------------------------------------------------------
 
@@ -119,7 +165,7 @@ class Faults:
         Args:
             where: Which consumers; see Where.
         """
-        return self._interceptor.active("hold_deliveries", Choice(**where), self._running())
+        return self._within(self._interceptor.active("hold_deliveries", Choice(**where), self._running()))
 
     def redeliver(self, queue: str, vhost: str | None = None) -> int:
         """Deliver the unacked messages of a queue again, as if their acknowledgements were lost; return their number.
@@ -134,12 +180,11 @@ class Faults:
             ValueError: It is a stream, whose messages cannot be requeued.
             NotRunningError: The broker is not running.
         """
-        return redeliver(self._running(), queue, vhost)
+        return self._ask(lambda: _redeliver(self._running(), queue, vhost))
 
     # -- resources ----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def alarm(self, resource: str = "memory") -> Iterator[None]:
+    def alarm(self, resource: str = "memory") -> AbstractContextManager[None]:
         """Have the alarm of a resource set, so that publishers are blocked.
 
         Args:
@@ -148,6 +193,20 @@ class Faults:
             ValueError: It is another one.
             NotRunningError: The broker is not running.
         """
+        return self._within(self._alarm(resource))
+
+    def full_disk(self) -> AbstractContextManager[None]:
+        """Have no space left for messages: writes fail, and the disk alarm is set.
+
+        Definitions have room. When the block ends, what has waited is written within a second.
+
+        Raises:
+            NotRunningError: The broker is not running.
+        """
+        return self._within(self._full_disk())
+
+    @contextmanager
+    def _alarm(self, resource: str) -> Iterator[None]:
         if resource not in ("memory", "disk"):
             raise ValueError(f"there are alarms of memory and disk, not of {resource!r}")
         alarms, cause = self._running().broker.alarms, f"test {next(_CAUSES)}"
@@ -159,14 +218,7 @@ class Faults:
             alarms.clear(resource, cause)
 
     @contextmanager
-    def full_disk(self) -> Iterator[None]:
-        """Have no space left for messages: writes fail, and the disk alarm is set.
-
-        Definitions have room. When the block ends, what has waited is written within a second.
-
-        Raises:
-            NotRunningError: The broker is not running.
-        """
+    def _full_disk(self) -> Iterator[None]:
         self._running()
         self._disk.fill()
         self._check_disk()
@@ -178,68 +230,22 @@ class Faults:
                 self._check_disk()
 
     def _check_disk(self) -> None:
-        """Have the disk alarm set or cleared."""
         self._running().check_disk()
 
-
-class ThreadFaults:
-    """Causes faults in a broker in a thread; see Faults.
-
-    Args:
-        faults: The faults of the broker.
-        call: Calls a function in its thread, and returns the result.
-    """
-
-    def __init__(self, faults: Faults, call: Callable[[Callable[[], object]], object]) -> None:
-        self._faults = faults
-        self._call = call
-
-    def refuse(self, **which: Unpack[Which]) -> AbstractContextManager[Fault]:
-        """Have messages refused; see Faults.refuse()."""
-        return self._within(self._faults.refuse(**which))
-
-    def hold_confirms(self, **which: Unpack[Which]) -> AbstractContextManager[Fault]:
-        """Have confirms sent when the block ends; see Faults.hold_confirms()."""
-        return self._within(self._faults.hold_confirms(**which))
-
-    def drop_connection(
-        self, before: str = "", after: str = "", **which: Unpack[Which]
-    ) -> AbstractContextManager[Fault]:
-        """Have the socket reset of a client that sends a method; see Faults.drop_connection()."""
-        return self._within(self._faults.drop_connection(before, after, **which))
-
-    def drop_connections(self) -> int:
-        """Reset the sockets of all AMQP clients; see Faults.drop_connections()."""
-        return self._ask(self._faults.drop_connections)
-
-    def hold_deliveries(self, **where: Unpack[Where]) -> AbstractContextManager[Fault]:
-        """Have consumers get nothing until the block ends; see Faults.hold_deliveries()."""
-        return self._within(self._faults.hold_deliveries(**where))
-
-    def redeliver(self, queue: str, vhost: str | None = None) -> int:
-        """Deliver the unacked messages of a queue again; see Faults.redeliver()."""
-        return self._ask(lambda: self._faults.redeliver(queue, vhost))
-
-    def alarm(self, resource: str = "memory") -> AbstractContextManager[None]:
-        """Have the alarm of a resource set; see Faults.alarm()."""
-        return self._within(self._faults.alarm(resource))
-
-    def full_disk(self) -> AbstractContextManager[None]:
-        """Have no space left for messages; see Faults.full_disk()."""
-        return self._within(self._faults.full_disk())
-
-    @contextmanager
-    def _within(self, fault: AbstractContextManager[T]) -> Iterator[T]:
-        """Enter and leave a context manager in the broker's thread."""
-        entered = self._ask(fault.__enter__)
-        try:
-            yield entered
-        finally:
-            # A broker that was stopped meanwhile has no faults.
-            with suppress(NotRunningError):
-                self._ask(lambda: fault.__exit__(None, None, None))
+    def _within(self, fault: AbstractContextManager[T]) -> AbstractContextManager[T]:
+        return fault if self._call is None else _in_thread(fault, self._call)
 
     def _ask(self, function: Callable[[], T]) -> T:
-        results: list[T] = []
-        self._call(lambda: results.append(function()))
-        return results[0]
+        return function() if self._call is None else self._call(function)
+
+
+@contextmanager
+def _in_thread(fault: AbstractContextManager[T], call: Call) -> Iterator[T]:
+    """Enter and leave a context manager in the broker's thread."""
+    entered = call(fault.__enter__)
+    try:
+        yield entered
+    finally:
+        # A broker that was stopped meanwhile has no faults.
+        with suppress(NotRunningError):
+            call(lambda: fault.__exit__(None, None, None))

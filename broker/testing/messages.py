@@ -1,17 +1,24 @@
-"""Messages as tests see them."""
+"""Messages as tests see them: in queues, and as clients have published them; snapshots, which have both."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from leveret.broker.app import App
+from leveret.broker.core.clients import ClientChannel, ClientConnection
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.origin import published_to
 from leveret.broker.core.queues.browsing import Browser
 from leveret.broker.core.queues.queue import Queue
+from leveret.protocol.events import Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope
 
@@ -111,3 +118,144 @@ def _read_header(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the properties without headers, and the headers."""
     properties = Properties(header)
     return properties.as_dict(with_headers=False), table_to_json(properties.headers())
+
+
+def find_queue(app: App, queue: str, vhost: str | None) -> Queue:
+    """Return a queue; without a virtual host of the default one.
+
+    Raises:
+        LookupError: There is no such queue, or virtual host; the text names those that there are.
+    """
+    name = app.settings.default_vhost if vhost is None else vhost
+    found = app.broker.vhosts.get(name)
+    if found is None:
+        raise LookupError(f"no virtual host '{name}'; there are {sorted(app.broker.vhosts)}")
+    if queue not in found.queues:
+        raise LookupError(f"no queue '{queue}' in virtual host '{name}'; there are {sorted(found.queues)}")
+    return found.queues[queue]
+
+
+_COMMIT: Final = INDEX["tx.commit"]
+_ROLLBACK: Final = INDEX["tx.rollback"]
+#: The newest messages are kept, up to this number, and up to this number of bytes of their bodies.
+_MESSAGES_MAX: Final = 100_000
+_BYTES_MAX: Final = 64 << 20
+
+
+class _Kept(NamedTuple):
+    """A published message."""
+
+    vhost_name: str
+    exchange: str
+    #: Exchange and routing key as encoded short strings.
+    route: bytes
+    header: bytes
+    body: bytes
+
+
+#: Published messages, and the bytes of their bodies.
+KeptMessages: TypeAlias = tuple[deque[_Kept], int]
+
+
+class PublishedMessages:
+    """What has been published over AMQP, whether or not it was routed. Implements Interceptor.
+
+    Publishes that have failed with an error are not among it; those of a transaction are when it is committed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[_Kept] = deque()
+        self._bytes = 0
+        #: Messages of transactions that are not committed yet, by channel.
+        self._uncommitted: dict[ClientChannel, list[_Kept]] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self._uncommitted.clear()
+        self._bytes = 0
+
+    def copy(self) -> KeptMessages:
+        """Return what is kept, without what is not committed."""
+        return self._kept.copy(), self._bytes
+
+    def replace(self, kept: KeptMessages) -> None:
+        """Keep what copy() has returned, and nothing else."""
+        self.clear()
+        self._kept, self._bytes = kept[0].copy(), kept[1]
+
+    def find(self, vhost_name: str, exchange: str | None) -> list[PublishedMessage]:
+        """Return messages in the order of their publishing; of all exchanges without the name of one."""
+        return [
+            read_published(Envelope(each.route, each.header), each.body)
+            for each in self._kept
+            if each.vhost_name == vhost_name and exchange in (None, each.exchange)
+        ]
+
+    def wrap(self, connection: ClientConnection, handle: Callable[[Event], None]) -> Callable[[Event], None]:
+        """Return what handles the events of a new connection."""
+        return partial(self._handle, connection, handle)
+
+    def _handle(self, connection: ClientConnection, handle: Callable[[Event], None], event: Event) -> None:
+        is_publish = isinstance(event, PublishRun | VariedRun)
+        is_end = isinstance(event, MethodReceived) and event.method.index in (_COMMIT, _ROLLBACK)
+        channel = _channel_of(connection, event.channel) if is_publish or is_end else None  # type: ignore[union-attr]
+        if channel is None:
+            handle(event)
+            return
+        # An event that takes long is handled again later, with what is left of it.
+        messages = _messages(connection.vhost_name, event) if isinstance(event, PublishRun | VariedRun) else []
+        published, held = channel.counters.publish, channel.uncommitted[0]
+        handle(event)
+        published = channel.counters.publish - published
+        if not is_end:
+            self._keep(messages[:published])
+            added = channel.uncommitted[0] - held
+            if added > 0:
+                self._uncommitted.setdefault(channel, []).extend(messages[:added])
+        elif not channel.uncommitted[0]:
+            waiting = self._uncommitted.pop(channel, [])
+            self._keep(waiting if published else [])
+
+    def _keep(self, messages: Sequence[_Kept]) -> None:
+        self._kept += messages
+        self._bytes += sum(len(each.body) for each in messages)
+        while self._bytes > _BYTES_MAX or len(self._kept) > _MESSAGES_MAX:
+            self._bytes -= len(self._kept.popleft().body)
+
+
+def _channel_of(connection: ClientConnection, number: int) -> ClientChannel | None:
+    return next((each for each in connection.channels if each.number == number), None)
+
+
+def _messages(vhost_name: str, run: PublishRun | VariedRun) -> list[_Kept]:
+    publish, bodies = run.publish, run.bodies
+    headers = run.headers if isinstance(run, VariedRun) else [run.header] * len(bodies)
+    return [
+        _Kept(vhost_name, publish.exchange, publish.route, header, body)
+        for header, body in zip(headers, bodies, strict=True)
+    ]
+
+
+class Snapshot:
+    """The state of a broker at one time: see Leveret.snapshot(). It is removed with the broker, or by remove().
+
+    Attributes:
+        path: Copy of the data directory.
+        clock_offset: Microseconds by which the broker's clock was ahead of the system's.
+        published: What clients had published.
+    """
+
+    def __init__(self, path: Path, clock_offset: int, published: KeptMessages) -> None:
+        self.path = path
+        self.clock_offset = clock_offset
+        self.published = published
+
+    @property
+    def exists(self) -> bool:
+        """Whether it has not been removed."""
+        return self.path.is_dir()
+
+    def remove(self) -> None:
+        """Remove its files."""
+        shutil.rmtree(self.path, ignore_errors=True)

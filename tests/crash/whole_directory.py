@@ -20,7 +20,7 @@ from leveret import Leveret, LeveretThread
 from leveret.broker.app import StartError
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.testing.full_disk import FillableUnsyncedFiles
+from leveret.broker.testing.environment import FillableUnsyncedFiles
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.disk.space import BALLAST
 from leveret.storage.event_log import event_files

@@ -15,7 +15,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, NackError
 
 from leveret import Leveret, LeveretThread
-from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.environment import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
 
 

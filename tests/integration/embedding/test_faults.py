@@ -12,7 +12,7 @@ import pytest
 from pika.exceptions import AMQPError, NackError
 
 from leveret import Leveret, LeveretThread
-from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing.environment import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
 
 # -- alarms -----------------------------------------------------------------------------------------------

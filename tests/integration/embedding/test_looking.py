@@ -10,8 +10,8 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError
 
 from leveret import Leveret, LeveretThread
-from leveret.broker.testing import published as published_module
-from leveret.broker.testing.errors import NotRunningError
+from leveret.broker.testing import messages as messages_module
+from leveret.broker.testing.environment import NotRunningError
 from tests.integration.embedding.clients import channel_of, publish_durably, ready
 from tests.support.management import Management
 
@@ -113,8 +113,8 @@ def test_transactions_count_when_they_are_committed(broker: LeveretThread) -> No
 
 
 def test_only_the_newest_are_kept(broker: LeveretThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_module, "_MESSAGES_MAX", 3)
-    monkeypatch.setattr(published_module, "_BYTES_MAX", 10)
+    monkeypatch.setattr(messages_module, "_MESSAGES_MAX", 3)
+    monkeypatch.setattr(messages_module, "_BYTES_MAX", 10)
     with channel_of(broker.url) as channel:
         for body in (b"1", b"2", b"3", b"4"):
             channel.basic_publish("amq.fanout", "", body)
