@@ -9,30 +9,22 @@ from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.controllers.bindings import Bindings
-from leveret.broker.management.http.controllers.channels import Channels
-from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features
-from leveret.broker.management.http.controllers.connections import ConnectionActions, Connections
-from leveret.broker.management.http.controllers.consumer_names import ConsumerNames
-from leveret.broker.management.http.controllers.dead_letters import DeadLetters
+from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features, Nodes, Overview
+from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
 from leveret.broker.management.http.controllers.exchanges import Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
 from leveret.broker.management.http.controllers.jobs import JobResources
-from leveret.broker.management.http.controllers.limits import Limits
 from leveret.broker.management.http.controllers.losses import Losses
-from leveret.broker.management.http.controllers.nodes import Nodes
-from leveret.broker.management.http.controllers.overview import Overview
-from leveret.broker.management.http.controllers.parameters import Parameters
-from leveret.broker.management.http.controllers.permissions import Permissions
-from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage
-from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
-from leveret.broker.management.http.controllers.queue_browse import QueueBrowse
+from leveret.broker.management.http.controllers.parameters import Limits, Parameters
+from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage, PolicyKeys
+from leveret.broker.management.http.controllers.queue_browse import DeadLetters, QueueBrowse
 from leveret.broker.management.http.controllers.queue_messages import QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
-from leveret.broker.management.http.controllers.readers import Readers
 from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
-from leveret.broker.management.http.controllers.users import Users
+from leveret.broker.management.http.controllers.streams import ConsumerNames, Readers
+from leveret.broker.management.http.controllers.users import Permissions, Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.durability import save_after_changes, wait_for_changes
 from leveret.broker.management.http.errors import not_found

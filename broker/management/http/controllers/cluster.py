@@ -1,21 +1,157 @@
-"""The cluster, which has one node: its name, feature flags, and the effective configuration."""
+"""The overview, and the cluster, which has one node: its use of resources, name, feature flags and configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
+from leveret.broker.auth.users import User
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.broker import CLUSTER_NAME
+from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.scheduling.slices import in_slices
+from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.documents.overview import (
+    MemoryBreakdown,
+    listeners,
+    node_document,
+    overview_document,
+    overview_stats,
+    short_node,
+    web_contexts,
+)
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import read_text, require_keys
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response
+from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled, totals_are_enabled
+
+
+class Overview(Controller):
+    """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [
+            *resource("overview", GET=self.show),
+            *resource("version", GET=self.version),
+            *resource("extensions", GET=self.extensions),
+        ]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show versions, totals and listeners. Without the tag monitoring, totals of the user's virtual hosts."""
+        user = self._access.require(request, "management")
+        disabled = stats_are_disabled(request)
+        context, broker = self._context, self._broker
+        document = {
+            **overview_document(broker, context.node),
+            "disable_stats": disabled,
+            "enable_queue_totals": disabled and totals_are_enabled(request),
+        }
+        sees_all = has_tag(user, "monitoring")
+        totals = self._object_totals(user, sees_all)
+        if disabled:
+            document["object_totals"] = {name: totals[name] for name in ("queues", "exchanges", "connections")}
+        else:
+            rates = Rates(request, broker)
+            vhosts = None if sees_all else [name for name in broker.vhosts if self._access.can_see(user, name)]
+            document |= overview_stats(broker, await count_all(broker), vhosts, rates)
+            document["object_totals"] = totals
+        if sees_all:
+            document["node"] = context.node.name
+        else:
+            totals.pop("consumers")
+        if sees_all and not disabled:
+            document["listeners"] = listeners(context.node)
+            document["contexts"] = web_contexts(context.node, context.settings, with_node=True)
+        return object_response(request, document)
+
+    async def version(self, request: web.Request) -> web.Response:
+        """Show the version of the API, which newer clients request first."""
+        self._access.require(request, "management")
+        return json_response(overview_document(self._broker, self._context.node)["rabbitmq_version"])
+
+    async def extensions(self, request: web.Request) -> web.Response:
+        """List the extensions of RabbitMQ's web pages."""
+        self._access.require(request, "management")
+        return json_response([{"javascript": "dispatcher.js"}])
+
+    def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]
+        connections: Iterable[ClientConnection] = [
+            connection for connection in self._broker.connections if sees_all or connection.username == user.name
+        ]
+        return {
+            "connections": len(list(connections)),
+            "channels": sum(len(connection.channels) for connection in connections),
+            "queues": sum(len(vhost.queues) for vhost in vhosts),
+            "exchanges": sum(len(vhost.topology.exchanges) for vhost in vhosts),
+            "consumers": sum(len(channel.consumers) for connection in connections for channel in connection.channels),
+        }
+
+
+class Nodes(Controller):
+    """The resource ``/api/nodes``. There is one node."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [
+            *resource("nodes", GET=self.list),
+            *resource("nodes/{node}", GET=self.show),
+            *resource("nodes/{node}/memory", GET=self.memory),
+            *resource("nodes/{node}/memory/relative", GET=self.memory_shares),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """List all nodes."""
+        self._access.require(request, "monitoring")
+        document = await self._describe(request)
+        view = View[dict[str, Any]](lambda each: each, order=lambda each: each["name"])
+        return await list_response(request, [document], view)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show the node; with ``memory=true`` also its memory breakdown."""
+        self._require_node(request)
+        document = await self._describe(request)
+        if request.query.get("memory") == "true":
+            document["memory"] = (await self._break_down()).document()
+        return object_response(request, document)
+
+    async def memory(self, request: web.Request) -> web.Response:
+        """Show the memory breakdown in bytes."""
+        self._require_node(request)
+        return object_response(request, {"memory": (await self._break_down()).document()})
+
+    async def memory_shares(self, request: web.Request) -> web.Response:
+        """Show the memory breakdown in per cent."""
+        self._require_node(request)
+        return object_response(request, {"memory": (await self._break_down()).shares()})
+
+    def _require_node(self, request: web.Request) -> None:
+        self._access.require(request, "monitoring")
+        if request.match_info["node"] != self._context.node.name:
+            raise not_found()
+
+    async def _describe(self, request: web.Request) -> dict[str, Any]:
+        context, broker = self._context, self._broker
+        if stats_are_disabled(request):
+            return short_node(context.node)
+        rates = Rates(request, broker)
+        churn = broker.statistics.row((await count_all(broker)).total())
+        return node_document(broker, context.node, context.settings, rates, churn)
+
+    async def _break_down(self) -> MemoryBreakdown:
+        breakdown = MemoryBreakdown(self._broker)
+        queues = [queue for vhost in self._broker.vhosts.values() for queue in vhost.queues.values()]
+        async for queue in in_slices(queues):
+            breakdown.add(queue)
+        return breakdown
+
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
 _STREAM: Final = "https://www.rabbitmq.com/stream.html"

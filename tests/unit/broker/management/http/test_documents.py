@@ -11,8 +11,8 @@ from pamqp import commands
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.management.http.documents.clients import connection_document
-from leveret.broker.management.http.documents.memory import MemoryBreakdown
 from leveret.broker.management.http.documents.messages import message_text
+from leveret.broker.management.http.documents.overview import MemoryBreakdown
 from leveret.broker.management.http.statistics import Rates
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
