@@ -295,6 +295,7 @@ def test_it_is_a_client_and_nothing_else(leveret: LeveretProcess) -> None:
         "leveret",
         "leveret.broker",
         "leveret.broker.management",
+        "leveret.broker.management.fields",
         "leveret.broker.printable",
         "leveret.broker.version",
         "leveret.compilation",
