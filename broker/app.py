@@ -21,7 +21,7 @@ from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.core.message_stores.data_directory import (
+from leveret.broker.core.message_stores import (
     DataDirectoryUnusableError,
     disk_free_limit,
     open_stores,

@@ -14,8 +14,7 @@ from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.core.message_stores.data_directory import MessageStores
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import resume
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
@@ -26,6 +25,7 @@ from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.patterns import report_to
+from leveret.storage.backings import QueueBacking
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 
 _KIND: Final = "global_parameter"

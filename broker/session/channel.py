@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.message_stores.backing import WriteFailures
+from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages.origin import Origin
 from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.queues.queue import Queue

@@ -5,7 +5,7 @@ them, `requeue` puts them back in their places. The in-memory store keeps messag
 that of the head plus its position, until it is requeued.
 
 Which queues have files. Durable queues have a directory each. Other queues get one when they become lazy or are paged
-out (`core/message_stores/queue_backing.py`): their messages move to a new store and keep their sequence numbers. A
+out (`storage/backings.py`): their messages move to a new store and keep their sequence numbers. A
 queue's number on disk is never reused. It is stored in the definitions, so after a crash between two steps the
 definitions say which directory is valid, and directories that no definition names are deleted.
 

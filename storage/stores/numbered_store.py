@@ -7,7 +7,6 @@ from heapq import nsmallest
 from typing import Final, Protocol
 
 from leveret.storage.disk.files import UnreadableFileError
-from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, Look, Seen
 from leveret.storage.message import Message
@@ -79,16 +78,6 @@ class NumberedStore(Protocol):
         Args:
             entries: The messages.
             kind: The reason.
-        """
-
-    def refuse(self, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None) -> None:
-        """Log messages that were not stored, because there were too many.
-
-        Args:
-            count: Number of messages.
-            body_bytes: Sum of their body lengths.
-            flags: Event flags, see leveret.storage.event_format.
-            details: Where they were published to, and by whom.
         """
 
     def purge(self) -> int:
@@ -171,9 +160,6 @@ class NumberedMemory:
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
         """Do nothing: taken messages are gone already."""
-
-    def refuse(self, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None) -> None:
-        """Do nothing: there is no log."""
 
     def purge(self) -> int:
         """Remove all ready messages."""
@@ -326,10 +312,6 @@ class NumberedSegments:
         """Remove taken messages permanently."""
         self._taken.difference_update([entry[0] for entry in entries])
         self._store.settle(sorted(entries, key=_number), kind)
-
-    def refuse(self, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None) -> None:
-        """Log messages that were not stored."""
-        self._store.note(EventKind.REFUSED, count, body_bytes, flags, details)
 
     def purge(self) -> int:
         """Remove all ready messages. Those that are taken, or whose copies are not on disk yet, stay."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from leveret.broker.core.deduplication.values import read_key
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from leveret.broker.__main__ import main
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 
 
 def record_counts(path: str) -> None:

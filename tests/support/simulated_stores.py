@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.broker.core.message_stores.backing import StoreRequest
-from leveret.broker.core.message_stores.data_directory import MessageStores
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.storage.backings import QueueBacking, StoreRequest
 from leveret.storage.engine import StorageEngine
 from leveret.storage.engine_options import EngineOptions
 from tests.support.manual_loop import ManualLoop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Final
 
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import Turn

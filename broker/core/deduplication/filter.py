@@ -8,12 +8,11 @@ from typing import ClassVar, Final, NamedTuple
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.value_log import Sync, ValueLog
 from leveret.broker.core.deduplication.values import NEVER, RememberedValues, read_key, read_ttl
-from leveret.broker.core.message_stores.backing import Backing
-from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.messages.target import Definition, Remembering, Target, leave_out, names_of
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.work import Work
+from leveret.storage.backings import Backing, LevelBacking
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -78,7 +77,7 @@ class DuplicateFilter:
         if len(self._values) > size:
             self._arm(0)
 
-    def keep_on_disk(self, backing: ValueBacking, stores: Sync) -> None:
+    def keep_on_disk(self, backing: LevelBacking, stores: Sync) -> None:
         """Keep values in a store from now on; remember what is in it, and write what is remembered."""
         self.log = ValueLog(backing, self._values, stores, self._timers, self._offset)
         if len(self._values):

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from leveret.broker.core.deduplication.values import NEVER, RememberedValues
-from leveret.broker.core.message_stores.backing import SyncWaiter, WriteFailures
-from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.broker.core.message_stores import SyncWaiter, WriteFailures
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.protocol.properties import encode_content_header
+from leveret.storage.backings import LevelBacking
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, StoredMessage, TimedMessage
@@ -59,7 +59,7 @@ class ValueLog:
     )  # fmt: skip
 
     def __init__(
-        self, backing: ValueBacking, values: RememberedValues, stores: Sync, timers: Timers, offset: Callable[[], int]
+        self, backing: LevelBacking, values: RememberedValues, stores: Sync, timers: Timers, offset: Callable[[], int]
     ) -> None:
         self.backing = backing
         self._values = values

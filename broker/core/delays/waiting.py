@@ -11,7 +11,6 @@ from typing import ClassVar, Final, Protocol
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.messages.target import Target
 from leveret.broker.core.scheduling.timers import Timers
@@ -19,8 +18,10 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol import properties
 from leveret.protocol.field_table import FLOAT_KINDS, INTEGER_KINDS, FieldTable, FieldValue, find, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
-from leveret.storage.event_format import TOLD
+from leveret.storage.backings import LevelBacking
+from leveret.storage.event_format import TOLD, EventKind
 from leveret.storage.message import NO_ENVELOPE, Envelope, Message
+from leveret.storage.stores.numbered_store import NumberedSegments
 
 #: Name of the header.
 DELAY: Final = "x-delay"
@@ -122,7 +123,7 @@ class WaitingMessages(Target):
         self,
         vhost_name: str,
         name: str,
-        backing: NumberedBacking,
+        backing: LevelBacking,
         counters: ExchangeCounters,
         timers: Timers,
         turn: Turn,
@@ -138,7 +139,7 @@ class WaitingMessages(Target):
         #: The last envelope that was published, with its delay and the envelope that is stored.
         self._published = self._stored_envelope = NO_ENVELOPE
         self._delay = 0
-        self.schedule = Schedule(backing.messages, timers, turn, self._route)
+        self.schedule = Schedule(NumberedSegments(backing.store), timers, turn, self._route)
 
     @property
     def count(self) -> int:
@@ -178,7 +179,7 @@ class WaitingMessages(Target):
             self.counters.refuse_told += len(messages)
         body_bytes = sum([len(message.body) for message in messages])
         details = PublishDetails("", messages[0].envelope, publisher)
-        self.backing.messages.refuse(len(messages), body_bytes, TOLD if is_told else 0, details)
+        self.backing.store.note(EventKind.REFUSED, len(messages), body_bytes, TOLD if is_told else 0, details)
 
     def _route(self) -> None:
         self._router.begin(self)

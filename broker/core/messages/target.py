@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar, Protocol, TypeAlias
 
-from leveret.broker.core.message_stores.backing import Backing
 from leveret.broker.core.messages.origin import Publisher
+from leveret.storage.backings import Backing
 from leveret.storage.message import Message
 
 #: Kind of a definition, and virtual host and name.

@@ -18,7 +18,7 @@ that still exceeds its limit delivers nothing until it is within it.
 
 Looking, picking, jobs. `core/queues/browsing.py` goes through a queue by numbers, which messages keep while they are
 delivered and requeued, and changes nothing (`stores/looking.py`). Some of what it finds can be taken out of the middle
-(`stores/picking.py`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`)
+(`pick`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`)
 does so in steps, and waits until each is on disk; all jobs, and moves that a request waits for, take turns in one time
 slice of 5 ms in an iteration of the loop. A filter (`core/queues/message_selector.py`, `body_conditions.py`) goes on
 in the middle of a body in a later slice. So are single messages deleted by their keys (`operations/removal.py`), the

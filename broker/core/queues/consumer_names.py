@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.queues.consumers import QueueConsumer, UnackedHolder
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.properties import encode_content_header
+from leveret.storage.backings import LevelBacking
 from leveret.storage.clock import Clock
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
@@ -63,7 +63,7 @@ class ConsumerNameLog:
 
     __slots__ = ("_backing", "_open_store")
 
-    def __init__(self, open_store: Callable[[bool], ValueBacking | None]) -> None:
+    def __init__(self, open_store: Callable[[bool], LevelBacking | None]) -> None:
         self._open_store = open_store
         self._backing = open_store(False)
 

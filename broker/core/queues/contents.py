@@ -11,7 +11,6 @@ from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.returns import DelayedReturns, ReturnRules, unstored
@@ -20,6 +19,7 @@ from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
+from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, TimedMessage

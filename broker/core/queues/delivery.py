@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
@@ -15,6 +14,7 @@ from leveret.broker.core.queues.returns import RETURN_STEP, PutBack, Returning
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import EXPIRED
+from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry
 

@@ -14,13 +14,13 @@ from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.values import QueuedValues
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.queues.returns import without_count
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
+from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message

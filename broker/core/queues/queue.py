@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.message_stores.backing import StoreFigures
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.messages.target import Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
@@ -26,6 +24,7 @@ from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import FieldTable, find, plain_values
+from leveret.storage.backings import QueueBacking, StoreFigures
 from leveret.storage.callbacks import call_each
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry, MessageStore

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from leveret.broker.core.message_stores.backing import WriteFailures
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
-from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages.origin import Publisher
 from leveret.broker.core.queues.consumer_names import ConsumerNameLog, ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
@@ -25,6 +23,7 @@ from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.policies.values import age_seconds
 from leveret.protocol.field_table import FieldTable, plain_values
+from leveret.storage.backings import LevelBacking, QueueBacking
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
@@ -87,7 +86,7 @@ class StreamQueue(Queue):
         arguments: FieldTable,
         backing: QueueBacking,
         await_sync: Callable[[Any], None],
-        open_names: Callable[[bool], ValueBacking | None],
+        open_names: Callable[[bool], LevelBacking | None],
     ) -> None:
         super().__init__(host, name, True, False, None, arguments, backing, STREAM)
         store, size = backing.store, backing.stream_segment_bytes

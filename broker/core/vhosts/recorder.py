@@ -14,7 +14,7 @@ from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import not_found

@@ -16,8 +16,7 @@ from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
-from leveret.broker.core.message_stores.backing import StoreRequest
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.messages.origin import PublishDetails, Publisher
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
@@ -43,6 +42,7 @@ from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.policies.policy import find_policy
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
+from leveret.storage.backings import StoreRequest
 from leveret.storage.definitions_database import NoJournal
 from leveret.storage.event_format import TOLD
 from leveret.storage.message import Message
@@ -331,7 +331,7 @@ class VirtualHost:
             declaration.arguments,
             backing,
             self._stores.await_sync,
-            lambda creates: self._stores.open_values(names, creates=creates),
+            lambda creates: self._stores.open_level(names) if creates else self._stores.open_if_found(names),
         )
         self._add_queue(stream)
         self.streams.add(stream)
@@ -375,7 +375,7 @@ class VirtualHost:
             request = StoreRequest(
                 self.name, exchange.name, exchange.durable, persists_transient=exchange.durable, kind="exchange"
             )
-            backing = self._stores.open_numbered(request, qid)
+            backing = self._stores.open_level(request, qid)
             clocks = self.timers, self.turn
             exchange.waiting = WaitingMessages(
                 self.name, exchange.name, backing, exchange.counters, *clocks, self.due_messages
@@ -398,10 +398,8 @@ class VirtualHost:
             duplicates.keep_in_memory()
             return True
         request = StoreRequest(self.name, exchange.name, durable=True, persists_transient=True, kind="deduplication")
-        backing = self._stores.open_values(request, qid)
-        if backing is not None:
-            duplicates.keep_on_disk(backing, self._stores)
-        return backing is not None
+        duplicates.keep_on_disk(self._stores.open_level(request, qid), self._stores)
+        return True
 
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
         if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:

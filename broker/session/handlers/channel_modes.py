@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from leveret.broker.core.message_stores.backing import WriteFailures
+from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.confirms import Confirms

@@ -38,7 +38,7 @@ def builder(tmp_path: Path) -> DirectoryBuilder:
     made.publish(store, [b"one", b"two", b"three"], "key", START + 3_600_000_000, headers={"x-delay": -3_600_000})
     numbered = NumberedSegments(store)
     numbered.settle(numbered.take([2], 1 << 20)[0], EventKind.ROUTED)
-    numbered.refuse(5, 50)
+    store.note(EventKind.REFUSED, 5, 50)
     for _ in range(3):
         made.tick()
     return made

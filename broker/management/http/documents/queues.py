@@ -10,7 +10,6 @@ from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.values import VALUE_BYTES
 from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
 from leveret.broker.core.queues.browsing import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
@@ -27,6 +26,7 @@ from leveret.policies.keys import KEYS
 from leveret.policies.settings import read_retry, resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
+from leveret.storage.backings import StoreFigures
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 

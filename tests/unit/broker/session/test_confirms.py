@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.message_stores.backing import WriteFailures
+from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.confirms import Confirms
 from tests.support import methods

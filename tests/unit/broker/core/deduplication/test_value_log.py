@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from leveret.broker.core.deduplication.value_log import ValueLog
 from leveret.broker.core.deduplication.values import NEVER, RememberedValues
-from leveret.broker.core.message_stores.backing import StoreRequest, SyncWaiter, WriteFailures
-from leveret.broker.core.message_stores.value_backing import ValueBacking
+from leveret.broker.core.message_stores import SyncWaiter, WriteFailures
+from leveret.storage.backings import LevelBacking, StoreRequest
 from leveret.storage.engine import StorageEngine
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
@@ -50,7 +50,7 @@ class Disk:
         self.engine = StorageEngine(str(self._path))
         found = next(iter(self.engine.queues.values()), None)
         self.values = RememberedValues()
-        self.backing = ValueBacking(self.engine, _REQUEST, found, _at_once)
+        self.backing = LevelBacking(self.engine, _REQUEST, found, _at_once)
         timers = ManualTimers(self.loop)
         self.log = ValueLog(self.backing, self.values, self.syncs, timers, lambda: 0)
         self.log.load(self._size)

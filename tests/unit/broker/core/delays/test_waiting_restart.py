@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.delays.waiting import WaitingMessages
-from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost

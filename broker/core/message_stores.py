@@ -8,21 +8,19 @@ import shutil
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
-from leveret.broker.core.message_stores.backing import StoreRequest, SyncWaiter, WriteFailures
-from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
-from leveret.broker.core.message_stores.value_backing import ValueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer, Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.backings import Backing, LevelBacking, QueueBacking, StoreRequest
 from leveret.storage.callbacks import call_each
 from leveret.storage.commit.committer import SyncMode
+from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
 from leveret.storage.disk.space import DiskSpace
@@ -55,6 +53,49 @@ def unusable_text(data_dir: Path, reason: str) -> str:
     is_full = data_dir.is_dir() and shutil.disk_usage(data_dir).free < _ROOM_TO_START
     advice = "its disk is full, make room" if is_full else "choose another --data-dir"
     return f"cannot use the data directory {data_dir}: {reason}; {advice}"
+
+
+class Backed(Protocol):
+    """A queue, or an exchange with delayed messages, as far as its messages may have failed to be written."""
+
+    @property
+    def stored(self) -> Backing:
+        """Where its messages are kept."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WriteFailures:
+    """Which messages of a turn could not be written.
+
+    Args:
+        stores: The stores that could not be written.
+
+    Attributes:
+        any: Whether there are such messages. Normally not, so that queues need not be checked one by one.
+    """
+
+    __slots__ = ("_stores", "any")
+
+    def __init__(self, stores: Collection[object] = ()) -> None:
+        self._stores = stores
+        self.any: Final = bool(stores)
+
+    def concern(self, queues: Collection[Backed]) -> bool:
+        """Return whether messages of any of these queues could not be written."""
+        return self.any and any(store in self._stores for queue in queues for store in queue.stored.stores())
+
+
+class SyncWaiter(Protocol):
+    """An object that waits until the messages of this turn are on disk, for example to send confirms."""
+
+    def written(self, failures: WriteFailures) -> Callable[[], None] | None:
+        """Handle the write of this turn's messages.
+
+        Args:
+            failures: What could not be written.
+        Returns:
+            Called once they are synced; None if nothing waits for that.
+        """
 
 
 class MessageStores:
@@ -125,27 +166,18 @@ class MessageStores:
         except OSError as error:
             raise _cannot_make(request, error) from error
 
-    def open_numbered(self, request: StoreRequest, qid: int | None = None) -> NumberedBacking:
-        """Open the store of an exchange that delays messages; see open()."""
-        found = self._claim(request, qid)
-        try:
-            return NumberedBacking(self.engine, request, found, self._gate.when_written)
-        except OSError as error:
-            raise _cannot_make(request, error) from error
+    def open_level(self, request: StoreRequest, qid: int | None = None) -> LevelBacking:
+        """Open the one store of an exchange or stream; see open()."""
+        return self._open_level(request, self._claim(request, qid))
 
-    def open_values(self, request: StoreRequest, qid: int | None = None, creates: bool = True) -> ValueBacking | None:
-        """Open the store of what an exchange or stream remembers; see open().
+    def open_if_found(self, request: StoreRequest) -> LevelBacking | None:
+        """Open the one store of an exchange or stream, without a number in the definitions, if there is one."""
+        found = self._claim(request, None)
+        return None if found is None else self._open_level(request, found)
 
-        Args:
-            request: Properties of the exchange or stream.
-            qid: See open().
-            creates: Whether it is made if it does not exist; otherwise None is returned.
-        """
-        found = self._claim(request, qid)
-        if found is None and not creates:
-            return None
+    def _open_level(self, request: StoreRequest, found: StoredQueue | None) -> LevelBacking:
         try:
-            return ValueBacking(self.engine, request, found, self._gate.when_written)
+            return LevelBacking(self.engine, request, found, self._gate.when_written)
         except OSError as error:
             raise _cannot_make(request, error) from error
 

@@ -1,13 +1,14 @@
-"""Where the messages of one queue are kept: in the data directory, or in memory until they are paged out."""
+"""Where a queue, exchange or stream keeps its messages: its stores, in memory or in the data directory."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import Final, NamedTuple
 
-from leveret.broker.core.message_stores.backing import Backing, StoreFigures, StoreRequest
 from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
 from leveret.storage.interface import Level, MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
@@ -22,6 +23,117 @@ from leveret.storage.stores.returns_store import (
 from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
+#: Approximate memory of a queue and of a message, without bodies, in bytes.
+_QUEUE_MEMORY: Final = 4096
+_MESSAGE_MEMORY: Final = 128
+
+
+class StoreRequest(NamedTuple):
+    """Properties of a queue that determine its stores.
+
+    Attributes:
+        vhost_name: Name of the virtual host.
+        name: Name of the queue.
+        durable: Whether the queue survives a restart.
+        max_priority: The highest priority, 0..255.
+        persists_transient: Whether transient messages survive a restart too, as in quorum queues.
+        kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers;
+            ``offsets``: what a stream knows of its named consumers.
+        stream_segment_bytes: Size of the segments of a stream in bytes; None for a queue.
+        owner: Number on disk of the queue that this belongs to; None for one of its own.
+    """
+
+    vhost_name: str
+    name: str
+    durable: bool
+    max_priority: int = 0
+    persists_transient: bool = False
+    kind: str = "queue"
+    stream_segment_bytes: int | None = None
+    owner: int | None = None
+
+    def attributes(self) -> Mapping[str, object]:
+        """Return what is stored of it on disk."""
+        found: dict[str, object] = {"vhost": self.vhost_name, "name" if self.kind == "queue" else self.kind: self.name}
+        if self.persists_transient:
+            found["persists_transient"] = True
+        if self.stream_segment_bytes is not None:
+            found["stream_segment_bytes"] = self.stream_segment_bytes
+        if self.owner is not None:
+            found["owner"] = self.owner
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """Message and body byte counts by location.
+
+    Args:
+        messages_persistent: Persistent messages of a durable queue, ready and unacknowledged.
+        message_bytes_persistent: Body bytes of persistent messages.
+        messages_ready_ram: Ready messages with bodies in memory.
+        messages_unacknowledged_ram: Unacknowledged messages with bodies in memory.
+        message_bytes_ram: Body bytes in memory.
+        messages_paged_out: Transient messages with bodies on disk only.
+        message_bytes_paged_out: Body bytes of these.
+        disk_reads: Messages read from disk since the declaration or the start of the broker.
+        disk_writes: Messages written to disk in the same time.
+        segments: Number of segments.
+        disk_bytes: Size of the segments, in bytes.
+        oldest: Arrival time of the first message written to the oldest segment, in microseconds since 1970; 0
+            without segments. The oldest message in the queue may be newer.
+    """
+
+    messages_persistent: int = 0
+    message_bytes_persistent: int = 0
+    messages_ready_ram: int = 0
+    messages_unacknowledged_ram: int = 0
+    message_bytes_ram: int = 0
+    messages_paged_out: int = 0
+    message_bytes_paged_out: int = 0
+    disk_reads: int = 0
+    disk_writes: int = 0
+    segments: int = 0
+    disk_bytes: int = 0
+    oldest: int = 0
+
+    @property
+    def messages_ram(self) -> int:
+        """Number of messages with bodies in memory."""
+        return self.messages_ready_ram + self.messages_unacknowledged_ram
+
+    @property
+    def memory(self) -> int:
+        """Approximate memory use of the queue, in bytes."""
+        return _QUEUE_MEMORY + self.messages_ram * _MESSAGE_MEMORY + self.message_bytes_ram
+
+
+class Backing:
+    """Where messages are kept, as far as confirms and definitions depend on it.
+
+    Args:
+        awaits_sync: Whether confirms of persistent messages wait for the sync to disk.
+        persists_transient: Whether all messages survive a restart, whatever their delivery mode.
+
+    Attributes:
+        awaits_sync: See Args.
+        persists_transient: See Args.
+    """
+
+    __slots__ = ("awaits_sync", "persists_transient")
+
+    def __init__(self, awaits_sync: bool = False, persists_transient: bool = False) -> None:
+        self.awaits_sync = awaits_sync
+        self.persists_transient = persists_transient
+
+    @property
+    def qid(self) -> int | None:
+        """Number of the queue on disk; None if it is in memory."""
+        return None
+
+    def stores(self) -> Collection[SegmentStore]:
+        """The stores on disk, one for each priority."""
+        return ()
 
 
 class QueueBacking(Backing):
@@ -61,7 +173,7 @@ class QueueBacking(Backing):
         if found is None and request.durable:
             self._stored = self._create()
         elif found is not None and not found.attributes:
-            describe_queue(engine, found, self._attributes())
+            describe_queue(engine, found, request.attributes())
         super().__init__(request.durable, request.persists_transient)
         self.store = self._in_memory() if self._stored is None else self._open()
         # Nothing takes the messages of a stream, so it keeps none in memory.
@@ -233,16 +345,7 @@ class QueueBacking(Backing):
         return PriorityStore(max_priority, _memory_level) if max_priority else MemoryStore()
 
     def _create(self) -> StoredQueue:
-        return self._engine.create_queue(self._request.durable, self._attributes())
-
-    def _attributes(self) -> dict[str, object]:
-        request = self._request
-        attributes: dict[str, object] = {"vhost": request.vhost_name, "name": request.name}
-        if request.persists_transient:
-            attributes["persists_transient"] = True
-        if request.stream_segment_bytes is not None:
-            attributes["stream_segment_bytes"] = request.stream_segment_bytes
-        return attributes
+        return self._engine.create_queue(self._request.durable, self._request.attributes())
 
     def _open(self) -> MessageStore:
         """Return the store of a queue on disk, including recovered messages."""
@@ -312,6 +415,62 @@ class QueueBacking(Backing):
         for store in self.stores():
             # Waiting messages are never in memory.
             store.set_lazy(lazy or store.place.priority == self._waiting_level)
+
+
+class LevelBacking(Backing):
+    """One store in the data directory, of an exchange or a stream: of delayed messages, or of what it remembers.
+
+    Args:
+        engine: The storage engine of the data directory.
+        request: Name and properties of the exchange or stream.
+        found: The recovered store on disk, if any.
+        when_written: Calls a callback once all definition changes made so far are on disk.
+    Raises:
+        OSError: The files cannot be created.
+
+    Attributes:
+        store: The store.
+    """
+
+    __slots__ = ("_engine", "_stored", "_when_written", "store")
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        request: StoreRequest,
+        found: StoredQueue | None,
+        when_written: Callable[[Callable[[], None]], None],
+    ) -> None:
+        super().__init__(request.durable, request.persists_transient)
+        self._engine = engine
+        self._when_written = when_written
+        if found is None:
+            found = engine.create_queue(request.durable, request.attributes())
+        elif not found.attributes:
+            describe_queue(engine, found, request.attributes())
+        self._stored = found
+        self.store = engine.store(found)
+        self.store.set_lazy(True)
+
+    @property
+    def qid(self) -> int | None:
+        """Number of the store on disk."""
+        return self._stored.qid
+
+    def stores(self) -> Collection[SegmentStore]:
+        """The store on disk."""
+        return self._stored.stores.values()
+
+    def write(self) -> None:
+        """Write what was appended at once, so that it survives the end of the process; a full disk delays it."""
+        self._engine.flush()
+
+    def delete(self) -> None:
+        """Delete the files, once the definitions on disk no longer name them."""
+        if self.awaits_sync:
+            self._when_written(partial(self._engine.delete_queue, self._stored))
+        else:
+            self._engine.delete_queue(self._stored)
 
 
 def _memory_level(level: int) -> Level:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from leveret.broker.core.message_stores.backing import StoreRequest, WriteFailures
-from leveret.broker.core.message_stores.data_directory import MessageStores
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
+from leveret.broker.config.options import Settings
+from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.message_stores import MessageStores, WriteFailures, open_stores
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.storage.backings import QueueBacking, StoreRequest
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -69,3 +74,22 @@ def test_who_fails_after_a_sync_takes_no_other_with_it(left: StorageEngine, capl
     stores.write()
     assert done == ["synced", "settled"]
     assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("lacks_descriptors", "said"), [(True, "no file descriptor (ulimit -n) is left"), (False, "until there is room")]
+)
+def test_the_alarm_says_why_it_is_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lacks_descriptors: bool, said: str
+) -> None:
+    loop = ManualLoop()
+    alarms, timers, turn = Alarms(), ManualTimers(loop), Turn(loop.call_soon)
+    gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
+    stores = open_stores(Settings(data_dir=tmp_path), turn, timers, alarms, gate, loop.call_soon)
+    stores.engine.disk.note_write(True, lacks_descriptors)
+    assert alarms.any
+    assert said in caplog.text
+    stores.engine.disk.note_write(False)
+    assert not alarms.any
+    assert "disk alarm cleared" in caplog.text
+    assert stores.close()
