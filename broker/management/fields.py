@@ -596,6 +596,102 @@ BINDING: Final[Table] = (
     Field("arguments", "arguments", "object", "As given", Column(form="arguments")),
     Field("properties_key", "properties_key", "string", "What names it among those of the two: in paths"),
 )
+
+_USE: Final = "node_coarse_metrics"
+_LIMITS: Final = "node_metrics"
+_FILES: Final = "node_persister_metrics"
+_CHURN: Final = "connection_churn_metrics"
+
+
+def _used(name: str, text: str, metric: Metric | None = None) -> Field:
+    """Return a figure of the node that is sampled."""
+    return Field(name, f"usage.{name}", "integer", text, None, metric, rate=(name,))
+
+
+def _churn(name: str, metric: str, text: str, source: str = "statistics") -> Field:
+    """Return a number of what came or went since the start."""
+    return Field(name, f"{source}.{name}", "integer", text, None,
+                 _counter(metric, f"Total number of {text.lower()}", _CHURN), rate=(name,))
+
+
+def _file(metric: str, text: str, source: str) -> Field:
+    """Return a metric of files. RabbitMQ's API has other figures, which are not counted: see NODE_ABSENT."""
+    return Field(metric, "", "number", text, None, _counter(metric, text, _FILES, source=source))
+
+
+NODE: Final[Table] = (
+    Field("name", "node.name", "string", "Name", basic=True),
+    Field("type", "type", "string", "disc", basic=True),
+    Field("running", "running", "boolean", "true", basic=True),
+    Field("uptime", "uptime", "integer", "Time since the start in ms", None,
+          _gauge("erlang_uptime_seconds", "Node uptime", _LIMITS, source="uptime_seconds")),
+    Field("os_pid", "os_pid", "string", "Process identifier"),
+    Field("processors", "processors", "integer", "Number of processors"),
+    Field("run_queue", "zero", "integer", "Erlang's; always 0"),
+    Field("fd_total", "files_max", "integer", "Maximum number of open files", None,
+          _gauge("process_max_fds", "Open file descriptors limit", _LIMITS)),
+    Field("sockets_total", "broker.sockets.total", "integer", "Maximum number of sockets of clients", None,
+          _gauge("process_max_tcp_sockets", "Open TCP sockets limit", _LIMITS)),
+    Field("proc_total", "processes_max", "integer", "Erlang's maximum of processes"),
+    Field("mem_limit", "node.memory_limit", "integer", "Bytes of memory from which on publishers are blocked", None,
+          _gauge("resident_memory_limit_bytes", "Memory high watermark in bytes", _LIMITS)),
+    Field("mem_alarm", "memory_alarm", "boolean", "Whether they are"),
+    Field("mem_calculation_strategy", "memory_strategy", "string", "rss"),
+    Field("disk_free_limit", "node.disk_free_limit", "integer", "Free bytes below which publishers are blocked", None,
+          _gauge("disk_space_available_limit_bytes", "Free disk space low watermark in bytes", _LIMITS)),
+    Field("disk_free_alarm", "disk_alarm", "boolean", "Whether they are"),
+    Field("rates_mode", "rates_mode", "string", "basic"),
+    Field("partitions", "nothing", "array", "Always empty"),
+    Field("net_ticktime", "net_ticktime", "integer", "Erlang's"),
+    Field("being_drained", "being_drained", "boolean", "false"),
+    Field("enabled_plugins", "plugins", "array", "Those of RabbitMQ whose work it does"),
+    Field("applications", "applications", "array", "Its version; newer clients read it here"),
+    Field("auth_mechanisms", "auth_mechanisms", "array", "SASL mechanisms"),
+    Field("exchange_types", "exchange_types", "array", "Exchange types"),
+    Field("contexts", "contexts", "array", "What the HTTP listeners serve"),
+    Field("log_files", "log_files", "array", "Where the log goes"),
+    Field("config_files", "config_files", "array", "Files that were read at the start"),
+    Field("db_dir", "db_dir", "string", "Data directory"),
+    Field("cluster_links", "nothing", "array", "Always empty"),
+    Field("ra_open_file_metrics", "ra_open_files", "object", "Erlang's; all numbers are 0"),
+    Field("metrics_gc_queue_length", "metrics_gc", "object", "Erlang's; all numbers are 0"),
+    _used("mem_used", "Bytes of memory", _gauge("process_resident_memory_bytes", "Memory used in bytes", _USE)),
+    _used("fd_used", "Open files", _gauge("process_open_fds", "Open file descriptors", _USE)),
+    _used("sockets_used", "Sockets of clients", _gauge("process_open_tcp_sockets", "Open TCP sockets", _USE)),
+    # The counterparts in Python.
+    _used("proc_used", "Threads", _gauge("erlang_processes_used", "Erlang processes used", _USE)),
+    _used("disk_free", "Free bytes", _gauge("disk_space_available_bytes", "Disk space available in bytes", _USE)),
+    _used("gc_num", "Runs of the garbage collector",
+          _counter("erlang_gc_runs_total", "Total number of Erlang garbage collector runs", _USE)),
+    _used("gc_bytes_reclaimed", "Always 0"),
+    _used("context_switches", "Context switches", _counter(
+          "erlang_scheduler_context_switches_total", "Total number of Erlang scheduler context switches", _USE)),
+    _churn("connection_created", "connections_opened_total", "Connections opened"),
+    _churn("connection_closed", "connections_closed_total", "Connections closed or terminated"),
+    _churn("channel_created", "channels_opened_total", "Channels opened"),
+    _churn("channel_closed", "channels_closed_total", "Channels closed"),
+    _churn("queue_declared", "queues_declared_total", "Queues declared", "ended"),
+    _churn("queue_created", "queues_created_total", "Queues created", "ended"),
+    _churn("queue_deleted", "queues_deleted_total", "Queues deleted", "ended"),
+    _file("io_read_ops_total", "Total number of I/O read operations", "files.reads"),
+    _file("io_read_bytes_total", "Total number of I/O bytes read", "files.read_bytes"),
+    _file("io_read_time_seconds_total", "Total I/O read time", "files.read_seconds"),
+    _file("io_write_ops_total", "Total number of I/O write operations", "files.writes"),
+    _file("io_write_bytes_total", "Total number of I/O bytes written", "files.written_bytes"),
+    _file("io_write_time_seconds_total", "Total I/O write time", "files.write_seconds"),
+    _file("io_sync_ops_total", "Total number of I/O sync operations", "files.syncs"),
+    _file("io_sync_time_seconds_total", "Total I/O sync time", "files.sync_seconds"),
+    _file("msg_store_read_total", "Total number of Message Store read operations", "ended.disk_reads"),
+    _file("msg_store_write_total", "Total number of Message Store write operations", "ended.disk_writes"),
+)
+#: Figures of RabbitMQ's nodes that have no counterpart or are not counted. They and their rates are 0.
+NODE_ABSENT: Final = (
+    *(f"io_{work}_{figure}" for work in ("read", "write") for figure in ("count", "bytes", "avg_time")),
+    *(f"io_{work}_{figure}" for work in ("sync", "seek") for figure in ("count", "avg_time")),
+    "io_reopen_count",
+    *(f"mnesia_{kind}_tx_count" for kind in ("ram", "disk")),
+    *(f"{part}_{work}_count" for part in ("msg_store", "queue_index") for work in ("read", "write")),
+)
 # fmt: on
 #: Fields of queues that the API shows without statistics: cheap to request, and in RabbitMQ always up to date.
 QUEUE_BASIC: Final = _names(field for field in QUEUE if field.basic)

@@ -140,7 +140,7 @@ class Nodes(Controller):
     async def _describe(self, request: web.Request) -> dict[str, Any]:
         context, broker = self._context, self._broker
         if stats_are_disabled(request):
-            return short_node(context.node)
+            return short_node(broker, context.node, context.settings)
         rates = Rates(request, broker)
         churn = broker.statistics.row((await count_all(broker)).total())
         return node_document(broker, context.node, context.settings, rates, churn)

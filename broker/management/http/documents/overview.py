@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final
 
 from leveret import compilation
-from leveret.broker.config.options import Log, Settings
+from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
@@ -16,7 +18,9 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.resources.usage import NodeStatistics, open_files_max
-from leveret.broker.core.stats.census import Census
+from leveret.broker.core.stats.census import Census, ended_totals
+from leveret.broker.management.fields import NODE, NODE_ABSENT
+from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 
@@ -28,16 +32,9 @@ _RETENTION: Final[Mapping[str, list[int]]] = {
 }
 #: Rates are per object, not per pair of objects (for example channel and queue).
 _RATES_MODE: Final = "basic"
-_CHURN: Final = numbers(
-    BrokerStatistics.FIELDS,
-    "connection_created",
-    "connection_closed",
-    "channel_created",
-    "channel_closed",
-    "queue_declared",
-    "queue_created",
-    "queue_deleted",
-)
+#: Figures of the node that are sampled, and numbers of what came and went; see NODE.
+_NODE: Final = numbers(NodeStatistics.FIELDS, *(f.name for f in NODE if f.source.startswith("usage.")))
+_CHURN: Final = numbers(BrokerStatistics.FIELDS, *(f.name for f in NODE if f.rate and f.name not in _NODE))
 _READY: Final = ("messages_ready", "messages_unacknowledged")
 #: As of queues, with returned messages that wait for their retry, and dead letters that no queue has accepted yet.
 _ALL: Final = (*_READY, "messages_waiting")
@@ -54,25 +51,6 @@ _VHOST_MESSAGES: Final = (
     publish_numbers(VirtualHostStatistics.FIELDS),
     delivery_numbers(VirtualHostStatistics.FIELDS),
     numbers(VirtualHostStatistics.FIELDS, "drop", "refuse"),
-)
-_NODE: Final = numbers(
-    NodeStatistics.FIELDS,
-    "mem_used",
-    "fd_used",
-    "sockets_used",
-    "proc_used",
-    "disk_free",
-    "gc_num",
-    "gc_bytes_reclaimed",
-    "context_switches",
-)
-#: Counters of RabbitMQ that have no counterpart in Leveret or are not counted. They are 0.
-_ABSENT_NODE: Final = (
-    *(f"io_{work}_{figure}" for work in ("read", "write") for figure in ("count", "bytes", "avg_time")),
-    *(f"io_{work}_{figure}" for work in ("sync", "seek") for figure in ("count", "avg_time")),
-    "io_reopen_count",
-    *(f"mnesia_{kind}_tx_count" for kind in ("ram", "disk")),
-    *(f"{part}_{work}_count" for part in ("msg_store", "queue_index") for work in ("read", "write")),
 )
 #: Listeners by the name of their address: protocol, and description of web contexts.
 _LISTENERS: Final = {
@@ -195,6 +173,81 @@ def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[s
     return contexts
 
 
+class NodeView:
+    """The attributes of the node that the fields of NODE are read from.
+
+    Args:
+        broker: The broker.
+        node: The node.
+        settings: The configuration.
+    """
+
+    type = "disc"
+    running = True
+    zero = 0
+    nothing: tuple[()] = ()
+    processes_max = 1_048_576
+    memory_strategy = "rss"
+    rates_mode = _RATES_MODE
+    net_ticktime = 60
+    being_drained = False
+    plugins = ("rabbitmq_management", "rabbitmq_prometheus")
+    ra_open_files: ClassVar[Mapping[str, int]] = {"ra_log_wal": 0, "ra_log_segment_writer": 0}
+    metrics_gc = _METRICS_GC
+    applications = ({"name": "rabbit", "description": "Leveret", "version": RABBITMQ_VERSION},)
+
+    def __init__(self, broker: Broker, node: Node, settings: Settings) -> None:
+        self.broker = broker
+        self.node = node
+        self.statistics = broker.statistics
+        self._settings = settings
+
+    uptime = property(lambda self: self.node.uptime())
+    uptime_seconds = property(lambda self: self.node.uptime() / 1000)
+    os_pid = property(lambda self: str(os.getpid()))
+    processors = property(lambda self: os.cpu_count() or 1)
+    files_max = property(lambda self: open_files_max())
+    memory_alarm = property(lambda self: "memory" in self.broker.alarms.resources)
+    disk_alarm = property(lambda self: "disk" in self.broker.alarms.resources)
+    exchange_types = property(lambda self: exchange_types())
+    contexts = property(lambda self: web_contexts(self.node, self._settings, with_node=False))
+    config_files = property(lambda self: list(self.node.config_files))
+    db_dir = property(lambda self: str(self.node.data_dir.absolute()))
+    files = property(lambda self: self.broker.stores.file_counts)
+
+    @property
+    def auth_mechanisms(self) -> list[dict[str, Any]]:
+        """SASL mechanisms."""
+        names = self._settings.auth_mechanisms
+        return [{"name": name, "description": _MECHANISMS.get(name, name), "enabled": True} for name in names]
+
+    @property
+    def log_files(self) -> list[str]:
+        """Where the log goes."""
+        log = self._settings.log
+        file = [] if log.file is None else [str(log.file.absolute())]
+        return [*file, *(["<stderr>"] if log.console else [])]
+
+    @cached_property
+    def row(self) -> tuple[int, ...]:
+        """Use of resources, by NodeStatistics.FIELDS."""
+        return self.node.statistics.row(self.broker.sockets.used, self.node.disk_free())
+
+    @cached_property
+    def usage(self) -> SimpleNamespace:
+        """The same by name."""
+        return SimpleNamespace(**dict(zip(NodeStatistics.FIELDS, self.row, strict=True)))
+
+    @cached_property
+    def ended(self) -> VirtualHostStatistics:
+        """Sums of what virtual hosts keep."""
+        return ended_totals(self.broker)
+
+
+_short_node: Final = document_maker(field for field in NODE if field.basic)
+_node: Final = document_maker(field for field in NODE if not field.rate)
+
+
 def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, churn: Sequence[int]) -> dict[str, Any]:
     """Return the node with all fields.
 
@@ -205,61 +258,18 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         rates: Rates of the request.
         churn: Row of the broker's statistics.
     """
-    files = open_files_max()
-    alarms = broker.alarms.resources
-    document = {
-        **short_node(node),
-        "uptime": node.uptime(),
-        "os_pid": str(os.getpid()),
-        "processors": os.cpu_count() or 1,
-        "run_queue": 0,
-        "fd_total": files,
-        "sockets_total": broker.sockets.total,
-        "proc_total": 1_048_576,
-        "mem_limit": node.memory_limit,
-        "mem_alarm": "memory" in alarms,
-        "mem_calculation_strategy": "rss",
-        "disk_free_limit": node.disk_free_limit,
-        "disk_free_alarm": "disk" in alarms,
-        "rates_mode": _RATES_MODE,
-        "partitions": [],
-        "net_ticktime": 60,
-        "being_drained": False,
-        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
-        "applications": _applications(),
-        "auth_mechanisms": [
-            {"name": name, "description": _MECHANISMS.get(name, name), "enabled": True}
-            for name in settings.auth_mechanisms
-        ],
-        "exchange_types": exchange_types(),
-        "contexts": web_contexts(node, settings, with_node=False),
-        "log_files": _log_files(settings.log),
-        "config_files": list(node.config_files),
-        "db_dir": str(node.data_dir.absolute()),
-        "cluster_links": [],
-        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
-        "metrics_gc_queue_length": _METRICS_GC,
-    }
-    for name in _ABSENT_NODE:
+    view = NodeView(broker, node, settings)
+    document = _node(view)
+    for name in NODE_ABSENT:
         document[name] = 0.0 if name.endswith("avg_time") else 0
         document[f"{name}_details"] = {"rate": 0.0}
-    row = node.statistics.row(broker.sockets.used, node.disk_free())
-    rates.add_to(document, _NODE, row, node.statistics, "node_stats")
+    rates.add_to(document, _NODE, view.row, node.statistics, "node_stats")
     return rates.add_to(document, _CHURN, churn, broker.statistics, "node_stats")
 
 
-def _log_files(log: Log) -> list[str]:
-    return [*([] if log.file is None else [str(log.file.absolute())]), *(["<stderr>"] if log.console else [])]
-
-
-def short_node(node: Node) -> dict[str, Any]:
+def short_node(broker: Broker, node: Node, settings: Settings) -> dict[str, Any]:
     """Return the fields that identify the node."""
-    return {"name": node.name, "type": "disc", "running": True}
-
-
-def _applications() -> list[dict[str, str]]:
-    # Newer clients read the broker's version from this application.
-    return [{"name": "rabbit", "description": "Leveret", "version": RABBITMQ_VERSION}]
+    return _short_node(NodeView(broker, node, settings))
 
 
 def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:

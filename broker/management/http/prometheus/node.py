@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import platform
-import threading
 from collections.abc import Iterator
 from importlib.metadata import version
-from resource import RUSAGE_SELF, getrusage
 from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
 from leveret.broker.core.broker import CLUSTER_ID, Broker
-from leveret.broker.core.node import Node
-from leveret.broker.core.resources.memory import used_memory
-from leveret.broker.core.resources.usage import open_files, open_files_max
-from leveret.broker.core.stats.census import CounterTotals, ended_totals
-from leveret.broker.management.fields import Metric
+from leveret.broker.core.stats.census import CounterTotals
+from leveret.broker.management.fields import NODE, Metric, metrics_of
 from leveret.broker.management.http.controller import RequestContext
+from leveret.broker.management.http.documents.overview import NodeView
+from leveret.broker.management.http.documents.views import attributes
 from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
 from leveret.broker.version import RABBITMQ_VERSION
 
@@ -27,44 +23,6 @@ _ALARMS: Final = (
     ("alarms_file_descriptor_limit", "file descriptor limit", "file_descriptor"),
     ("alarms_free_disk_space_watermark", "free disk space watermark", "disk"),
     ("alarms_memory_used_watermark", "VM memory watermark", "memory"),
-)
-_CHURN: Final = (
-    counter("connections_opened_total", "Total number of connections opened"),
-    counter("connections_closed_total", "Total number of connections closed or terminated"),
-    counter("channels_opened_total", "Total number of channels opened"),
-    counter("channels_closed_total", "Total number of channels closed"),
-    counter("queues_declared_total", "Total number of queues declared"),
-    counter("queues_created_total", "Total number of queues created"),
-    counter("queues_deleted_total", "Total number of queues deleted"),
-)
-_COARSE: Final = (
-    gauge("process_open_fds", "Open file descriptors"),
-    gauge("process_open_tcp_sockets", "Open TCP sockets"),
-    gauge("process_resident_memory_bytes", "Memory used in bytes"),
-    gauge("disk_space_available_bytes", "Disk space available in bytes"),
-    # The counterparts in Python, as in the HTTP API.
-    gauge("erlang_processes_used", "Erlang processes used"),
-    counter("erlang_gc_runs_total", "Total number of Erlang garbage collector runs"),
-    counter("erlang_scheduler_context_switches_total", "Total number of Erlang scheduler context switches"),
-)
-_FILES: Final = (
-    counter("io_read_ops_total", "Total number of I/O read operations"),
-    counter("io_read_bytes_total", "Total number of I/O bytes read"),
-    counter("io_read_time_seconds_total", "Total I/O read time"),
-    counter("io_write_ops_total", "Total number of I/O write operations"),
-    counter("io_write_bytes_total", "Total number of I/O bytes written"),
-    counter("io_write_time_seconds_total", "Total I/O write time"),
-    counter("io_sync_ops_total", "Total number of I/O sync operations"),
-    counter("io_sync_time_seconds_total", "Total I/O sync time"),
-    counter("msg_store_read_total", "Total number of Message Store read operations"),
-    counter("msg_store_write_total", "Total number of Message Store write operations"),
-)
-_LIMITS: Final = (
-    gauge("process_max_fds", "Open file descriptors limit"),
-    gauge("process_max_tcp_sockets", "Open TCP sockets limit"),
-    gauge("resident_memory_limit_bytes", "Memory high watermark in bytes"),
-    gauge("disk_space_available_limit_bytes", "Free disk space low watermark in bytes"),
-    gauge("erlang_uptime_seconds", "Node uptime"),
 )
 _ATTEMPTS: Final = (
     counter("auth_attempts_total", "Total number of authorization attempts"),
@@ -97,15 +55,10 @@ def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, M
         context: The broker and its node.
         prefix: Prefix of all names.
     """
-    broker, node = context.broker, context.node
-    for group, metrics, values in (
-        ("connection_churn_metrics", _CHURN, _churn(broker)),
-        ("node_coarse_metrics", _COARSE, _use(broker, node)),
-        ("node_persister_metrics", _FILES, _files(broker)),
-        ("node_metrics", _LIMITS, _limits(broker, node)),
-    ):
-        for metric, value in zip(metrics, values, strict=True):
-            yield group, single(metric, prefix, value)
+    measured = [(metric, metric.source or field.source) for field, metric in metrics_of(NODE)]
+    values = attributes(source for _, source in measured)(NodeView(context.broker, context.node, context.settings))
+    for (metric, _), value in zip(measured, values, strict=True):
+        yield metric.family, single(metric, prefix, value)
     found = context.accounts.attempts.by_protocol
     protocols = {HTTP: ProtocolAttempts(), AMQP: ProtocolAttempts(), **found}
     families = [metric_family(metric, ("protocol",), prefix) for metric in _ATTEMPTS]
@@ -166,58 +119,4 @@ def identity_families(context: RequestContext, endpoint: str) -> Iterator[Metric
         rabbitmq_cluster=broker.cluster_name,
         rabbitmq_cluster_permanent_id=str(broker.global_parameters.values.get(CLUSTER_ID, "")),
         rabbitmq_endpoint=endpoint,
-    )
-
-
-def _churn(broker: Broker) -> tuple[float, ...]:
-    statistics, ended = broker.statistics, ended_totals(broker)
-    return (
-        statistics.connection_created,
-        statistics.connection_closed,
-        statistics.channel_created,
-        statistics.channel_closed,
-        ended.queue_declared,
-        ended.queue_created,
-        ended.queue_deleted,
-    )
-
-
-def _use(broker: Broker, node: Node) -> tuple[float, ...]:
-    usage = getrusage(RUSAGE_SELF)
-    return (
-        open_files(),
-        broker.sockets.used,
-        used_memory(),
-        node.disk_free(),
-        threading.active_count(),
-        sum(generation["collections"] for generation in gc.get_stats()),
-        usage.ru_nvcsw + usage.ru_nivcsw,
-    )
-
-
-def _files(broker: Broker) -> tuple[float, ...]:
-    """Return the counts of file operations, and of messages that stores have read and written."""
-    counts, ended = broker.stores.file_counts, ended_totals(broker)
-    return (
-        counts.reads,
-        counts.read_bytes,
-        counts.read_seconds,
-        counts.writes,
-        counts.written_bytes,
-        counts.write_seconds,
-        counts.syncs,
-        counts.sync_seconds,
-        ended.disk_reads,
-        ended.disk_writes,
-    )
-
-
-def _limits(broker: Broker, node: Node) -> tuple[float, ...]:
-    files = open_files_max()
-    return (
-        files,
-        broker.sockets.total,
-        node.memory_limit,
-        node.disk_free_limit,
-        node.uptime() / 1000,
     )

@@ -82,6 +82,7 @@ TABLES: Final = {
     "Consumer": fields.CONSUMER,
     "ConsumerName": fields.CONSUMER_NAME,
     "ShownVirtualHost": fields.VHOST,
+    "Node": fields.NODE,
 }
 DOCUMENT: Final = described()
 OPERATIONS: Final = list(operations(DOCUMENT))
