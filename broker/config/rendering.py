@@ -23,6 +23,7 @@ line, lists are separated by commas.
 and starts nothing; see [Operations](operations.md#check-a-configuration).
 
 **Reload**: `SIGHUP` applies a new value without a restart.
+
 """
 
 

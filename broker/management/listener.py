@@ -11,7 +11,7 @@ from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING
 
-from leveret.broker.accepting import Acceptor
+from leveret.broker.addresses import Acceptor
 from leveret.broker.tls import Tls
 
 if TYPE_CHECKING:

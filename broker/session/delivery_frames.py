@@ -8,9 +8,9 @@ from typing import Final
 
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from leveret.protocol.header_scan import split_for_offset
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.short_strings import encode_shortstr
-from leveret.protocol.stream_headers import split_for_offset
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
 

@@ -8,13 +8,11 @@ import socket
 from functools import partial
 from typing import Final, cast
 
-from leveret.broker.accepting import Acceptor, Refused
-from leveret.broker.addresses import connection_name, socket_name
+from leveret.broker.addresses import Acceptor, Refused, connection_name, socket_name
 from leveret.broker.session.ack_timeout import ConsumerTimeout
 from leveret.broker.session.connection import Connection, OpenConnections
 from leveret.broker.session.server import Server
-from leveret.broker.tls import Tls
-from leveret.broker.tls_handshake import HandshakeFailed, encrypt
+from leveret.broker.tls import HandshakeFailed, Tls, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader
 from leveret.storage.callbacks import call_each

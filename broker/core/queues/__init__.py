@@ -56,6 +56,6 @@ Each consumer has a `StreamReader`: a number, and a page of some messages that w
 for its next page in the stream's tail (the newest messages, at most 1 MiB, kept only while there are readers), then
 among the last pages that others have read, then on disk. A time is found by the arrivals of segments, then by every
 64th record of one. An unacknowledged message is only its number, as it is never needed again.
-`session/delivery_frames.py` puts the offset into the content header (`protocol/stream_headers.py`), which is split
+`session/delivery_frames.py` puts the offset into the content header (`protocol/header_scan.py`), which is split
 once for each envelope.
 """

@@ -12,13 +12,11 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from leveret.broker.accepting import Acceptor, Refused
-from leveret.broker.addresses import format_address
+from leveret.broker.addresses import Acceptor, Refused, format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.resources.sockets import Clients
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
-from leveret.broker.tls import Tls
-from leveret.broker.tls_handshake import HandshakeFailed, encrypt
+from leveret.broker.tls import HandshakeFailed, Tls, encrypt
 
 log = logging.getLogger("leveret.http")
 

@@ -23,8 +23,8 @@ from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import find_exchange
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import longstr, normalize
+from leveret.protocol.header_scan import split_for_offset
 from leveret.protocol.properties import HEADERS, Properties, encode_headers
-from leveret.protocol.stream_headers import split_for_offset
 from leveret.storage.interface import Seen
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.stream_store import FIRST_NUMBER

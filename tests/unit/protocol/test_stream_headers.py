@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.protocol.header_scan import split_for_offset
 from leveret.protocol.properties import HEADERS, Properties, encode_content_header, encode_headers
-from leveret.protocol.stream_headers import split_for_offset
 from tests.support.amqp_strategies import encoded_properties, tables
 
 OFFSET = "x-stream-offset"

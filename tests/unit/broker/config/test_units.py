@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.config.units import parse_duration, parse_size
+from leveret.broker.config.kinds import parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
