@@ -7,11 +7,11 @@ import sys
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.command import Result, ResultRows
 from leveret.broker.printable import escape_line, escape_multiline
 from leveret.protocol.erlang_terms import (
     format_atom,
@@ -22,7 +22,6 @@ from leveret.protocol.erlang_terms import (
     format_unicode,
 )
 
-# -- terms
 _ARROW: Final = " -> "
 
 
@@ -139,7 +138,6 @@ def term(value: Any) -> str:
     return untyped(value)
 
 
-# -- formatters
 DEFAULT: Final = "table"
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
@@ -168,25 +166,31 @@ class Formatter(NamedTuple):
 
     Args:
         rows: yields the lines of a listing, without line ends.
-        outcome: yields the lines of a result that is not a listing, without line ends.
+        text: returns the lines of the text of a result that is not a listing; None for one that prints its JSON.
         for_programs: whether only the result is printed, without a banner.
     """
 
     rows: Callable[[ResultRows, Style], Iterator[str]]
-    outcome: Callable[[Outcome, Style], Iterator[str]]
+    text: Callable[[str, Style], Iterable[str]] | None
     for_programs: bool = False
+
+    def lines(self, result: Result, style: Style) -> Iterable[str]:
+        """Return the lines of a result."""
+        if isinstance(result, ResultRows):
+            return self.rows(result, style)
+        if self.text is None:
+            return [] if result.json is None else [to_json(result.json)]
+        return self.text(result.text, style) if result.text else []
 
 
 # -- table: values separated by tabs, for `cut` and `awk` ------------------------------------------------
 
 
 def _table_cell(value: Any) -> str:
-    """Return the text of a cell on one line, with control characters escaped."""
     return escape_line(_text(value))
 
 
 def _text(value: Any) -> str:
-    """Return a value as text."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -216,12 +220,6 @@ def _table_rows(listing: ResultRows, style: Style) -> Iterator[str]:
         yield ""
     if listing.footer:
         yield listing.footer
-
-
-def _table_outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Yield the lines of a result that is not a listing."""
-    if result.text:
-        yield escape_multiline(result.text)
 
 
 # -- pretty_table: a table with borders ------------------------------------------------------------------
@@ -262,12 +260,6 @@ def _pretty_rows(listing: ResultRows, style: Style) -> Iterator[str]:
         yield listing.footer
 
 
-def _pretty_outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Yield the lines of a result that is not a listing."""
-    if result.text:
-        yield from _boxed(("Output",), [[_block(result.text)]], style)
-
-
 def _block(text: str) -> list[str]:
     # Control characters would move the cursor and break the borders.
     return [escape_multiline(line).expandtabs(4) for line in text.split("\n")] or [""]
@@ -302,24 +294,16 @@ def _lines(row: list[list[str]], widths: list[int], style: Style) -> Iterator[st
 
 
 def _csv_record(fields: Sequence[str]) -> str:
-    """Return one line. Quotes inside a field are doubled."""
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
 
 
 def _csv_rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Yield the lines of a listing; none if it has no rows."""
     first = True
     for row in listing.rows:
         if first:
             yield _csv_record(listing.columns)
         first = False
         yield _csv_record([_text(row.get(column)) for column in listing.columns])
-
-
-def _csv_outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Yield the lines of a result that is not a listing."""
-    if result.text:
-        yield _csv_record([result.text])
 
 
 # -- json: an array with one object per line, commas at the line starts ----------------------------------
@@ -338,7 +322,6 @@ def _json_cell(value: Any) -> Any:
 
 
 def _json_rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Yield the lines of a listing."""
     if listing.json is not None:
         yield to_json(listing.json)
         return
@@ -357,31 +340,11 @@ def _json_rows(listing: ResultRows, style: Style) -> Iterator[str]:
         yield "[]"
 
 
-def _json_outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Yield the lines of a result that is not a listing."""
-    if result.json is not None:
-        yield to_json(result.json)
-
-
 # -- erlang: terms for `file:consult/1` and similar readers ----------------------------------------------
 
 
 def _erlang_rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Yield the lines of a listing: a list of property lists."""
-    blocks = [_properties(listing.columns, row) for row in listing.rows]
-    if not blocks:
-        yield "[]"
-        return
-    for index, block in enumerate(blocks):
-        opening = "[" if index == 0 else " "
-        closing = "]" if index == len(blocks) - 1 else ","
-        yield opening + block + closing
-
-
-def _erlang_outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Yield the lines of a result that is not a listing."""
-    if result.text:
-        yield format_unicode(result.text)
+    yield "[" + ",\n ".join(_properties(listing.columns, row) for row in listing.rows) + "]"
 
 
 def _properties(columns: tuple[str, ...], row: dict[str, Any]) -> str:
@@ -392,15 +355,16 @@ def _properties(columns: tuple[str, ...], row: dict[str, Any]) -> str:
 
 
 FORMATTERS: Final = {
-    "table": Formatter(_table_rows, _table_outcome),
-    "pretty_table": Formatter(_pretty_rows, _pretty_outcome),
-    "json": Formatter(_json_rows, _json_outcome, for_programs=True),
-    "csv": Formatter(_csv_rows, _csv_outcome, for_programs=True),
-    "erlang": Formatter(_erlang_rows, _erlang_outcome),
+    "table": Formatter(_table_rows, lambda text, style: [escape_multiline(text)]),
+    "pretty_table": Formatter(_pretty_rows, lambda text, style: _boxed(("Output",), [[_block(text)]], style)),
+    "json": Formatter(_json_rows, None, for_programs=True),
+    "csv": Formatter(_csv_rows, lambda text, style: [_csv_record([text])], for_programs=True),
+    "erlang": Formatter(_erlang_rows, lambda text, style: [format_unicode(text)]),
 }
 
 
-# -- progress
+# -- progress on standard error, on a terminal only ------------------------------------------------------
+
 #: Width of the bar in characters.
 _WIDTH: Final = 30
 #: Minimum time between two updates, in seconds.
@@ -410,14 +374,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Progress bar, as a context manager that removes the bar at its end.
-
-    Args:
-        label: Text before the bar.
-        total: Amount of work, at least 0.
-        silent: Whether to show nothing.
-        stream: Output stream, by default stderr; the bar is shown only if it is a terminal.
-    """
+    """Progress bar, as a context manager that removes the bar at its end; shown only if the stream is a terminal."""
 
     def __init__(self, label: str, total: int, *, silent: bool = False, stream: TextIO | None = None) -> None:
         self._label = label
@@ -443,12 +400,7 @@ class ProgressLine:
         return self._visible
 
     def update(self, done: int, note: str = "") -> None:
-        """Show the amount of work done. Redraws at most ten times a second.
-
-        Args:
-            done: The amount.
-            note: What is said after the bar.
-        """
+        """Show the amount of work done, and a note after the bar. Redraws at most ten times a second."""
         now = time.monotonic()
         if not self._visible or now - self._drawn_at < _INTERVAL:
             return
@@ -458,13 +410,7 @@ class ProgressLine:
 
 
 def render_bar(label: str, done: int, total: int) -> str:
-    """Return the bar as text.
-
-    Args:
-        label: Text before the bar.
-        done: Amount of work done; may exceed the total.
-        total: Amount of work.
-    """
+    """Return the bar as text; more may be done than the total."""
     share = min(1.0, done / total) if total else 1.0
     filled = int(share * _WIDTH)
     return f"{label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%} {done}/{max(done, total)}"

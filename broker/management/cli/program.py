@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from leveret.broker.management.cli import registry
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.command import Command, CommandContext
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     OK,
@@ -152,7 +152,8 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
         _print_banner(command, context, name, streams)
         if options.get("dry-run") and not command.supports_dry_run:
             return OK
-        _print_result(command.run(context), name, streams.style(parsed), streams.out)
+        for line in FORMATTERS[name].lines(command.run(context), streams.style(parsed)):
+            streams.out.write(f"{line}\n")
     except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
         raise
     except Exception as error:
@@ -181,13 +182,6 @@ def _print_banner(command: Command, context: CommandContext, name: str, streams:
     if banner:
         streams.out.write(f"{escape_multiline(banner)}\n")
         streams.out.flush()
-
-
-def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
-    shown = FORMATTERS[name]
-    lines = shown.outcome(result, style) if isinstance(result, Outcome) else shown.rows(result, style)
-    for line in lines:
-        out.write(f"{line}\n")
 
 
 def _to_fault(error: Exception, command: Command, context: CommandContext) -> CommandFault:
