@@ -99,12 +99,7 @@ class CommandContext:
 
 
 class Outcome(NamedTuple):
-    """Result of a command that is not a listing.
-
-    Args:
-        text: text to print; empty prints nothing.
-        json: value to print with `--formatter json`; None prints nothing.
-    """
+    """Result of a command that is not a listing: its text, and its value for `--formatter json`; None prints none."""
 
     text: str = ""
     json: Any = None
@@ -131,12 +126,11 @@ class ResultRows(NamedTuple):
 
 
 Result = Outcome | ResultRows
-NO_OUTPUT: Final = Outcome()
 
 
 def ok_result(context: CommandContext) -> Outcome:
     """Return the result of a command without output: nothing as text, `"result": "ok"` as JSON."""
-    return Outcome(json={"node": context.node, "result": "ok"}) if context.json else NO_OUTPUT
+    return Outcome(json={"node": context.node, "result": "ok"} if context.json else None)
 
 
 Run = Callable[..., Result]

@@ -33,12 +33,7 @@ class CommandFault(Exception):
 
 
 class UsageFault(Exception):
-    """Invalid command line.
-
-    Args:
-        text: error message; the caller adds the arguments and the usage line.
-        status: exit status.
-    """
+    """Invalid command line; the program adds the arguments and the usage line to the text."""
 
     def __init__(self, text: str, status: int = USAGE) -> None:
         super().__init__(text)

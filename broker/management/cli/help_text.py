@@ -49,11 +49,7 @@ short            | long          | description
 
 
 def command_list(terminal: bool) -> str:
-    """Return the help text that lists all commands.
-
-    Args:
-        terminal: whether headers may be bold.
-    """
+    """Return the help text that lists all commands, with bold headers on a terminal."""
     bold = Style(terminal=terminal).bold
     lines = [
         "",
@@ -79,12 +75,7 @@ def usage(command: Command) -> str:
 
 
 def command_help(command: Command, terminal: bool) -> str:
-    """Return the help text of a command.
-
-    Args:
-        command: the command.
-        terminal: whether headers may be bold.
-    """
+    """Return the help text of a command, with bold headers on a terminal."""
     bold = Style(terminal=terminal).bold
     lines = ["", bold("Usage"), "", usage(command), "", f"{command.summary.rstrip('.')}.", ""]
     explanations = [(part.heading, part.text) for part in command.parts if part.text]

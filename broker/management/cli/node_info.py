@@ -77,13 +77,7 @@ def product_and_version(overview: dict[str, Any]) -> tuple[str, str]:
 
 
 class MemoryPart(NamedTuple):
-    """Part of the memory in use.
-
-    Args:
-        name: name of the category.
-        size: bytes.
-        percentage: percentage of the total.
-    """
+    """Category of the memory in use, with its bytes and their percentage of the total."""
 
     name: str
     size: int

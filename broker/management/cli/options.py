@@ -187,25 +187,14 @@ Value = str | int | bool
 
 
 class InvalidOption(NamedTuple):
-    """Invalid option on the command line.
-
-    Args:
-        option: the option as typed.
-        value: the value if it is invalid, otherwise empty.
-    """
+    """Invalid option as typed, with the value if that is invalid."""
 
     option: str
     value: str
 
 
 class ParsedOptions(NamedTuple):
-    """Parsed command line.
-
-    Args:
-        arguments: words that are not options, in order.
-        options: values by long name.
-        invalid: invalid options, in order.
-    """
+    """Parsed command line: words that are not options, values by long name, and invalid options."""
 
     arguments: list[str]
     options: dict[str, Value]

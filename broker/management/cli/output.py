@@ -146,12 +146,7 @@ _LINE: Final = 80
 
 
 class Style(NamedTuple):
-    """Output style.
-
-    Args:
-        headers: whether the plain table starts with the column names.
-        terminal: whether the output is a terminal, so that headers are bold.
-    """
+    """Whether the plain table starts with the column names, and whether headers are bold, as on a terminal."""
 
     headers: bool = True
     terminal: bool = False

@@ -29,12 +29,7 @@ from leveret.broker.printable import escape_multiline
 
 
 class Streams:
-    """Output streams.
-
-    Args:
-        out: stream for results and banners.
-        err: stream for errors.
-    """
+    """Output streams: for results and banners, and for errors."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self.out = out

@@ -88,7 +88,7 @@ _UNSUPPORTED: Final = {
     "a quorum queue has one member; see list_queues name leader members": "quorum_status",
     "the HTTP API does not open and close listeners": "resume_listeners suspend_listeners",
     "start and stop the broker process; SIGTERM stops it": "shutdown start_app stop stop_app",
-    "there are no streams": "stream_status",
+    "a stream has one member; see list_queues name leader members": "stream_status",
     "there is no pid file; use await_startup": "wait",
 }
 UNSUPPORTED: Final = {name: reason for reason, names in _UNSUPPORTED.items() for name in names.split()}

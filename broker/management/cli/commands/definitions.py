@@ -70,11 +70,7 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
-    """Decode an argument that must be a JSON object.
-
-    Args:
-        text: the argument.
-        what: description of the argument, for the error message.
+    """Decode an argument, described by `what`, that must be a JSON object.
 
     Raises:
         CommandFault: the argument is not a JSON object (exit status 69).

@@ -225,11 +225,7 @@ def _node_health(context: CommandContext) -> Result:
 
 
 def wait_until_up(context: CommandContext, seconds: float) -> None:
-    """Wait until the API responds.
-
-    Args:
-        context: context of the command.
-        seconds: maximum wait.
+    """Wait until the API responds, for some seconds at most.
 
     Raises:
         CommandFault: the API does not respond within that time (exit status 75).

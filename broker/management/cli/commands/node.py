@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from leveret.broker.management.cli.columns import Column, fields, to_rows
@@ -183,9 +184,6 @@ def _report(context: CommandContext) -> Result:
     return Outcome("\n\n".join(sections))
 
 
-Section = tuple[str, list[str]]
-
-
 @command(
     "status",
     MONITORING,
@@ -206,11 +204,12 @@ def _status(context: CommandContext) -> Result:
     if context.json:
         return Outcome(json=_json(data))
     size = unit(context)
-    sections = [*_runtime_sections(data), *_resource_sections(data, size), *_totals_and_listeners(data)]
-    return Outcome(_format_sections(sections))
+    return Outcome(
+        _format_sections(_runtime_sections(data) | _resource_sections(data, size) | _totals_and_listeners(data))
+    )
 
 
-def _runtime_sections(data: dict[str, Any]) -> list[Section]:
+def _runtime_sections(data: dict[str, Any]) -> dict[str, list[str]]:
     overview, node = data["overview"], data["node"]
     name, version = product_and_version(overview)
     runtime = [
@@ -226,66 +225,51 @@ def _runtime_sections(data: dict[str, Any]) -> list[Section]:
     ]
     if name != "RabbitMQ":
         runtime.insert(4, f"RabbitMQ version: {overview.get('rabbitmq_version', '')}")
-    return [
-        ("Runtime", runtime),
-        ("Plugins", ["Enabled plugins:", "", *_bullets(node.get("enabled_plugins"))]),
-        ("Data directory", [f"Node data directory: {node.get('db_dir', '')}"]),
-        ("Config files", _bullets(node.get("config_files"))),
-        ("Log file(s)", _bullets(node.get("log_files"))),
-        ("Alarms", [line for _, line in data["alarms"]] or ["(none)"]),
-    ]
+    return {
+        "Runtime": runtime,
+        "Plugins": ["Enabled plugins:", "", *_bullets(node.get("enabled_plugins"))],
+        "Data directory": [f"Node data directory: {node.get('db_dir', '')}"],
+        "Config files": _bullets(node.get("config_files")),
+        "Log file(s)": _bullets(node.get("log_files")),
+        "Alarms": [line for _, line in data["alarms"]] or ["(none)"],
+    }
 
 
 def _bullets(values: list[str] | None) -> list[str]:
     return [f" * {value}" for value in values or ()] or ["(none)"]
 
 
-def _resource_sections(data: dict[str, Any], size: str) -> list[Section]:
+def _resource_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
     node, memory = data["node"], data["memory"]
-    return [
-        (
-            "Memory",
-            [
-                f"Total memory used: {format_size(total_used(memory), size)}",
-                f"Calculation strategy: {memory.get('strategy', '')}",
-                f"Memory high watermark computed to: {format_size(node.get('mem_limit', 0), size)}",
-                "",
-                *(
-                    f"{part.name}: {format_size(part.size, size)} ({part.percentage} %)"
-                    for part in memory_parts(memory)
-                ),
-            ],
-        ),
-        (
-            "File Descriptors",
-            [
-                f"Total: {node.get('fd_used', 0)}, limit: {node.get('fd_total', 0)}",
-                f"Sockets: {node.get('sockets_used', 0)}, limit: {node.get('sockets_total', 0)}",
-            ],
-        ),
-        (
-            "Free Disk Space",
-            [
-                f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
-                f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
-            ],
-        ),
-    ]
+    return {
+        "Memory": [
+            f"Total memory used: {format_size(total_used(memory), size)}",
+            f"Calculation strategy: {memory.get('strategy', '')}",
+            f"Memory high watermark computed to: {format_size(node.get('mem_limit', 0), size)}",
+            "",
+            *(f"{part.name}: {format_size(part.size, size)} ({part.percentage} %)" for part in memory_parts(memory)),
+        ],
+        "File Descriptors": [
+            f"Total: {node.get('fd_used', 0)}, limit: {node.get('fd_total', 0)}",
+            f"Sockets: {node.get('sockets_used', 0)}, limit: {node.get('sockets_total', 0)}",
+        ],
+        "Free Disk Space": [
+            f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
+            f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
+        ],
+    }
 
 
-def _totals_and_listeners(data: dict[str, Any]) -> list[Section]:
+def _totals_and_listeners(data: dict[str, Any]) -> dict[str, list[str]]:
     totals = data["overview"].get("object_totals", {})
-    return [
-        (
-            "Totals",
-            [
-                f"Connection count: {totals.get('connections', 0)}",
-                f"Queue count: {totals.get('queues', 0)}",
-                f"Virtual host count: {data['vhosts']}",
-            ],
-        ),
-        ("Listeners", [listener_line(each) for each in data["listeners"]]),
-    ]
+    return {
+        "Totals": [
+            f"Connection count: {totals.get('connections', 0)}",
+            f"Queue count: {totals.get('queues', 0)}",
+            f"Virtual host count: {data['vhosts']}",
+        ],
+        "Listeners": [listener_line(each) for each in data["listeners"]],
+    }
 
 
 def _json(data: dict[str, Any]) -> dict[str, Any]:
@@ -347,26 +331,24 @@ def _cluster_status(context: CommandContext) -> Result:
     if context.json:
         return Outcome(json=_cluster_json(overview, flags, found, alarmed))
     name, version = product_and_version(overview)
-    sections: list[tuple[str, list[str]]] = [
-        ("Basics", [f"Cluster name: {overview.get('cluster_name', '')}"]),
-        ("Disk Nodes", [node]),
-        ("Running Nodes", [node]),
-        ("Versions", [f"{node}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}"]),
-        ("Maintenance status", [f"Node: {node}, status: not under maintenance"]),
-        ("Alarms", [line for _, line in alarmed] or ["(none)"]),
-        ("Network Partitions", ["(none)"]),
-        ("Listeners", [f"Node: {node}, i{listener_line(each)[1:]}" for each in found]),
-        ("Feature flags", [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags]),
-    ]
+    sections = {
+        "Basics": [f"Cluster name: {overview.get('cluster_name', '')}"],
+        "Disk Nodes": [node],
+        "Running Nodes": [node],
+        "Versions": [f"{node}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}"],
+        "Maintenance status": [f"Node: {node}, status: not under maintenance"],
+        "Alarms": [line for _, line in alarmed] or ["(none)"],
+        "Network Partitions": ["(none)"],
+        "Listeners": [f"Node: {node}, i{listener_line(each)[1:]}" for each in found],
+        "Feature flags": [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags],
+    }
     return Outcome(_format_sections(sections))
 
 
-def _format_sections(sections: list[tuple[str, list[str]]]) -> str:
+def _format_sections(sections: dict[str, list[str]]) -> str:
     """Return sections with headers, which are bold on a terminal."""
-    import sys
-
     bold = Style(terminal=sys.stdout.isatty()).bold
-    return "\n\n".join("\n".join([bold(title), "", *lines]) for title, lines in sections)
+    return "\n\n".join("\n".join([bold(title), "", *lines]) for title, lines in sections.items())
 
 
 def _cluster_json(
