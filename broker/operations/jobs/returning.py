@@ -19,7 +19,6 @@ from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_read
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import TimeSlice
-from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Planner, Room
 from leveret.broker.operations.principal import Principal
@@ -29,6 +28,15 @@ from leveret.storage.message import Message
 
 #: Messages that a step looks at.
 _LOOK: Final = 64
+
+
+class MoveEnd(Enum):
+    """Why a move for which a request waits has ended."""
+
+    EMPTY = "the source has no more messages"
+    LIMIT = "the limit is reached"
+    TARGET_FULL = "the target is full"
+    DELETED = "one of the queues was deleted"
 
 
 class ReturnWork:
@@ -41,6 +49,7 @@ class ReturnWork:
         ends: By level of the queue, the number up to which messages are returned: that of the next message when the
             job began.
         counts: What has been done before.
+        ends_early: Whether it ends when a target is full or gone; otherwise messages are left where they are.
 
     Attributes:
         source: The dead-letter queue.
@@ -51,12 +60,19 @@ class ReturnWork:
     """
 
     def __init__(
-        self, principal: Principal, source: Queue, options: JobOptions, ends: Mapping[int, int], counts: Counts
+        self,
+        principal: Principal,
+        source: Queue,
+        options: JobOptions,
+        ends: Mapping[int, int],
+        counts: Counts,
+        ends_early: bool = False,
     ) -> None:
         self.source = source
         self._principal = principal
         self._options = options
         self._ends = ends
+        self._ends_early = ends_early
         self._planner = Planner(principal, source, options)
         self._selector = Selector(options.wanted)
         self._place: Place | None = None
@@ -118,9 +134,35 @@ class ReturnWork:
                 break
         count = self._send(chosen) if takes else len(chosen)
         self.counts.returned += count
-        at_limit = self._options.limit is not None and self.counts.returned >= self._options.limit
-        self.is_over = self._place is None or at_limit
+        is_refused = self._ends_early and not self._problems.isdisjoint((FULL, NO_QUEUE))
+        self.is_over = self._place is None or self._is_at_limit or is_refused
         return count
+
+    @property
+    def _is_at_limit(self) -> bool:
+        return self._options.limit is not None and self.counts.returned >= self._options.limit
+
+    @property
+    def _problems(self) -> set[str]:
+        return {problem for problem, _ in self.counts.left}
+
+    @property
+    def end(self) -> MoveEnd | None:
+        """Why a move has ended; None while it continues."""
+        if FULL in self._problems:
+            return MoveEnd.TARGET_FULL
+        if self.source.deleted or NO_QUEUE in self._problems:
+            return MoveEnd.DELETED
+        if not self.is_over:
+            return None
+        return MoveEnd.LIMIT if self._is_at_limit else MoveEnd.EMPTY
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why a move has left messages that the filter cannot check; None if there are none."""
+        left = self.counts.left.items()
+        reasons = [f"{count} not checked: {problem}" for (problem, _), count in left if problem not in (FULL, NO_QUEUE)]
+        return "; ".join(reasons) or None
 
     def _consider(self, found: Browsed, chosen: list[tuple[Browsed, Plan]], room: Room, time_slice: TimeSlice) -> bool:
         """Decide what becomes of a message; return False to continue with it later."""
@@ -190,60 +232,3 @@ def _runs(chosen: Sequence[tuple[Browsed, Plan]]) -> Iterator[list[tuple[Browsed
     """Group consecutive messages of one plan and size."""
     for _, run in groupby(chosen, key=lambda each: (id(each[1]), len(each[0].message.body))):
         yield [*run]
-
-
-class MoveEnd(Enum):
-    """The reason why a move has ended."""
-
-    EMPTY = "the source has no more messages"
-    LIMIT = "the limit is reached"
-    TARGET_FULL = "the target is full"
-    DELETED = "one of the queues was deleted"
-
-
-class Move(ReturnWork):
-    """A move of messages between two queues, which ends when the target is full.
-
-    Messages keep their exchange, routing key and properties; their TTL starts again in the target. Messages that arrive
-    after the start are not moved, and those that the filter skips stay as they are.
-
-    Args:
-        principal: Who moves them.
-        source: The source queue.
-        options: The target, which is not the source, the filter and the limit.
-        ends: See ReturnWork.
-
-    Attributes:
-        end: The reason why the move has ended; None while it continues.
-    """
-
-    def __init__(self, principal: Principal, source: Queue, options: JobOptions, ends: Mapping[int, int]) -> None:
-        super().__init__(principal, source, options, ends, new_counts())
-        self._limit = options.limit
-        self.end: MoveEnd | None = None
-
-    @property
-    def unreadable(self) -> str | None:
-        """Why messages are left that the filter cannot check; None if there are none."""
-        left = self.counts.left.items()
-        reasons = [f"{count} not checked: {problem}" for (problem, _), count in left if problem not in (FULL, NO_QUEUE)]
-        return "; ".join(reasons) or None
-
-    def _look(self, most: int, takes: bool, time_slice: TimeSlice) -> int:
-        if self.source.deleted:
-            self.end, self.is_over = MoveEnd.DELETED, True
-            return 0
-        count = super()._look(most, takes, time_slice)
-        self.end = self._find_end()
-        self.is_over = self.end is not None
-        return count
-
-    def _find_end(self) -> MoveEnd | None:
-        problems = {problem for problem, _ in self.counts.left}
-        if FULL in problems:
-            return MoveEnd.TARGET_FULL
-        if NO_QUEUE in problems:
-            return MoveEnd.DELETED
-        if not self.is_over:
-            return None
-        return MoveEnd.LIMIT if self._limit is not None and self.counts.returned >= self._limit else MoveEnd.EMPTY

@@ -36,7 +36,7 @@ from leveret.broker.operations.jobs.job import (
 )
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.replaying import ReplayWork
-from leveret.broker.operations.jobs.returning import Move, ReturnWork
+from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.works import Work, bounds_of, open_source
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
@@ -195,7 +195,7 @@ class Jobs:
         self._begin(job, _new_work(principal, source, job))
         return job
 
-    async def move(self, principal: Principal, source: Queue, options: JobOptions) -> tuple[Job, Move]:
+    async def move(self, principal: Principal, source: Queue, options: JobOptions) -> tuple[Job, ReturnWork]:
         """Move messages to another queue, and wait for the end; return the job, which is not kept, and its work.
 
         Raises:
@@ -204,7 +204,7 @@ class Jobs:
         self._check_limit(principal.vhost.name)
         job = self._new("move", principal, source, options, {})
         job.ended = asyncio.get_running_loop().create_future()
-        work = Move(principal, source, options, job.ends)
+        work = ReturnWork(principal, source, options, job.ends, job.counts, ends_early=True)
         self._begin(job, work)
         try:
             await job.ended

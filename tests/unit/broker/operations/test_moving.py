@@ -7,8 +7,9 @@ import pytest
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import read_move_options
-from leveret.broker.operations.jobs.returning import Move, MoveEnd
+from leveret.broker.operations.jobs.returning import MoveEnd, ReturnWork
 from leveret.broker.operations.jobs.works import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import longstr
@@ -18,7 +19,7 @@ from tests.support.memory_broker import MemoryBroker
 from tests.support.queue_content import arguments, contents, drain, headers_of, publish, route_of
 from tests.support.queues import declare, settle
 
-NewMove: TypeAlias = Callable[..., Move]
+NewMove: TypeAlias = Callable[..., ReturnWork]
 
 QUORUM = (("x-queue-type", longstr("quorum")),)
 
@@ -42,10 +43,12 @@ def vhost(broker: MemoryBroker) -> VirtualHost:
 def new_move(broker: MemoryBroker) -> NewMove:
     """A function that begins to move messages."""
 
-    def begin(source: Queue, target: Queue, wanted: dict[str, Any] | None = None, limit: int | None = None) -> Move:
+    def begin(
+        source: Queue, target: Queue, wanted: dict[str, Any] | None = None, limit: int | None = None
+    ) -> ReturnWork:
         principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.vhost)
         options = read_move_options({"to": target.name, "filter": wanted, "limit": limit})
-        return Move(principal, source, options, ends_of(source))
+        return ReturnWork(principal, source, options, ends_of(source), new_counts(), ends_early=True)
 
     return begin
 
@@ -60,7 +63,7 @@ def target(vhost: VirtualHost) -> Queue:
     return declare(vhost, "to")
 
 
-def run(move: Move) -> Move:
+def run(move: ReturnWork) -> ReturnWork:
     for _ in range(10_000):
         if move.end is not None:
             break
