@@ -107,7 +107,6 @@ class Archiver:
     """Copies one data directory into an archive.
 
     Args:
-        options: What to copy.
         files: The archive; it is made if it does not exist.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
@@ -221,11 +220,7 @@ class Archiver:
 
 
 def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -> str:
-    """Return the name of the broker in the archive.
-
-    Raises:
-        ArchiveRefusedError: The archive knows the data directory by another name, or another one by this name.
-    """
+    """Return the name of the broker in the archive."""
     known: dict[str, str] = {}
     for each in store_ids(files):
         last = read_manifests(files, each).last
@@ -335,11 +330,7 @@ def _run(options: ArchiverOptions, url: str, interval: float | None) -> None:
 
 
 def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
-    """Refuse an archive in the data directory.
-
-    Raises:
-        ArchiveRefusedError: It is there.
-    """
+    """Refuse an archive in the data directory."""
     if files.local_path is not None and f"{files.local_path}/".startswith(f"{data_dir.rstrip('/')}/"):
         raise ArchiveRefusedError(f"{files.shown} is in the data directory; put the archive somewhere else")
 

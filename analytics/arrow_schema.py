@@ -25,8 +25,6 @@ def schema_of(types: Mapping[str, str], columns: Sequence[str], value: pa.DataTy
     """Return the Arrow schema of some columns.
 
     Args:
-        types: Spark types of all columns by name.
-        columns: Names of the columns, in order.
         value: Type of the column `value`; None without bodies.
     """
     kinds = {name: ARROW_TYPES[kind] for name, kind in types.items()}
@@ -40,8 +38,6 @@ def with_broker(batch: pa.RecordBatch, broker: str, columns: Sequence[str]) -> p
 
     Args:
         batch: Those of the columns that the live table has, or any, if it has none of them.
-        broker: Name of the broker.
-        columns: Names of the columns to return, in order.
     """
     name = pa.repeat(pa.scalar(broker, pa.string()), batch.num_rows)
     arrays = [name if each == BROKER else batch.column(each) for each in columns]

@@ -174,7 +174,6 @@ def types_of(table: str, is_archived: bool, has_values: bool = False) -> dict[st
     """Return the Spark types of the columns of a table, by name.
 
     Args:
-        table: Name of the table.
         is_archived: Whether it is that of an archive.
         has_values: Whether bodies are read: then there is `value`, as text for now, and `value_error`.
     Raises:

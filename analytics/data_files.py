@@ -33,11 +33,7 @@ class LocalFiles(DiskFiles):
 
 
 class RemoteFiles(LocalFiles):
-    """Read-only file access to a copy of a data directory on another file system.
-
-    Args:
-        system: A PyArrow file system.
-    """
+    """Read-only file access to a copy of a data directory on another file system."""
 
     def __init__(self, system: Any) -> None:
         super().__init__()
@@ -100,8 +96,6 @@ def absolute_location(location: str) -> str:
 def open_files(location: str) -> tuple[RemoteFiles | None, str]:
     """Return the file system and the path of a data directory.
 
-    Args:
-        location: A path or a URI.
     Returns:
         The file access, None for a local directory; and the path on that file system.
     Raises:
@@ -116,8 +110,6 @@ def open_files(location: str) -> tuple[RemoteFiles | None, str]:
 def file_system(location: str) -> tuple[Any, str]:
     """Return a PyArrow file system, and the path there.
 
-    Args:
-        location: A path or a URI.
     Raises:
         AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """

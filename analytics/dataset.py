@@ -87,8 +87,6 @@ class LeveretDataset(ds.Dataset):  # type: ignore[misc]
     """A table at one moment. It has no files of its own: what a query needs is made of the parts when it is run.
 
     Args:
-        query: Reads all rows of all columns.
-        parts: The parts.
         leases: Leases of the snapshots that they are read from.
     """
 

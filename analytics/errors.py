@@ -33,8 +33,6 @@ def report_data_loss(gone: str, fails: bool, goes_on: str = "go on with what is 
     """Report data that a query has not read and cannot read any more: as an error, or in the log.
 
     Args:
-        gone: What is gone, and why.
-        fails: The option failOnDataLoss.
         goes_on: What a query does without it.
         advice: A sentence on how to prevent it, without a full stop; empty for none.
     Raises:

@@ -45,7 +45,6 @@ class ArchiveChoice(NamedTuple):
 
         Args:
             oldest: Since when the broker has events, in microseconds since 1970.
-            limits: The limits of the query.
         """
         if self.use is ArchiveUse.OFF:
             return None
@@ -118,7 +117,6 @@ def parse_place(option: str, text: str) -> OffsetPlace:
     """Parse a place.
 
     Args:
-        option: Name of the option, for the error text.
         text: One of the words, an offset, `@` and seconds since 1970, or a time in ISO 8601.
     Raises:
         OptionError: It has another form.
@@ -140,10 +138,6 @@ def parse_place(option: str, text: str) -> OffsetPlace:
 def limits_between(start: OffsetPlace, end: OffsetPlace, limits: RowLimits) -> RowLimits:
     """Return limits that also leave out what is not between two places. The message at the end is not included.
 
-    Args:
-        start: The first message.
-        end: The place after the last one.
-        limits: The other limits.
     Raises:
         OptionError: The range begins at the end of a stream, or ends at its beginning.
     """
@@ -227,11 +221,7 @@ def is_plain(name: str) -> bool:
 
 
 def names_text(names: Sequence[str]) -> str:
-    """Return names and patterns as the value of the option `vhost` or `queue`.
-
-    Args:
-        names: At least one.
-    """
+    """Return names and patterns as the value of the option `vhost` or `queue`."""
     return names[0] if len(names) == 1 else json.dumps(list(names), ensure_ascii=False)
 
 

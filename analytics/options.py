@@ -461,8 +461,6 @@ def named_options(path: str | os.PathLike[str], table: str, given: Mapping[str, 
     """Return the options of the data source for arguments of a Python function.
 
     Args:
-        path: The data directory, or the URI of a copy.
-        table: Name of the table.
         given: The other options by name, such as `first_seq`; None for those that are not set.
     Raises:
         OptionError: One is of a wrong type.
@@ -472,11 +470,7 @@ def named_options(path: str | os.PathLike[str], table: str, given: Mapping[str, 
 
 
 def _text(name: str, value: object) -> str:
-    """Return an argument as the value of its option.
-
-    Raises:
-        OptionError: It is of a type that the option does not take.
-    """
+    """Return an argument as the value of its option."""
     takes = OPTIONS[name].takes if name in OPTIONS else ""
     if takes == "names":
         if isinstance(value, str):
@@ -493,11 +487,7 @@ def _text(name: str, value: object) -> str:
 
 
 def takes_options(kind: type) -> Callable[[_Function], _Function]:
-    """Add options to the signature and the docstring of a function that takes them as its last arguments.
-
-    Args:
-        kind: A TypedDict of this module.
-    """
+    """Add options to the signature and the docstring of a function that takes them as its last arguments."""
     declared = _declared(kind)
     # Without what Annotated adds to the type.
     types = {
@@ -551,9 +541,7 @@ def chosen_columns(table: str, columns: Sequence[str] | None, types: Mapping[str
     """Return the names of the columns to read.
 
     Args:
-        table: Name of a table that exists.
         columns: Names of columns; None for all.
-        types: The Spark types of its columns, by name.
     Raises:
         OptionError: There are none, they are not a list, or the table has no such column.
     """

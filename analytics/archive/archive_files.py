@@ -265,13 +265,7 @@ class ArchiveFiles:
 
 
 class NewFile:
-    """A data file that is being written.
-
-    Args:
-        files: The archive.
-        path: Its path in the archive.
-        sink: The open file.
-    """
+    """A data file that is being written."""
 
     def __init__(self, files: ArchiveFiles, path: str, sink: BinaryIO) -> None:
         self._files = files
@@ -296,11 +290,7 @@ class NewFile:
 
 
 def _create_synced(draft: str, path: str, octets: bytes) -> None:
-    """Make a local file by way of a draft.
-
-    Raises:
-        FileExistsError: The file exists.
-    """
+    """Make a local file by way of a draft."""
     with open(draft, "xb") as file:
         file.write(octets)
         file.flush()

@@ -37,8 +37,6 @@ class DataWriter:
     As a context manager it drops the files that are not finished, if the block fails.
 
     Args:
-        files: The archive.
-        broker: Name of the broker.
         number: Number of the manifest that will name the files.
     """
 
@@ -98,13 +96,7 @@ class DataWriter:
 
 
 class _OpenFile:
-    """A Parquet file that is being written.
-
-    Args:
-        table: Name of the table.
-        file: The file.
-        schema: Schema of its rows.
-    """
+    """A Parquet file that is being written."""
 
     def __init__(self, table: str, file: NewFile, schema: pa.Schema) -> None:
         self._table = table
@@ -142,11 +134,7 @@ class _OpenFile:
                 self._queues = None
 
     def write_group(self) -> None:
-        """Write the rows that are in memory as a row group.
-
-        Raises:
-            ArchiveError: They could not be written.
-        """
+        """Write the rows that are in memory as a row group."""
         if self._batches:
             table = pa.Table.from_batches(self._batches)
             self._batches, self.buffered = [], 0
@@ -154,11 +142,7 @@ class _OpenFile:
                 self._writer.write_table(table, row_group_size=table.num_rows)
 
     def finish(self) -> DataFile:
-        """Write the rest; return what a manifest says about the file.
-
-        Raises:
-            ArchiveError: It could not be written.
-        """
+        """Write the rest; return what a manifest says about the file."""
         assert self._first is not None, "an empty file was begun"
         self.write_group()
         with self._file.errors():

@@ -33,11 +33,6 @@ def read_file(
     """Yield the selected rows of a file of an archive.
 
     Args:
-        files: The archive.
-        path: Path of the file in it.
-        part: Says which rows are selected.
-        table: Name of the table.
-        columns: Names of the columns, in order.
         choose: Chooses some of the row groups that can have selected rows; None for all.
     Raises:
         ArchiveError: The file cannot be read.
@@ -68,10 +63,6 @@ def read_archived(
     """Yield the selected rows of files of an archive.
 
     Args:
-        part: The files.
-        table: Name of the table.
-        columns: Names of the columns, in order.
-        bodies: How bodies are read; None if no column needs it.
         choose: See read_file().
     Raises:
         ArchiveError: A file cannot be read.
@@ -91,14 +82,7 @@ def read_archived(
 
 
 class _FileReader:
-    """Reads a file of an archive, a row group at a time.
-
-    Args:
-        files: The archive.
-        path: Path of the file in it.
-        part: The part with it, which says what to read.
-        table: Name of the table.
-    """
+    """Reads a file of an archive, a row group at a time."""
 
     def __init__(self, files: ArchiveFiles, path: str, part: ArchivePart, table: str) -> None:
         self._files = files
@@ -110,11 +94,7 @@ class _FileReader:
     def batches(
         self, columns: Sequence[str], choose: Callable[[list[int]], list[int]] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the selected rows; see read_file().
-
-        Raises:
-            ArchiveError: The file cannot be read.
-        """
+        """Yield the selected rows; see read_file()."""
         schema = schema_of(ARCHIVED_TABLES[self._table], columns)
         try:
             with open_data(self._files, self._path) as source, self._files.errors(self._path):

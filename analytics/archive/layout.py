@@ -66,10 +66,7 @@ def data_path(table: str, date: str, broker: str, number: int) -> str:
     """Return the path in the archive of a new data file; no other file ever has the same.
 
     Args:
-        table: Name of the table.
         date: The date of its rows, as date_of() returns it.
-        broker: Name of the broker.
-        number: Number of the manifest that will name it.
     """
     return f"{table}/date={date}/{broker}.{number:012}.{uuid4().hex}.parquet"
 
@@ -80,11 +77,7 @@ def superseded_path(path: str) -> str:
 
 
 def parse_data_name(path: str) -> DataName | None:
-    """Return what the name of a data file says; None for other files.
-
-    Args:
-        path: Its path, or only its name.
-    """
+    """Return what the name of a data file says; None for other files."""
     found = _DATA.fullmatch(path.rpartition("/")[2])
     return DataName(found[1], int(found[2])) if found is not None else None
 

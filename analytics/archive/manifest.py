@@ -122,9 +122,6 @@ def pack_manifest(manifest: Manifest) -> bytes:
 def unpack_manifest(octets: bytes, where: str) -> Manifest:
     """Return the manifest in a file.
 
-    Args:
-        octets: The file.
-        where: Its location, for the error.
     Raises:
         ArchiveError: It is damaged, or a newer version has written it.
     """
@@ -177,10 +174,7 @@ def archive_parts(
     """Yield groups of files that can have selected rows.
 
     Args:
-        url: Path or URL of the archive.
-        files: Its files, of any table.
         options: Options of the data source; their limits are not used.
-        selection: The rows to read.
         is_one: Whether all of them are one group, however large it is.
     """
     group: list[DataFile] = []

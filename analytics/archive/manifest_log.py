@@ -37,9 +37,7 @@ class ManifestLog:
     """Appends the manifests of one data directory.
 
     Args:
-        files: The archive.
         store_id: ID of the data directory, in hexadecimal digits.
-        broker: Name of the broker in the archive.
         clock: Returns the time in microseconds since 1970.
 
     Attributes:
@@ -62,8 +60,6 @@ class ManifestLog:
         """Append a manifest: what it says is valid when this returns.
 
         Args:
-            position: Up to where each table has been read.
-            added: Files to add.
             removed: Paths of files that do not belong to the archive any more.
         Returns:
             The manifest.
@@ -110,7 +106,6 @@ def read_manifests(files: ArchiveFiles, store_id: str) -> BrokerFiles:
     """Return what the manifests of a data directory say.
 
     Args:
-        files: The archive.
         store_id: ID of the data directory, in hexadecimal digits.
     Raises:
         ArchiveError: A manifest is damaged or missing, or cannot be read.
@@ -150,7 +145,6 @@ def broker_names(archive: str, directories: Sequence[str]) -> dict[str, str]:
     """Return the names of brokers by data directory; see names_of().
 
     Args:
-        archive: Path or URL of the archive.
         directories: Paths or URIs of all data directories that are read with it.
     Raises:
         ArchiveError: The archive cannot be read.

@@ -33,9 +33,6 @@ class Upkeep:
     """Keeps the files of one data directory in an archive.
 
     Args:
-        files: The archive.
-        log: The manifests of the data directory.
-        broker: Name of the broker.
         keep: Microseconds for which rows are kept; None for ever.
         clock: Returns the time in microseconds since 1970.
     """
@@ -53,11 +50,7 @@ class Upkeep:
         self._deleted: set[str] = set()
 
     def note_files(self, there: Iterable[str]) -> None:
-        """Note which files there are: of those that were removed, the others have been moved away or deleted.
-
-        Args:
-            there: Paths in the archive of the files of tables.
-        """
+        """Note which files there are: of those that were removed, the others have been moved away or deleted."""
         removed, kept = self._log.state.removed.keys(), set(self._files.paths_below(SUPERSEDED))
         self._moved = removed - set(there)
         self._deleted = {path for path in self._moved if superseded_path(path) not in kept}

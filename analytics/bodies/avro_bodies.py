@@ -128,13 +128,7 @@ class AvroBodies:
 
 
 def _kind_of(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> _Kind:
-    """Return the type of a schema.
-
-    Args:
-        schema: The schema, parsed.
-        named: Schemas by name.
-        within: Names of the records that contain it.
-    """
+    """Return the type of a schema."""
     if isinstance(schema, list):
         return _union(schema, named, within)
     if isinstance(schema, str):

@@ -58,8 +58,6 @@ class BodyFormat:
 def json_format(ddl: str) -> BodyFormat:
     """Return the format of JSON bodies of a type.
 
-    Args:
-        ddl: The type in Spark's DDL.
     Raises:
         OptionError: It is not a type.
     """

@@ -46,11 +46,7 @@ _DAYS: Final = range(TIMES.start // 86_400_000_000, TIMES.stop // 86_400_000_000
 
 
 class JsonBodies:
-    """Reads JSON bodies.
-
-    Args:
-        kind: The type of the values.
-    """
+    """Reads JSON bodies."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -172,7 +168,6 @@ def load_json(octets: bytes, charset: str = "") -> Any:
     """Return the value of a JSON body; numbers with a fraction are Decimal.
 
     Args:
-        octets: The body.
         charset: Name of its character encoding; empty for UTF-8.
     Raises:
         BodyError: It is not JSON.

@@ -54,11 +54,7 @@ Fit: TypeAlias = Callable[[Any, Place], Any]
 
 
 def fit_into(kind: pa.DataType) -> Fit:
-    """Return the function that fits values of JSON into a type.
-
-    Args:
-        kind: One of the types that value_types.py knows.
-    """
+    """Return the function that fits values of JSON into a type."""
     if pa.types.is_struct(kind):
         return _struct([(each.name, fit_into(each.type)) for each in kind])
     if pa.types.is_list(kind):

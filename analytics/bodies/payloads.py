@@ -88,7 +88,6 @@ def decompress(bodies: pa.Array, encodings: pa.Array, compressions: pa.Array) ->
     """Decompress bodies.
 
     Args:
-        bodies: A binary array.
         encodings: Their property content_encoding, a string array.
         compressions: Their header `compression`, a string array.
     """
@@ -204,10 +203,6 @@ def read_rows(
     Args:
         read: Returns the value of a body, and what did not fit; takes the body and its character encoding; raises
             BodyError if there is no value.
-        kind: The type of the values.
-        payloads: All bodies.
-        start: Row of the first of those that are read.
-        octets: Those.
     """
     values: list[Any] = []
     for row, body in enumerate(octets.to_pylist(), start):
@@ -238,20 +233,13 @@ def value_columns(rows: RecordRows, slices: dict[str, Slices], reader: BodyReade
     """Return the columns.
 
     Args:
-        rows: The messages.
         slices: Where their properties are, PROPERTIES_OF_BODIES among them.
-        reader: Reads their bodies.
     """
     return columns_of(payloads_of(rows, slices), reader)
 
 
 def columns_of(payloads: Payloads, reader: BodyReader) -> dict[str, Any]:
-    """Return the columns.
-
-    Args:
-        payloads: The bodies.
-        reader: Reads them.
-    """
+    """Return the columns."""
     values = reader.read(payloads)
     reasons = pa.array([payloads.reasons.get(row) for row in range(len(payloads.octets))], pa.string())
     return {VALUE: values, VALUE_ERROR: reasons}
@@ -280,8 +268,6 @@ def with_values(batch: pa.RecordBatch, columns: Sequence[str], reader: BodyReade
 
     Args:
         batch: Those of stored_columns().
-        columns: Names of the columns to return, in order.
-        reader: Reads the bodies.
     """
     values = columns_of(archived_payloads(batch), reader)
     arrays = [values[name] if name in values else batch.column(name) for name in columns]
@@ -289,10 +275,6 @@ def with_values(batch: pa.RecordBatch, columns: Sequence[str], reader: BodyReade
 
 
 def archived_payloads(batch: pa.RecordBatch) -> Payloads:
-    """Return the bodies of rows of a file as their publishers made them.
-
-    Args:
-        batch: The rows, with SOURCE_COLUMNS.
-    """
+    """Return the bodies of rows of a file as their publishers made them."""
     compressions = pc.map_lookup(batch.column("headers"), "compression", "first")
     return decompress(batch.column("body"), batch.column("content_encoding"), compressions)

@@ -99,12 +99,7 @@ class ProtobufBodies:
 
 
 def _message(descriptor: Descriptor, within: tuple[str, ...]) -> _Kind:
-    """Return the type of a message.
-
-    Args:
-        descriptor: The message.
-        within: Names of the messages that contain it.
-    """
+    """Return the type of a message."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return _Kind(pa.timestamp("us", tz="UTC"), _microseconds)

@@ -107,13 +107,7 @@ def quoted(name: str) -> str:
 
 
 class _Parser:
-    """Reads a type.
-
-    Args:
-        text: The type.
-    Raises:
-        OptionError: It has characters that no type has.
-    """
+    """Reads a type."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -55,12 +55,7 @@ class SampleSource(DataSource):
 
 
 class SampleReader(DataSourceReader):
-    """Reads two partitions.
-
-    Args:
-        table: Name of a table of the analytics.
-        columns: Names of its columns.
-    """
+    """Reads two partitions."""
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         self._table = table
@@ -108,11 +103,7 @@ def main() -> int:
 
 
 def make_archive(cache: SparkCache) -> None:
-    """Run small jobs in a new Java process, and wait until it has written which classes they have loaded.
-
-    Args:
-        cache: Where the archive will be.
-    """
+    """Run small jobs in a new Java process, and wait until it has written which classes they have loaded."""
     with cache.make() as path:
         if path:
             _run_jobs(replace(cache, making=path))

@@ -59,11 +59,7 @@ def settings_directory() -> Path:
 
 
 def driver_settings(archive: Sequence[str] = ()) -> dict[str, str]:
-    """Return the settings of a session whose Java process is not running yet. What users have chosen is left alone.
-
-    Args:
-        archive: Options that name an archive of classes.
-    """
+    """Return the settings of a session whose Java process is not running yet. What users have chosen is left alone."""
     settings = _user_settings()
     chosen = " ".join([*(os.environ.get(name, "") for name in _OF_USERS), *settings.values()])
     options = [option for option, instead in _FAST if not instead.search(chosen)]

@@ -19,11 +19,7 @@ from leveret.analytics.java.class_archive import FAST_LAUNCHER, SparkCache, driv
 
 
 class JavaStderr(io.TextIOBase):
-    """Replacement for sys.stderr that writes to Java's System.err.
-
-    Args:
-        jvm: Py4J view of Spark's JVM.
-    """
+    """Replacement for sys.stderr that writes to Java's System.err."""
 
     def __init__(self, jvm: Any) -> None:
         super().__init__()
@@ -51,7 +47,6 @@ def start_spark(
 
     Args:
         master: The master; "" for that of spark-submit.
-        py_files: Packages for the workers, separated by commas.
         archives: Environments for the workers, as for spark-submit.
         cache: What makes a local Spark start fast; None to start it without.
     Raises:

@@ -49,7 +49,6 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Messages count until they are settled, as `length-counts: all` says: events do not tell when one was delivered.
 
     Args:
-        spark: The session.
         options: `hours` is the history to replay, 24 by default. `max_length` has limits, separated by commas; the
             default is 25, 50, 75 and 100 % of the peak length of each queue without a limit.
     Returns:

@@ -114,7 +114,6 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     """Write messages that have not been exported yet, each once, also if a run is interrupted and repeated.
 
     Args:
-        spark: The session.
         options: `output` is the directory to write to, which also has the checkpoint (`_checkpoint`); `max_records` is
             the maximum number of messages per batch, 100,000 by default; `fail_on_data_loss` is `false` to go on if
             messages were removed since the last export that it has not seen, and to say how many on stderr; `reader`

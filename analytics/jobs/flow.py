@@ -58,9 +58,6 @@ _LOSSES = sorted(kind.name.lower() for kind in LOSSES)
 def run_overflow(spark: SparkSession, options: JobOptions) -> Results:
     """Count messages that were not consumed.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `overflow`. Reasons that end in `+dead_letter` are dead-lettered messages; those that were not routed to any
         queue count again as `dead_letter_lost`, without a waiting time. What ends in `+told` was refused or returned,
@@ -92,9 +89,6 @@ _OF_LATENCY = ("vhost", "queue", "at", "kind", "messages", *WAIT_COLUMNS)
 def run_latency(spark: SparkSession, options: JobOptions) -> Results:
     """Calculate percentiles of waiting times.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `latency`. Of messages that were acknowledged together the log has the shortest and the longest wait and the
         sum of all; the others count as waits between these that have this sum.
@@ -127,9 +121,6 @@ _STAYS = ("requeue", "returned", "refused", "unroutable", "dead_letter_lost")
 def run_throughput(spark: SparkSession, options: JobOptions) -> Results:
     """Count arrivals and departures.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `throughput`.
     """

@@ -27,7 +27,6 @@ def span_start(microseconds: Column, length: int) -> Column:
     """Return the start of the span of time in which a time is; both in microseconds since 1970.
 
     Args:
-        microseconds: The time, which may be before 1970.
         length: Length of the spans in microseconds; one begins in 1970.
     """
     return microseconds - f.pmod(microseconds, f.lit(length))
@@ -115,19 +114,11 @@ class JobOptions:
         return now if self.as_of is None else min(now, parse_time(self.as_of))
 
     def span(self, at: str) -> Column:
-        """Return the start of a time's span in UTC, as column `minute` whatever the grain is.
-
-        Args:
-            at: Name of the column with the time.
-        """
+        """Return the start of a time's span in UTC, as column `minute` whatever the grain is."""
         return f.timestamp_micros(span_start(f.unix_micros(at), _GRAINS[self.grain] * 1_000_000)).alias("minute")
 
     def age(self, since: str) -> Column:
-        """Return the seconds from the time in a column until `moment`.
-
-        Args:
-            since: Name of the column.
-        """
+        """Return the seconds from the time in a column until `moment`."""
         return f.greatest(f.lit(0.0), (f.lit(self.moment) - f.unix_micros(since)) / 1_000_000)
 
     def named(self, **given: str | None) -> dict[str, str]:
@@ -138,8 +129,6 @@ class JobOptions:
     def with_snapshot(self, spark: SparkSession) -> JobOptions:
         """Return these options with a snapshot of each data directory, so that all tables show the same moment.
 
-        Args:
-            spark: The session.
         Raises:
             DataDirectoryError: A path is not a data directory, or a newer version wrote it.
             SnapshotError: No snapshot can be taken, or there is no archive and the queue does not exist.
@@ -162,10 +151,7 @@ class JobOptions:
         """Return a table as a data frame; `messages` and `events` of an archive are all that have come.
 
         Args:
-            spark: The session.
-            table: Name of the table.
             columns: Names of the columns to read; empty for all. That of the broker is added if it is an archive.
-            options: Further options of the data source.
         """
         if self.sources is None:
             return self._live_table(spark, self.locations[0], table, columns, options)
@@ -181,10 +167,7 @@ class JobOptions:
         """Return a table of all data directories, without what an archive has: `messages` are those that wait.
 
         Args:
-            spark: The session.
-            table: Name of the table.
             columns: Names of the columns to read; empty for all. That of the broker is added if there is an archive.
-            options: Further options of the data source.
         Raises:
             OptionError: There is no data directory.
             DataDirectoryError: A path is not a data directory, or a newer version wrote it.

@@ -26,12 +26,7 @@ _TITLE: Final = "What waits, what was lost, and how long it took"
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Return the results that the page shows, by name; an archive alone has none about what waits.
-
-    Args:
-        spark: The session.
-        options: Queues and time.
-    """
+    """Return the results that the page shows, by name; an archive alone has none about what waits."""
     options = options.with_snapshot(spark)
     found: dict[str, DataFrame] = {}
     if options.snapshots:
@@ -50,12 +45,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
 
 def page(spark: SparkSession, options: JobOptions) -> str:
-    """Return the page.
-
-    Args:
-        spark: The session.
-        options: Queues and time.
-    """
+    """Return the page."""
     requested = utc_time(options.moment)
     options = options.with_snapshot(spark)
     starts, queues = _extent(spark, options)
@@ -86,9 +76,6 @@ def compose(rows: Mapping[str, Rows], requested: datetime, grain: Grain, options
 
     Args:
         rows: Results of run(), by name; those about what waits may be missing.
-        requested: The requested time.
-        grain: Time span by which the results are grouped.
-        options: Options of the job.
     """
     brokers = {row[BROKER] for found in rows.values() for row in found if BROKER in row}
     if len(brokers) == 1:

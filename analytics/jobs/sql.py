@@ -35,7 +35,6 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     """Run a query.
 
     Args:
-        spark: The session.
         options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`. With
             an archive, `messages` and `events` are all that have come, and the others are of the data directories, if
             any are named. `bodies`, `body_schema` and `body_message` say how bodies are read; with an archive, those of
@@ -65,7 +64,6 @@ def duckdb_command(query: str, options: JobOptions) -> str | None:
 
     Args:
         query: The SQL text.
-        options: Directory, queues and time.
     """
     archived = options.sources is not None
     path = options.data_dir if isinstance(options.data_dir, str) else list(options.data_dir)

@@ -15,9 +15,6 @@ _OF_BACKLOG = ("vhost", "queue", "routing_key", "enqueued_at", "body_bytes")
 def run_backlog(spark: SparkSession, options: JobOptions) -> Results:
     """Count waiting messages.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `backlog`: messages by queue and routing key, with the age of the oldest; `sizes`: messages by body length in
         powers of two.
@@ -75,9 +72,6 @@ _RETURNED = """exists(
 def run_deadletters(spark: SparkSession, options: JobOptions) -> Results:
     """Count dead letters by their x-death headers; those that were returned to where they come from do not count.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `deadletters`: `origin_queue` and `reason` are those of the latest death; `deaths` is the largest number of
         deaths of one message.
@@ -110,9 +104,6 @@ _OF_DUPLICATES = ("vhost", "queue", "seq", "enqueued_at", "message_id", "body_by
 def run_duplicates(spark: SparkSession, options: JobOptions) -> Results:
     """Find duplicates within each queue.
 
-    Args:
-        spark: The session.
-        options: Queues and time.
     Returns:
         `duplicates`: `same` is `message_id` or `body`, `key` the id or the SHA-256 of the body. Empty bodies do not
         count as duplicates. Over an archive, all messages that have come are compared.

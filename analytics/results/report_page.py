@@ -35,12 +35,7 @@ def bars_over_time(
     """Return a chart of stacked bars, one colour per series.
 
     Args:
-        rows: The data.
-        time: Column of the times.
-        value: Column of the values.
         series: Returns the name of a row's series.
-        unit: Title of the value axis.
-        step: Time span of one bar.
     """
     figure = go.Figure()
     names = largest(rows, value, series)
@@ -67,12 +62,8 @@ def lines_over_time(
     """Return a line chart with one colour per series and one dash per value column; bars for few times.
 
     Args:
-        rows: The data.
-        time: Column of the times.
         values: Labels of the value columns, by column; the first column is drawn solid.
         series: Returns the name of a row's series.
-        unit: Title of the value axis.
-        step: Time span between two points.
         sums: True if values are counts: times without a row are 0, and small series are added up. Otherwise lines
             are interrupted there, and small series are omitted.
     """
@@ -118,11 +109,7 @@ def horizontal_bars(
     """Return a chart with one bar per row, the first at the top.
 
     Args:
-        rows: The data.
         name: Returns the label of a row's bar.
-        value: Column of the values.
-        unit: Title of the value axis.
-        others: Further rows, which have one bar together.
     """
     names = [name(row) for row in rows]
     values = [row[value] for row in rows]
@@ -145,9 +132,6 @@ def curves(rows: Rows, x: str, y: str, series: Callable[[Mapping[str, Any]], str
     """Return a chart with one line per series over a numeric axis; only the largest series are drawn.
 
     Args:
-        rows: The data.
-        x: Column of the horizontal axis.
-        y: Column of the vertical axis.
         series: Returns the name of a row's series.
         titles: Titles of the horizontal and the vertical axis.
     """
@@ -179,8 +163,6 @@ def largest(rows: Rows, y: str, series: Callable[[Mapping[str, Any]], str]) -> l
     """Return the names of the series that a chart shows, the largest first.
 
     Args:
-        rows: The data.
-        y: Column of the values.
         series: Returns the name of a row's series.
     """
     totals: dict[str, float] = {}
@@ -299,11 +281,7 @@ def make_page(
     """Return a self-contained HTML page.
 
     Args:
-        title: Heading.
-        moment: Time and source of the data, as text.
         figures: Key figures: the number as text, its description, and whether it is shown as a problem.
-        findings: Notable results, in sentences.
-        sections: Sections.
     """
     short = "".join(f"<li>{html.escape(each)}</li>" for each in findings)
     if short:

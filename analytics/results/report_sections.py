@@ -63,7 +63,6 @@ def findings(rows: Mapping[str, Rows], moment: datetime, archived: bool = False)
 
     Args:
         rows: Results by name, as the job `report` makes them.
-        moment: Time that the results describe.
         archived: Whether the dead letters are all that have come, not those that wait.
     """
     oldest = _oldest(rows, moment) if "queues" in rows else []
@@ -154,12 +153,7 @@ _GRAINS: Final = (
 
 
 def grain_for(span: timedelta, queues: int = 1) -> Grain:
-    """Return the grain that gives a chart a readable number of columns, and not too many points to read.
-
-    Args:
-        span: Time from the first to the last data shown.
-        queues: Number of queues.
-    """
+    """Return the grain that gives a chart a readable number of columns, and not too many points to read."""
     return next(
         grain
         for longest, grain in _GRAINS
@@ -172,8 +166,6 @@ def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain, archived:
 
     Args:
         rows: Results by name; those about what waits may be missing.
-        moment: Time that the results describe.
-        grain: Time span by which the results are grouped.
         archived: Whether dead letters and duplicates are among all messages that have come, not those that wait.
     """
     found = [

@@ -114,8 +114,6 @@ def write_results(results: Mapping[str, DataFrame], form: str, directory: str) -
     """Write each result to a file with its name; Spark writes Parquet as a directory.
 
     Args:
-        results: The results by name.
-        form: A format of SUFFIXES.
         directory: Output directory; created if missing.
     Returns:
         The paths of the files.
@@ -212,7 +210,6 @@ def rows_that_fulfil(frame: DataFrame, condition: str) -> DataFrame:
     """Return the rows of a result that fulfil a condition, without computing them.
 
     Args:
-        frame: The result.
         condition: A condition in SQL over its columns.
     Raises:
         ConditionError: It is not a condition over these columns.
@@ -228,9 +225,6 @@ def rows_that_fulfil(frame: DataFrame, condition: str) -> DataFrame:
 def failure_text(found: DataFrame, condition: str) -> str:
     """Compute rows that fulfil a condition, and say which they are.
 
-    Args:
-        found: The rows.
-        condition: The condition.
     Returns:
         How many there are, and a table of the first ones; "" if there are none.
     """
@@ -249,10 +243,6 @@ class SparkProgress:
     """Context manager that shows how many tasks of the active stages are done.
 
     On a terminal it updates one line; elsewhere it writes one line at the start and one at the end.
-
-    Args:
-        spark: The session.
-        title: Name of the job.
     """
 
     def __init__(self, spark: SparkSession, title: str) -> None:

@@ -159,7 +159,6 @@ class HeaderColumns:
     """Columns computed from the header tables of messages.
 
     Args:
-        octets: The file.
         slices: Where the tables are in it, without the length in front.
     """
 

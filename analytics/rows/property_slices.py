@@ -51,13 +51,7 @@ def text_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.ND
 
 
 def convert_distinct(pieces: Any, kind: Any, convert: Callable[[bytes], Any]) -> Any:
-    """Convert an array, calling `convert` once per distinct value.
-
-    Args:
-        pieces: A binary array.
-        kind: The Arrow type of the result.
-        convert: Converts one value.
-    """
+    """Convert an array, calling `convert` once per distinct value."""
     encoded = pieces.dictionary_encode()
     values = [convert(piece) for piece in encoded.dictionary.to_pylist()]
     return pa.array(values, kind).take(encoded.indices)
@@ -100,7 +94,6 @@ def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slice
     """Locate properties.
 
     Args:
-        rows: The messages.
         wanted: Names of the properties, which may include `headers`.
     Returns:
         The slices by name. If a content header is malformed, the message has no properties after that point.

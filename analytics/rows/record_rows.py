@@ -54,11 +54,6 @@ def intact_run(octets: bytes, salt: int, first_seq: int) -> RecordRun:
 
     Where one is damaged, or a body looks like a record, there may be more of them: then those at the end or all of them
     are left to scan().
-
-    Args:
-        octets: The file.
-        salt: Checksum salt of the queue.
-        first_seq: The lowest possible sequence number.
     """
     none = RecordRun(np.empty(0, np.int64), first_seq - 1, SEGMENT_HEADER_BYTES)
     words32 = np.frombuffer(octets, "<u4", len(octets) >> 2)
@@ -287,10 +282,7 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, l
     """Select records of a segment file.
 
     Args:
-        octets: The file.
-        view: The segment in the snapshot.
         cut: Time at which the snapshot ends, in microseconds since 1970; later messages are omitted.
-        limits: Limits on sequence numbers and times.
         live: Ranges of sequence numbers that are not settled, see SegmentView.live; None to include settled messages.
     """
     found = find_records(octets, view)
@@ -346,7 +338,6 @@ def in_ranges(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArra
     """Return for each number whether it is in one of the ranges.
 
     Args:
-        numbers: Ascending numbers.
         bounds: Ascending bounds of the ranges: first, end (exclusive), first, end, and so on.
     """
     if len(bounds) == 2 and len(numbers) and bounds[0] <= int(numbers[0]) and int(numbers[-1]) < bounds[1]:

@@ -85,7 +85,6 @@ class Connection:
     """A connection with channel 1 open.
 
     Args:
-        server: The broker.
         timeout: Seconds to wait for it at most, each time.
 
     Attributes:
@@ -214,11 +213,7 @@ class Connection:
                     return frame.payload[4:]
 
     def _is_handled(self, frame: Frame) -> bool:
-        """Handle a frame that may come at any time; return whether it was one.
-
-        Raises:
-            SinkError: The broker closes the channel or connection.
-        """
+        """Handle a frame that may come at any time; return whether it was one."""
         method = frame.method
         if method in (CLOSE, CHANNEL_CLOSE):
             code, size = _U16.unpack_from(frame.payload, 4)[0], frame.payload[6]
@@ -295,7 +290,6 @@ class Publisher:
     one that is the same; of two messages that are the same, it does not matter which.
 
     Args:
-        connection: The connection.
         exchange: The exchange as an encoded short string.
         on_failure: Called with the number that the caller has given a message, if it was not taken.
     """
@@ -317,9 +311,6 @@ class Publisher:
     def publish(self, number: int, message: Encoded) -> None:
         """Publish a message, as soon as there is room for it.
 
-        Args:
-            number: The caller's number of the message.
-            message: The message.
         Raises:
             SinkError: The broker refuses it in a way that ends the connection, or does not confirm in time.
         """
@@ -336,11 +327,7 @@ class Publisher:
             self._flush()
 
     def oldest(self, default: int) -> int:
-        """Return the number of the oldest message that is not confirmed.
-
-        Args:
-            default: Returned if all are.
-        """
+        """Return the number of the oldest message that is not confirmed."""
         return next(iter(self._unconfirmed.values()), (default,))[0]
 
     def finish(self) -> None:
@@ -404,11 +391,7 @@ class Publisher:
 
 
 class _Returning:
-    """A message that comes back, frame by frame.
-
-    Args:
-        payload: Payload of basic.return.
-    """
+    """A message that comes back, frame by frame."""
 
     def __init__(self, payload: bytes) -> None:
         # Behind the method: reply code, reply text, exchange, routing key.

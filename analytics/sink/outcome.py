@@ -46,10 +46,7 @@ class FailedRows:
         """Add a row.
 
         Args:
-            batch: The batch that has it.
-            row: Its place there.
             kind: `refused`, `unroutable` or `invalid`.
-            reason: What was wrong.
         """
         if self._location is not None:
             # A copy: a slice would keep the whole batch.
@@ -137,9 +134,6 @@ def add_written(session: str, rows: int, failures: Mapping[str, int], warnings: 
     """Add what a query, or a batch of a streaming query, has published.
 
     Args:
-        session: Directory of the session; "" for none.
-        rows: Rows that it had.
-        failures: Rows that were not taken, by kind.
         warnings: Why rows may have been published more than once.
     """
     if not session:
@@ -163,11 +157,7 @@ def add_written(session: str, rows: int, failures: Mapping[str, int], warnings: 
 
 
 def read_written(session: str) -> Written:
-    """Return what has been added in a session.
-
-    Args:
-        session: Its directory.
-    """
+    """Return what has been added in a session."""
     found = load_note(session, _SUM)
     return Written() if found is None else Written(**{**found, "warnings": tuple(found["warnings"])})
 

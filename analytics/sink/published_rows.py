@@ -41,9 +41,6 @@ def table_of_map(
 ) -> FieldTable:
     """Return the headers of a map or struct, without x-death, whose table is text there.
 
-    Args:
-        entries: Names and values.
-        left_out: Names of headers that are left out, too.
     Raises:
         ValueError: A name or value does not fit into a header.
     """
@@ -56,9 +53,6 @@ def table_of_map(
 def table_of_json(text: str | None, left_out: Collection[str] = ()) -> FieldTable:
     """Return the headers of a JSON object, whose values may have types as in the table `messages`.
 
-    Args:
-        text: The object.
-        left_out: Names of headers that are left out.
     Raises:
         ValueError: It is not a JSON object, or a name or value does not fit into a header.
     """
@@ -246,11 +240,7 @@ def row_layout(types: Mapping[str, str], routing_key: str | None, keeps_deaths: 
 
 
 class RowEncoder:
-    """Makes messages of the rows of record batches.
-
-    Args:
-        layout: The columns.
-    """
+    """Makes messages of the rows of record batches."""
 
     def __init__(self, layout: RowLayout) -> None:
         self._layout = layout

@@ -54,9 +54,6 @@ class ExchangeCheck(NamedTuple):
 def check_exchange(options: SinkOptions, layout: RowLayout) -> ExchangeCheck:
     """Ask the broker whether an exchange drops what is published a second time.
 
-    Args:
-        options: Options of the sink.
-        layout: The columns.
     Raises:
         SinkError: It would drop what had no queue the first time.
     """
@@ -231,11 +228,7 @@ class Sink:
 
 
 class _Task:
-    """Publishes the rows of one task.
-
-    Args:
-        sink: The sink.
-    """
+    """Publishes the rows of one task."""
 
     def __init__(self, sink: Sink) -> None:
         self._options = sink.options
@@ -295,12 +288,7 @@ class _Task:
 
 
 class _Writer:
-    """What the writers of both kinds have in common.
-
-    Args:
-        sink: What it does.
-        check: What is known about the exchange.
-    """
+    """What the writers of both kinds have in common."""
 
     def __init__(self, sink: Sink, check: ExchangeCheck) -> None:
         self._sink = sink

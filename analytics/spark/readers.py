@@ -111,7 +111,6 @@ class LeveretReader(DataSourceReader):
     """Reads a table of a data directory or archive.
 
     Args:
-        query: What is read.
         session: Directory in which snapshots are recorded for the process that renews their leases; empty for none.
     """
 
@@ -164,11 +163,7 @@ class PushdownReader(LeveretReader):
 
 
 def _claim(task: TaskParts) -> None:
-    """Note the query that reads the partitions of a plan.
-
-    Raises:
-        AnalyticsError: It is not the first one, or it cannot be noted.
-    """
+    """Note the query that reads the partitions of a plan."""
     context = TaskContext.get()
     query = f"query-{(context.getLocalProperty(_EXECUTION) if context is not None else None) or 'none'}"
     remedy = "load it again for each query, or leave out the option pushdown"

@@ -43,8 +43,6 @@ def prepare_workers(spark: SparkSession) -> None:
     Spark's own default is the `python3` on the path, which has other libraries than this process if that runs in a
     virtual environment. The workers of a cluster are left alone.
 
-    Args:
-        spark: The session, before it has run a query.
     Raises:
         AnalyticsError: The Python that was chosen cannot be run, or lacks libraries.
     """
@@ -84,10 +82,7 @@ def make_views(spark: SparkSession, take: TakeSnapshot, locations: Sequence[str]
     """Make the views; see Session.create_views().
 
     Args:
-        spark: The session.
-        take: Takes the snapshots.
         locations: A data directory, or an archive, or an archive and data directories.
-        options: Options of the data source.
     Raises:
         DataDirectoryError: A path is not a data directory, or a newer version wrote it.
         SnapshotError: No snapshot can be taken, or there is no archive and the queue does not exist.
@@ -166,9 +161,6 @@ class Session:
     """Renews the leases of a session's snapshots; releases those that have not been used for long.
 
     Tasks renew the leases as well. Streams manage their snapshots themselves.
-
-    Args:
-        spark: The session.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -139,11 +139,7 @@ class LeveretDataSource(DataSource):
         return TableQuery(self._parsed, self._sources, self._columns(schema), self._bodies(schema))
 
     def _columns(self, schema: StructType) -> list[str]:
-        """Return the names of the columns in a schema.
-
-        Raises:
-            AnalyticsError: A column does not exist or has another type.
-        """
+        """Return the names of the columns in a schema."""
         table = self._parsed.table
         known = types_of(table, self._sources is not None)
         if self._parsed.bodies is not None:
@@ -158,11 +154,7 @@ class LeveretDataSource(DataSource):
         return [field.name for field in schema.fields]
 
     def _bodies(self, schema: StructType) -> BodyFormat | None:
-        """Return how bodies are read for the columns of a schema; None if none of them needs it.
-
-        Raises:
-            AnalyticsError: The type of `value` is not that of the schema of the bodies.
-        """
+        """Return how bodies are read for the columns of a schema; None if none of them needs it."""
         options = self._parsed
         if options.bodies is None or not reads_values(schema.names):
             return None

@@ -17,8 +17,6 @@ from leveret.analytics.tables.table_query import TableQuery
 class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads new rows of a table, each once, also after restarts from a checkpoint.
 
-    Args:
-        query: What is read.
     Raises:
         OptionError: The table cannot be streamed, or an option does not apply to streams.
     """

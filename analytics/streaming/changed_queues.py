@@ -18,11 +18,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 class ChangedQueues:
-    """Remembers the queues that one query has read to their ends.
-
-    Args:
-        path: The data directory.
-    """
+    """Remembers the queues that one query has read to their ends."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -35,11 +31,7 @@ class ChangedQueues:
         self._now = 0
 
     def among(self, qids: Collection[int]) -> set[int]:
-        """Return those of some queues that may have something new; the others have nothing.
-
-        Args:
-            qids: Numbers of all queues that the query reads.
-        """
+        """Return those of some queues that may have something new; the others have nothing."""
         for gone in self._settled.keys() - qids:
             del self._settled[gone]
         return {qid for qid in qids if not self._is_settled(qid)}
@@ -61,7 +53,6 @@ class ChangedQueues:
         """Note the directories of queues, before their files are looked at.
 
         Args:
-            qids: Numbers of the queues.
             lease: Lease of the snapshot, just made; None if it has none.
         """
         made = file_state(f"{lease.path}/{LEASE_FILE}") if lease is not None else None
@@ -131,7 +122,6 @@ def file_system_of(path: str, mounts: str) -> str:
 
     Args:
         path: An absolute path without links.
-        mounts: Contents of /proc/self/mountinfo.
     """
     found = "", ""
     for line in mounts.splitlines():
@@ -169,8 +159,6 @@ class DirectoryState(NamedTuple):
 def directory_state(path: str) -> DirectoryState | None:
     """Look at a data directory.
 
-    Args:
-        path: The directory.
     Returns:
         Its state, to be compared with an earlier one; None if it cannot be told.
     """

@@ -19,8 +19,6 @@ from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot,
 class EventStream:
     """Reads events after an offset, which is a position in the event log.
 
-    Args:
-        options: Options of the data source.
     Raises:
         AnalyticsError: The data directory is not local.
     """

@@ -40,7 +40,6 @@ class NamedReader:
 
     Args:
         options: Options of the query; without a name nothing is done.
-        path: The data directory.
         locks: Whether other queries of its name are refused.
     """
 
@@ -169,9 +168,7 @@ def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
     """Save the segments of a batch in the snapshot's directory, and remove the links to all others.
 
     Args:
-        directory: Directory of the snapshot.
         cut: Time at which the snapshot ends, in microseconds since 1970.
-        parts: The segments of the batch.
     """
     kept = {part.view.path for part in parts}
     fields = {"cut": cut, "parts": [_to_json(part) for part in parts]}
@@ -188,13 +185,7 @@ def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
 
 
 def load_parts(directory: str, location: str, store_id: bytes) -> tuple[SnapshotLocation, list[SegmentPart]] | None:
-    """Load the segments of a batch; return None if the snapshot is gone.
-
-    Args:
-        directory: Directory of the snapshot.
-        location: Path of the data directory.
-        store_id: Id of the data directory.
-    """
+    """Load the segments of a batch; return None if the snapshot is gone."""
     try:
         with open(f"{directory}/{_PARTS_FILE}", encoding="utf-8") as file:
             fields = json.load(file)

@@ -60,9 +60,6 @@ def note_gap(stream: str, first: int, end: int, fails: bool) -> None:
     """Report messages of a stream that a query has not read and cannot read any more.
 
     Args:
-        stream: Name of the stream.
-        first: Number of the first message.
-        end: Number after the last one.
         fails: Whether that is an error; otherwise it is logged.
     Raises:
         AnalyticsError: `fails` is set.
@@ -117,7 +114,6 @@ class MessageStream:
     """Reads messages after an offset.
 
     Args:
-        options: Options of the data source.
         locks_reader: Whether other queries with the same reader are refused.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
@@ -360,11 +356,7 @@ class MessageStream:
         return SnapshotLocation(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
 
     def _pass_removed(self, chain: Chain, first: int) -> int:
-        """Return the number of the first message of a stream that is there from a number on.
-
-        Raises:
-            AnalyticsError: Retention has removed some before, and failOnDataLoss is true.
-        """
+        """Return the number of the first message of a stream that is there from a number on."""
         there = min([view.first_seq for view in chain.segments if view.last_seq >= first], default=first)
         if there > first:
             note_gap(chain.queue.name, first, there, self._options.fail_on_data_loss)
@@ -408,7 +400,6 @@ def stream_places(
     Args:
         before: What the offset before said.
         snapshot: A snapshot with the streams that may have changed.
-        numbers: The next numbers.
         read: Numbers of the queues of the batch. If there are too many streams, only these are named.
     """
     there = {(name.vhost, name.name) for name in snapshot.names.values() if name.is_stream} if before else set()

@@ -90,13 +90,7 @@ class StoreKey(NamedTuple):
 
 
 class MissedMessages:
-    """Finds the missed messages of one query.
-
-    Args:
-        options: Options of the query.
-        path: The data directory.
-        store_id: ID of the data directory.
-    """
+    """Finds the missed messages of one query."""
 
     def __init__(self, options: Options, path: str, store_id: bytes) -> None:
         self._options = options
@@ -112,7 +106,6 @@ class MissedMessages:
 
         Args:
             start: The offset.
-            numbers: Its next numbers.
             until: The position in the event log up to which is looked.
             names: Names of all queues by number, including deleted ones that still have events.
         Returns:
@@ -158,7 +151,6 @@ class MissedMessages:
 
         Args:
             start: The offset.
-            numbers: Its next numbers.
             removed: Result of removed() up to the end of the snapshot. What is missed is removed from it.
             snapshot: A later snapshot, with the dead messages that are still there. It has all queues of `removed`, and
                 those that the offset has left something of.
@@ -183,11 +175,7 @@ class MissedMessages:
         self._idle = numbers.to_json(), snapshot.cut.position
 
     def _read(self, since: EventPosition, until: EventPosition) -> Iterator[bytes]:
-        """Yield the parts of the event log between two positions.
-
-        Raises:
-            AnalyticsError: Some of its files are gone, and failOnDataLoss is true.
-        """
+        """Yield the parts of the event log between two positions."""
         files = DiskFiles()
         numbers = event_files(files, self._events)
         if since.file and numbers and numbers[0] > since.file:
@@ -212,12 +200,7 @@ class MissedMessages:
 
 
 def latest_events(path: str, store_id: bytes) -> dict[str, int]:
-    """Return the position of the event log at which a snapshot that is taken now would end.
-
-    Args:
-        path: The data directory.
-        store_id: ID of the data directory.
-    """
+    """Return the position of the event log at which a snapshot that is taken now would end."""
     files = DiskFiles()
     checkpoints = [each for each in read_checkpoints(files, f"{path}/ckpt", []) if each.store_id == store_id]
     cut = latest_cut(files, f"{path}/events", store_id, checkpoints)
@@ -225,12 +208,7 @@ def latest_events(path: str, store_id: bytes) -> dict[str, int]:
 
 
 def position_after(snapshot: Snapshot, unread: Iterable[tuple[Chain, Measured]]) -> dict[str, Any]:
-    """Return what an offset says besides the next numbers, so that missed messages are found later.
-
-    Args:
-        snapshot: The snapshot from which the batch is read.
-        unread: What the batch leaves.
-    """
+    """Return what an offset says besides the next numbers, so that missed messages are found later."""
     # Transient messages may go with a restart.
     left = {
         chain.key: [rest.end, rest.messages]
@@ -306,11 +284,7 @@ def _together(one: Missed, other: Missed) -> Missed:
 
 
 def _report(missed: Sequence[Missed], options: Options) -> None:
-    """Say what was missed, as an error or a warning.
-
-    Raises:
-        AnalyticsError: failOnDataLoss is true.
-    """
+    """Say what was missed, as an error or a warning."""
     texts = [
         f"{each.messages} messages of queue '{each.queue}' in virtual host '{each.vhost}' (numbers {each.first} to "
         f"{each.last})"

@@ -42,9 +42,7 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
     """Divide a table of an archive and of live data directories into parts.
 
     Args:
-        sources: What to read.
         options: Options of the data source; their limits are not used.
-        selection: The rows to read.
         session: Directory in which snapshots are recorded for the process that renews their leases; empty for none.
     Raises:
         DataDirectoryError: A path is not a data directory, or a newer version wrote it.

@@ -26,13 +26,7 @@ from leveret.storage.snapshots.snapshot import QueueView, Snapshot, StoreView
 
 
 def parts_between(chain: Chain, first: int, end: int) -> list[SegmentPart]:
-    """Return what is to be read of a chain.
-
-    Args:
-        chain: The chain.
-        first: Number of the first message.
-        end: Number after the last one.
-    """
+    """Return what is to be read of a chain."""
     label = Label(chain.queue.vhost, chain.queue.name, chain.queue.is_stream)
     return [
         SegmentPart(view, label, chain.store.delivered, RowLimits(first, end - 1))
@@ -64,7 +58,6 @@ def unpack_rows(text: str, columns: int) -> list[list[int]]:
 
     Args:
         text: Result of pack_rows().
-        columns: Expected number of columns.
     Raises:
         AnalyticsError: It is damaged, or a newer version has written it.
     """
@@ -123,13 +116,7 @@ class Chain(NamedTuple):
 
 
 def chain_key(qid: int, priority: int, stream: int) -> str:
-    """Return the key of a chain in offsets.
-
-    Args:
-        qid: Number of the queue.
-        priority: Priority of the store.
-        stream: Durable or spill.
-    """
+    """Return the key of a chain in offsets."""
     return f"{qid}/{priority}" + ("/spill" if stream == Stream.SPILL else "")
 
 
@@ -169,8 +156,6 @@ def measure(cut: int, chain: Chain, first: int, share: int, stop: int) -> Measur
 
     Args:
         cut: Time at which the snapshot ends, in microseconds since 1970.
-        chain: The chain.
-        first: First sequence number.
         share: Maximum count; 0 for no limit.
         stop: End of the range, exclusive.
     """
@@ -199,8 +184,6 @@ def read_numbers(cut: int, view: SegmentView, first: int, stop: int) -> list[int
 
     Args:
         cut: Time at which the snapshot ends, in microseconds since 1970; later records are left out.
-        view: The segment.
-        first: First sequence number.
         stop: End of the range, exclusive.
     """
     return _read(cut, view, first, stop)[0]
@@ -257,7 +240,6 @@ class NextNumbers(Mapping[str, int]):
         """Return the numbers with other ones for some chains.
 
         Args:
-            updates: The other ones.
             exists: Returns whether there is a queue with a number, or events of it. Others may be left out.
         """
         changes = dict(self._changes)

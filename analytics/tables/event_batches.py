@@ -62,7 +62,6 @@ def select_events(
 
     Args:
         octets: A part of a file after its header, starting at an event.
-        salt: Checksum of the store id.
         wanted: Queue ids; None for all events, including those without a queue.
         limits: Time limits; sequence numbers are ignored.
         is_continued: Whether the first record is of another part, and is here for what it says about the second one.
@@ -104,7 +103,6 @@ def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
 
     Args:
         octets: A part of a file after its header, starting at an event.
-        salt: Checksum of the store id.
     """
     count = len(octets) // EVENT_BYTES
     events = np.frombuffer(octets, _EVENT, count)
@@ -126,8 +124,6 @@ def event_batch(
     """Return events as a record batch.
 
     Args:
-        rows: The events.
-        columns: Names of the columns, in order.
         names: Queue names by queue id; deleted queues are missing.
         details: Details by their places plus 1; those that cannot be read are missing.
     """

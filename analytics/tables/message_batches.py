@@ -43,10 +43,6 @@ def message_batch(
     """Return messages as a record batch.
 
     Args:
-        rows: The messages.
-        view: The segment that has them.
-        columns: Names of the columns, in order.
-        label: Name of their queue.
         delivered: Ranges of sequence numbers of redelivered messages; see in_ranges().
         bodies: Reads the bodies; None if the columns `value` and `value_error` are not among the columns.
     """
@@ -158,7 +154,6 @@ def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) 
     """Count the messages in a segment that are not settled.
 
     Args:
-        view: The segment.
         cut: Time at which the snapshot ends, in microseconds since 1970; later messages are not counted.
         read: Reads the segment's file; called only if the manifest is not sufficient.
     """
@@ -206,7 +201,6 @@ def queue_row(queue: QueueView, cut: int, segments: Sequence[dict[str, Any]]) ->
     """Return the row of a queue in the table `queues`.
 
     Args:
-        queue: The queue.
         cut: Time at which the snapshot ends, in microseconds since 1970.
         segments: Rows of the queue in the table `segments`.
     """

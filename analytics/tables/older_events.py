@@ -46,9 +46,7 @@ def older_events(
 
     Args:
         snapshot: A snapshot of the events that the broker keeps.
-        place: Its location.
         options: Options of the data source; their limits are not used.
-        selection: The rows to read.
     Raises:
         AnalyticsError: A file of the snapshot is gone.
     """
@@ -91,9 +89,7 @@ def events_until(
 
     Args:
         options: Options of the data source, with `as_of`.
-        selection: The rows to read.
         session: Directory of the session, in which damage is recorded; empty for none.
-        cause: Says that there are no records of that time.
     Raises:
         SnapshotError: There is no archive, or it cannot be read.
     """
@@ -122,11 +118,7 @@ def _note_in(location: str) -> ArchiveNote | None:
 
 
 def _archived(note: ArchiveNote, store_id: bytes) -> BrokerFiles:
-    """Return what an archive has of a data directory.
-
-    Raises:
-        ArchiveError: It cannot be read, or has nothing of the data directory.
-    """
+    """Return what an archive has of a data directory."""
     # Data directories are read without what archives need, if there is none.
     from leveret.analytics.archive.archive_files import ArchiveFiles
     from leveret.analytics.archive.manifest_log import read_manifests
@@ -141,11 +133,7 @@ def _archived(note: ArchiveNote, store_id: bytes) -> BrokerFiles:
 
 
 def _beginning(snapshot: Snapshot, location: str) -> _Beginning:
-    """Return where the event log begins.
-
-    Raises:
-        AnalyticsError: A file of the snapshot is gone.
-    """
+    """Return where the event log begins."""
     files, salt = open_files(location)[0] or LocalFiles(), crc32(snapshot.store_id)
     begin: int | None = None
     events: Counter[tuple[Any, ...]] = Counter()
@@ -176,7 +164,6 @@ def read_older(
     Args:
         part: The files, and which of their rows are selected.
         shared: How often which events are left out, as event_keys() makes them.
-        columns: Names of the columns, in order.
     Raises:
         ArchiveError: A file cannot be read.
     """

@@ -169,13 +169,7 @@ class Plan(NamedTuple):
 
 
 def locate_snapshot(snapshot: Snapshot, location: str, session: str = "") -> SnapshotLocation:
-    """Return the location of a snapshot; without a lease, damage is recorded in the session's directory.
-
-    Args:
-        snapshot: The snapshot.
-        location: Path or URI of the data directory.
-        session: Directory of the session; empty for none.
-    """
+    """Return the location of a snapshot; without a lease, damage is recorded in the session's directory."""
     lease = snapshot.lease.path if snapshot.lease is not None else ""
     return SnapshotLocation(location, lease, snapshot.cut.time, snapshot.store_id, lease or session)
 
@@ -199,7 +193,6 @@ def group_parts(parts: Sequence[SegmentPart], per_partition: int) -> Iterator[li
     """Group segments into tasks, in order.
 
     Args:
-        parts: The segments, of any queues.
         per_partition: Number of full segments per task. A task reads small segments up to the same size, or more
             where there would be very many small tasks.
     """
@@ -272,9 +265,6 @@ def event_partitions(
     """Yield parts of the event log; files outside the time limits are omitted.
 
     Args:
-        snapshot: The snapshot.
-        place: Location of the snapshot.
-        limits: Time limits.
         wanted: See EventsPartition.
         vhosts: See EventsPartition.
         step: Maximum size of a part in bytes.

@@ -40,12 +40,9 @@ def take_query_snapshot(
     """Take a snapshot, and record it for the process that renews its lease.
 
     Args:
-        options: Options of the data source.
-        wants: Selects the queues.
         described: Description of a queue that must exist; None if no queue is required.
         messages: Whether the query reads messages.
         events: Whether the query reads events.
-        session: Directory of the session; empty for none.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         SnapshotError: No snapshot can be taken, or the queue does not exist.
@@ -77,13 +74,7 @@ def take_query_snapshot(
 
 
 def note_snapshot(snapshot: Snapshot, options: Options, session: str) -> None:
-    """Record a snapshot for the process that renews its lease.
-
-    Args:
-        snapshot: The snapshot.
-        options: Options of the data source.
-        session: Directory of the session; empty for none.
-    """
+    """Record a snapshot for the process that renews its lease."""
     if snapshot.lease is not None and session:
         with open(os.path.join(session, f"{uuid4().hex}{_NOTE}"), "w", encoding="utf-8") as file:
             file.write(f"{options.lease_seconds or KEPT_SECONDS} {snapshot.lease.path}")
@@ -115,10 +106,7 @@ def load_shared_snapshot(options: Options, wants: QueueFilter, described: str | 
     """Return the shared snapshot that the options name, reduced to the selected queues.
 
     Args:
-        options: Options of the data source.
-        wants: Selects the queues.
         described: Description of a queue that must exist; None if no queue is required.
-        session: Directory of the session; empty for none.
     Raises:
         AnalyticsError: The snapshot does not exist, or has another location or time.
         NoSuchQueueError: The queue does not exist.
@@ -159,9 +147,6 @@ _HELD: Final[dict[str, SnapshotLease]] = {}
 def hold(owner: object, lease: SnapshotLease) -> Callable[[], object]:
     """Renew a lease until its owner is freed or the process ends; then remove the snapshot.
 
-    Args:
-        owner: The object that reads the snapshot.
-        lease: The lease of the snapshot.
     Returns:
         A function that removes the snapshot earlier; further calls do nothing.
     """
@@ -201,8 +186,6 @@ def held_reader(
     """Return a reader of record batches that removes their snapshots at the end.
 
     Args:
-        schema: The schema of the batches.
-        batches: The batches.
         leases: Leases of the snapshots that they are read from.
     """
     # As a stream, the reader frees its batches when it is closed, not only when it is freed itself.
@@ -210,12 +193,7 @@ def held_reader(
 
 
 class _HeldBatches:
-    """Record batches; removes their snapshots after the last one, or when it is freed.
-
-    Args:
-        batches: The batches.
-        leases: Leases of the snapshots.
-    """
+    """Record batches; removes their snapshots after the last one, or when it is freed."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], leases: Sequence[SnapshotLease]) -> None:
         self._batches = batches

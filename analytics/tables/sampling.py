@@ -108,10 +108,7 @@ def inferred_type(options: Options, count: int, session: str, sources: Sources |
     """Return the type of a query's JSON bodies, as infer_type() says; text if it cannot be inferred.
 
     Args:
-        options: Options of the data source.
         count: From how many messages at most.
-        session: Directory of the session; empty for none.
-        sources: The archive that is read, and data directories with it; None for a data directory alone.
     Raises:
         AnalyticsError, DataDirectoryError, SnapshotError, DamagedRecordError, ArchiveError: As plan_query() does.
     """

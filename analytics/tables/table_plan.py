@@ -49,7 +49,6 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Pla
 
     Args:
         options: Options of the data source; their limits are not used.
-        selection: The rows to read.
         session: Directory in which the snapshot is recorded for the process that renews its lease; empty for none.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
@@ -108,11 +107,7 @@ def _take(options: Options, selection: Selection, session: str) -> Snapshot:
 
 
 def _check_named(options: Options, snapshot: Snapshot) -> None:
-    """Check that all queues of a list exist.
-
-    Raises:
-        NoSuchQueueError: One does not.
-    """
+    """Check that all queues of a list exist."""
     named = options.named_queues
     if options.described is None and named:
         # Deleted queues have events.

@@ -53,11 +53,6 @@ class PartitionReader:
     """Reads partitions of a snapshot.
 
     Args:
-        place: Location of the snapshot.
-        table: Name of the table.
-        columns: Names of the columns, in order.
-        fail_fast: Raise an error at a damaged record instead of skipping it.
-        bodies: How bodies are read; None if no column needs it.
         limit: Of how many messages at most columns are made; None for all. There may be more rows of other tables.
     """
 
@@ -227,11 +222,7 @@ class PartitionReader:
         """Log damage and record it in the damage file.
 
         Args:
-            damage: The damage.
-            path: Path of the file.
             part: Name of the part that was read; empty for the whole file.
-        Raises:
-            DamagedRecordError: Records are damaged, and `fail_fast` is set.
         """
         count, at = damage
         if not count:
