@@ -46,7 +46,6 @@ from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError
-from leveret.storage.engine import is_moving
 
 if TYPE_CHECKING:
     from leveret.broker.management.http.controller import RequestContext
@@ -295,7 +294,7 @@ class App:
         """Whether nothing that has begun is left to do; what waits for a disk that refuses writes does not count."""
         broker, engine = self.broker, self._stores.engine
         waits_for_disk = broker.gate.is_open or broker.gate.is_retrying
-        if broker.turn.is_pending or not (waits_for_disk and (engine.disk.refused or not is_moving(engine))):
+        if broker.turn.is_pending or not (waits_for_disk and (engine.disk.refused or not engine.is_moving())):
             return False
         return all(vhost.due_work.is_idle for vhost in broker.vhosts.values())
 

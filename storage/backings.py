@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from leveret.storage.engine import StorageEngine, StoredQueue, describe_queue
+from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import Level, MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
@@ -173,7 +173,7 @@ class QueueBacking(Backing):
         if found is None and request.durable:
             self._stored = self._create()
         elif found is not None and not found.attributes:
-            describe_queue(engine, found, request.attributes())
+            engine.describe_queue(found, request.attributes())
         super().__init__(request.durable, request.persists_transient)
         self.store = self._in_memory() if self._stored is None else self._open()
         # Nothing takes the messages of a stream, so it keeps none in memory.
@@ -447,7 +447,7 @@ class LevelBacking(Backing):
         if found is None:
             found = engine.create_queue(request.durable, request.attributes())
         elif not found.attributes:
-            describe_queue(engine, found, request.attributes())
+            engine.describe_queue(found, request.attributes())
         self._stored = found
         self.store = engine.store(found)
         self.store.set_lazy(True)

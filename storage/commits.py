@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from leveret.storage.callbacks import call_each
-from leveret.storage.commit.committer import Committer, SyncMode
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup, Committer, SyncMode
 from leveret.storage.commit.redo_log import RedoLog
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.disk.files import Files

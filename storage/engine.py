@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from leveret.storage.clock import AscendingClock, Clock
-from leveret.storage.commit.committer import Committer, SyncMode
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup, Committer, SyncMode
 from leveret.storage.commit.redo_log import RedoLog, remove_redo
 from leveret.storage.commits import Commits
 from leveret.storage.compaction.compactor import Compactor
@@ -23,7 +22,7 @@ from leveret.storage.engine_options import EngineOptions
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events
-from leveret.storage.readers.named_readers import NamedReaders
+from leveret.storage.readers.readers import NamedReaders
 from leveret.storage.recovery.checkpointer import Checkpointer
 from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.restart import SKIPPED, Restart, commit_recovered
@@ -34,7 +33,7 @@ from leveret.storage.snapshots.lease import remove_dead_snapshots
 from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore, StoreState
 
-__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "abandon", "describe_queue", "events_since", "is_moving"]
+__all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Unsynced bytes of a store that start a commit at once: a larger sync would stall later writes for too long.
@@ -248,7 +247,7 @@ class StorageEngine:
                 noted.pop(store, None)
             store.log.drop_dead()
         del self.queues[queue.qid]
-        self.readers.remove(queue.qid)
+        self.readers.remove_queue(queue.qid)
         self._commits.forget(queue.qid, stores)
         # If there is no space, events are kept in memory, and the queue is deleted nevertheless.
         self._flush_events()
@@ -390,7 +389,7 @@ class StorageEngine:
         """
         readers, work = self.readers, 0
         if self._refreshing is None:
-            self._refreshing = readers.refresh(self.queues)
+            self._refreshing = readers.refresh_for(self.queues)
         for step in self._refreshing:
             work += step
             if work >= _REFRESH_WORK:
@@ -438,7 +437,7 @@ class StorageEngine:
             except OSError as error:
                 _LOG.error("The data directory could not be closed cleanly: %s", error)
                 succeeded = False
-        _close_files(self)
+        self._close_files()
         return succeeded
 
     def _finish(self, stores: Sequence[SegmentStore]) -> None:
@@ -511,7 +510,7 @@ class StorageEngine:
             # Restoring segments from the redo log needs space.
             self.disk.release_ballast()
         keeps_numbers = self._options.sync is SyncMode.ALWAYS
-        self.readers.begin()
+        self.readers.begin_with_trash()
         restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
         self._missing = restart.missing
@@ -583,7 +582,7 @@ class StorageEngine:
             # Frees the space even if nothing else is committed soon.
             self.commit()
         for store in checked:
-            _consider(self._compactor, store)
+            self._consider(store)
 
     def _compacted(self, store: SegmentStore) -> None:
         """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""
@@ -599,7 +598,7 @@ class StorageEngine:
             # Events must be written before messages that died since may be left out by compaction.
             self.flush()
         else:
-            _consider(self._compactor, store)
+            self._consider(store)
 
     def _sync(self, store: SegmentStore) -> None:
         """Sync a store's segments in any sync mode, then check again whether to compact it."""
@@ -619,61 +618,54 @@ class StorageEngine:
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._commits.submit(group)
 
+    def _consider(self, store: SegmentStore) -> None:
+        """Let the compactor check a store if enough of it has died."""
+        log = store.log
+        if log.freed >= log.look_at:
+            self._compactor.consider(store)
+        elif log.freed:
+            self._compactor.candidates[store] = None
 
-def _consider(compactor: Compactor, store: SegmentStore) -> None:
-    """Let the compactor check a store if enough of it has died."""
-    log = store.log
-    if log.freed >= log.look_at:
-        compactor.consider(store)
-    elif log.freed:
-        compactor.candidates[store] = None
+    def abandon(self) -> None:
+        """Close all files as the death of the process does. Nothing may be called after it."""
+        self._compactor.abandon()
+        self._commits.close()
+        self._close_files()
 
+    def _close_files(self) -> None:
+        for store in self._stores():
+            store.log.close()
+        self._redo.close()
+        self._events.close()
+        self._directory.close()
 
-def abandon(engine: StorageEngine) -> None:
-    """Close all files of an engine, and leave them as the death of the process does. Nothing may be called after it."""
-    engine._compactor.abandon()
-    engine._commits.close()
-    _close_files(engine)
+    def is_moving(self) -> bool:
+        """Return whether messages are being moved whose copies may not be on disk yet."""
+        return bool(self._commits.departures)
 
+    def describe_queue(self, queue: StoredQueue, attributes: Mapping[str, object]) -> None:
+        """Set the attributes of a queue again, which damage has destroyed.
 
-def _close_files(engine: StorageEngine) -> None:
-    for store in engine._stores():
-        store.log.close()
-    engine._redo.close()
-    engine._events.close()
-    engine._directory.close()
+        Args:
+            queue: The queue; its directory was recovered without attributes.
+            attributes: See StorageEngine.create_queue(). The size of the segments of a stream takes effect at the next
+                start.
+        Raises:
+            OSError: They could not be written.
+        """
+        queue.attributes = attributes
+        self.readers.add(queue.qid, attributes)
+        for store in queue.stores.values():
+            if queue.persists_transient:
+                store.persist_transient()
+        self._directory.write_queue(QueueRecord(queue.qid, queue.salt, queue.durable, attributes))
 
-
-def is_moving(engine: StorageEngine) -> bool:
-    """Return whether messages are being moved whose copies may not be on disk yet."""
-    return bool(engine._commits.departures)
-
-
-def describe_queue(engine: StorageEngine, queue: StoredQueue, attributes: Mapping[str, object]) -> None:
-    """Set the attributes of a queue again, which damage has destroyed.
-
-    Args:
-        engine: The engine.
-        queue: The queue; its directory was recovered without attributes.
-        attributes: See StorageEngine.create_queue(). The size of the segments of a stream takes effect at the next
-            start.
-    Raises:
-        OSError: They could not be written.
-    """
-    queue.attributes = attributes
-    engine.readers.add(queue.qid, attributes)
-    for store in queue.stores.values():
-        if queue.persists_transient:
-            store.persist_transient()
-    engine._directory.write_queue(QueueRecord(queue.qid, queue.salt, queue.durable, attributes))
-
-
-def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:
-    """Return the logged events of an engine from a position on."""
-    directory = engine._directory
-    log = read_events(engine._files, directory.events, directory.store_id, position)
-    # Kinds above TICK say more about the events that follow.
-    return (event for event in log if event is not None and event.kind <= EventKind.TICK)
+    def events_since(self, position: EventPosition) -> Iterator[Event]:
+        """Return the logged events of an engine from a position on."""
+        directory = self._directory
+        log = read_events(self._files, directory.events, directory.store_id, position)
+        # Kinds above TICK say more about the events that follow.
+        return (event for event in log if event is not None and event.kind <= EventKind.TICK)
 
 
 def _ignore(*_: object) -> None:

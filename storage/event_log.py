@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.disk.files import Files, TornWriteError, must_read, write_file
 from leveret.storage.event_details import EventDetails, pack_details
 from leveret.storage.event_details_writer import DetailsWriter

@@ -24,9 +24,9 @@ from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
 from leveret.storage.disk.space import DiskSpace
-from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 from leveret.storage.event_details import EventDetails
-from leveret.storage.readers.named_readers import ReaderCounts, ReaderState
+from leveret.storage.readers.readers import ReaderCounts, ReaderState
 
 log = logging.getLogger("leveret.storage")
 
@@ -353,7 +353,7 @@ class MessageStores:
         """Close all files and leave them as they are, as the death of the process does."""
         self._housekeeping_timer.cancel()
         self._space_timer.cancel()
-        abandon(self.engine)
+        self.engine.abandon()
 
     def _housekeep(self) -> None:
         self._housekeeping_timer = self._call_later(_HOUSEKEEPING_SECONDS, self._housekeep)

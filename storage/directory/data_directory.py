@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.directory.deleted_queues import note_deleted
 from leveret.storage.directory.directory_format import (
     FORMAT_FILE,

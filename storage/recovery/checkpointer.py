@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.directory.deleted_queues import forget_deleted
 from leveret.storage.disk.files import Files

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
+from leveret.storage.commit.committer import SYNC_THREADS, CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
 from leveret.storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
 from leveret.storage.directory.deleted_queues import name_of, read_deleted

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.commit.redo_log import Tail
 from leveret.storage.format import DURABLE, Edit, EditOp, Stream
 from leveret.storage.interface import Entry

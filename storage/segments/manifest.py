@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.disk.files import Files, replace_file, write_draft, write_file
 from leveret.storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 

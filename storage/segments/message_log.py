@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.format import DURABLE, SPILL, Stream
 from leveret.storage.interface import Entry
 from leveret.storage.segments.chain import SegmentChain, bytes_of_part

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, abandon
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
@@ -80,7 +80,7 @@ class DirectoryBuilder:
         if in_order:
             self.engine.close()
         else:
-            abandon(self.engine)
+            self.engine.abandon()
         self.engine = StorageEngine(self.path, clock=self.clock, options=self._options)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.disk.files import Files, UnreadableFileError, replace_file
-from leveret.storage.engine import StorageEngine, events_since
+from leveret.storage.engine import StorageEngine
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, Event, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.format import crc_of, pack_checked
@@ -214,7 +214,7 @@ class LossRecord:
         positions = {at for at, _ in by_qid.values()} | {start}
         for position in positions:
             try:
-                rows = rows_of_events(events_since(self._engine, position), of_exchanges)
+                rows = rows_of_events(self._engine.events_since(position), of_exchanges)
             except UnreadableFileError as error:
                 log.warning("%s; losses after the last count are left out", error)
                 continue

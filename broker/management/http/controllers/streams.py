@@ -16,7 +16,7 @@ from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
 from leveret.policies.stream_arguments import read_place
-from leveret.storage.readers.named_readers import ReaderState
+from leveret.storage.readers.readers import ReaderState
 
 
 class ConsumerNames(Controller):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, Level
@@ -103,7 +102,7 @@ def test_what_becomes_of_them_is_logged() -> None:
     engine.commit()
     found = [
         (event.kind, event.length, event.body_bytes, event.flags & DEAD_LETTERED)
-        for event in events_since(engine, EventPosition(0, 0))
+        for event in engine.events_since(EventPosition(0, 0))
     ]
     assert sorted(found) == [
         (EventKind.ACK, 1, 2, 0),

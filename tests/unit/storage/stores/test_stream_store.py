@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue, events_since
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry
@@ -85,7 +85,7 @@ class Disk:
         return f"{self.segments.place.directory}/{self.segments.log.segments[at].name}"
 
     def events(self, kind: EventKind) -> list[Event]:
-        return [each for each in events_since(self.engine, EventPosition(0, 0)) if each.kind == kind]
+        return [each for each in self.engine.events_since(EventPosition(0, 0)) if each.kind == kind]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leveret.storage.disk.files import UnreadableFileError
-from leveret.storage.engine import StorageEngine, events_since
+from leveret.storage.engine import StorageEngine
 from leveret.storage.event_format import EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.message import Envelope, Message
@@ -216,7 +216,7 @@ def test_a_deleted_queue_counts_them(disk: FailingDisk, engine: StorageEngine) -
     assert take(store) == []
     engine.delete_queue(engine.queues[1])
     assert engine.housekeeping() == set()
-    found = events_since(engine, EventPosition(0, 0))
+    found = engine.events_since(EventPosition(0, 0))
     assert [(event.seq, event.length) for event in found if event.kind == EventKind.QUEUE_DELETED] == [(1, 4)]
 
 

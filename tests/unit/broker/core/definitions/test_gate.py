@@ -14,7 +14,6 @@ from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.protocol.faults import ConnectionFault
 from leveret.storage.definitions_database import Changes, DefinitionsDamagedError, DefinitionsDatabase
-from leveret.storage.engine import is_moving
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
@@ -123,7 +122,7 @@ def test_moved_messages_wait_for_earlier_definitions_only(made: Gate) -> None:
         made.put(str(number))
         engine.flush()
         made.gate.write()
-        assert is_moving(engine) == (not number)
+        assert engine.is_moving() == (not number)
         made.put(f"{number}, before the end of the write")
         made.finish()
     assert engine.close()

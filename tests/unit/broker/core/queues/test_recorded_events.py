@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
-from leveret.storage.engine import events_since
 from leveret.storage.event_format import DEAD_LETTERED, LAST_REMOVAL, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.message import Message
@@ -21,7 +20,7 @@ from tests.support.stored_queue import Start
 def removals(start: Start) -> Counter[tuple[EventKind, bool]]:
     """Return how many messages the event log says to have left why, and whether as dead letters."""
     found: Counter[tuple[EventKind, bool]] = Counter()
-    for event in events_since(start.engine, EventPosition(0, 0)):
+    for event in start.engine.events_since(EventPosition(0, 0)):
         if event.kind <= LAST_REMOVAL:
             found[EventKind(event.kind), bool(event.flags & DEAD_LETTERED)] += event.length
     return found
