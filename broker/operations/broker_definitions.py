@@ -167,7 +167,6 @@ def load_definitions(
     """Load the definitions that the configuration names.
 
     Args:
-        settings: The configuration.
         broker: Broker to add virtual hosts and their contents to.
         accounts: Accounts to add users and permissions to.
         is_new: Whether the data directory was empty. Then the default virtual host and the default user are created,

@@ -27,14 +27,6 @@ def declare(
 ) -> None:
     """Declare an exchange.
 
-    Args:
-        principal: Who asks.
-        name: The name as received.
-        type_name: The exchange type.
-        durable: The durable bit.
-        auto_delete: The auto-delete bit.
-        internal: The internal bit.
-        arguments: The arguments as received.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406); see check_exchange_type.
     """
@@ -73,8 +65,6 @@ def delete(principal: Principal, name: str, if_unused: bool) -> None:
     """Delete an exchange and its bindings; an unknown name is accepted. It may be one that could not be restored.
 
     Args:
-        principal: Who asks.
-        name: Name of the exchange.
         if_unused: Refuse an exchange that is the source of a binding.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406).
@@ -93,8 +83,6 @@ class Ends(NamedTuple):
     """The ends of a binding, by name.
 
     Args:
-        source: Name of the source exchange.
-        destination: Name of the destination.
         to_queue: Whether the destination is a queue; if not, it is an exchange.
     """
 
@@ -121,10 +109,6 @@ def bind(
     """Create a binding; an existing one is accepted.
 
     Args:
-        principal: Who asks.
-        ends: The ends.
-        routing_key: The routing key or pattern.
-        arguments: The arguments as received.
         owner: The connection, which may use its exclusive queues; None over HTTP.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
@@ -156,10 +140,6 @@ def unbind(
     """Delete a binding; an unknown one is accepted.
 
     Args:
-        principal: Who asks.
-        ends: The ends.
-        routing_key: The routing key or pattern.
-        arguments: The arguments in any order.
         owner: The connection; None over HTTP.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).

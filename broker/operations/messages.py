@@ -196,9 +196,6 @@ class WaitingInQueue:
 def open_exchange(principal: Principal, name: str) -> WaitingInExchange:
     """Find the waiting messages of an exchange that the principal may read from.
 
-    Args:
-        principal: Who asks.
-        name: Name of the exchange.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404); PRECONDITION_FAILED (406) for an exchange of another type.
     """
@@ -215,9 +212,6 @@ def open_exchange(principal: Principal, name: str) -> WaitingInExchange:
 def open_queue(principal: Principal, name: str) -> WaitingInQueue:
     """Find the messages of a queue that wait for their retry; the principal may read from the queue.
 
-    Args:
-        principal: Who asks.
-        name: Name of the queue.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """

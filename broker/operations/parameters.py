@@ -20,7 +20,6 @@ def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) ->
 
     Args:
         broker: The broker, which records them.
-        vhost: The virtual host.
         limits: The limits by name. A negative number, or a missing name, means no limit.
     Raises:
         InvalidLimits: A limit is refused; the text is RabbitMQ's.
@@ -42,8 +41,6 @@ def set_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> tuple[bool
     """Set a policy. One of the name that could not be restored is replaced.
 
     Args:
-        vhost: The virtual host.
-        policy: The policy.
         operator: Whether it is an operator policy.
     Returns:
         Whether it is new, and the steps, one per queue or exchange.
@@ -56,8 +53,6 @@ def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None
     """Clear a policy, which may be one that could not be restored.
 
     Args:
-        vhost: The virtual host.
-        name: Name of the policy.
         operator: Whether it is an operator policy.
     Returns:
         The steps, one per queue or exchange; None if the policy does not exist.

@@ -17,8 +17,6 @@ class Principal:
 
     Args:
         accounts: All users and permissions.
-        user: The authenticated user.
-        vhost: The virtual host.
 
     Attributes:
         user: See Args.

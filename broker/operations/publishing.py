@@ -26,9 +26,7 @@ def open_exchange(principal: Principal, name: str, routing_key: str) -> Exchange
     """Find an exchange to which the principal may publish with a routing key.
 
     Args:
-        principal: Who asks.
         name: Name of the exchange; "" is the default exchange.
-        routing_key: The routing key.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404).
     """
@@ -60,10 +58,7 @@ def read_content(
     """Read user-id, expiration, CC, BCC, delivery mode and priority of a message.
 
     Args:
-        principal: The publisher.
         published_to: Exchange and routing key as encoded short strings.
-        read: The properties.
-        headers: The headers.
         changes: Properties to replace, by flag; see Properties.replaced().
     Returns:
         The envelope, without the header BCC, and the routing keys of CC and BCC.
@@ -117,11 +112,7 @@ def publish(
     """Publish one message.
 
     Args:
-        principal: The publisher.
         exchange_name: Name of the exchange; "" is the default exchange.
-        routing_key: The routing key.
-        header: The content header.
-        body: The body.
         origin: The publisher, for tracing.
     Returns:
         For each queue that it was routed to, whether that has accepted it.

@@ -34,11 +34,6 @@ def declare(
     """Declare a queue. Without a name it gets a generated one.
 
     Args:
-        principal: Who asks.
-        name: The name as received.
-        durable: The durable bit.
-        auto_delete: The auto-delete bit.
-        arguments: The arguments as received.
         owner: The connection if the queue is exclusive, else None.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
@@ -85,8 +80,6 @@ def delete(
     """Delete a queue; an unknown name is accepted. One that could not be restored is deleted with its messages.
 
     Args:
-        principal: Who asks.
-        name: Name of the queue.
         if_unused: Refuse a queue with consumers.
         if_empty: Refuse a queue with messages that are ready or wait for their retry, and one that could not be
             restored.
@@ -185,8 +178,6 @@ def open_for_removal(principal: Principal, name: str, queue_id: int) -> Queue:
     """Find a queue of which the principal may delete single messages.
 
     Args:
-        principal: Who asks.
-        name: Name of the queue.
         queue_id: Its number on disk, as a reader of the data directory has seen it.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405). PRECONDITION_FAILED (406): the queue
@@ -227,7 +218,6 @@ def get(queue: Queue, holder: Holder | None, counters: ChannelCounters) -> Entry
     Args:
         queue: The queue; see open_for_get().
         holder: Holds the message until it is settled; None if it needs no acknowledgement.
-        counters: The counters to update.
     Returns:
         The message; None if the queue is empty.
     """
@@ -261,9 +251,6 @@ def purge(principal: Principal, name: str, owner: object | None = None) -> int:
 def open_stream(principal: Principal, queue_name: str) -> StreamQueue:
     """Find a stream that the principal may read from.
 
-    Args:
-        principal: Who asks.
-        queue_name: Name of the stream.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404); PRECONDITION_FAILED (406) for another queue type.
     """
@@ -277,10 +264,6 @@ def open_stream(principal: Principal, queue_name: str) -> StreamQueue:
 def set_consumer_name(stream: StreamQueue, name: str, place: StreamPlace) -> bool:
     """Set where a name goes on; return whether it is new.
 
-    Args:
-        stream: The stream.
-        name: The name.
-        place: The place of its next message.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406): a consumer is active under the name, it is no valid name, or there are
             too many.

@@ -53,7 +53,6 @@ def close_connections(broker: Broker, reason: str, user: str | None = None, vhos
     """Close connections because their user or virtual host was deleted.
 
     Args:
-        broker: The broker with the connections.
         reason: The text of connection.close.
         user: Close the connections of this user; None for any.
         vhost: Close the connections to this virtual host; None for any.
@@ -69,7 +68,6 @@ def grant_to_creator(accounts: Accounts, user: User, vhost_name: str) -> None:
     Args:
         accounts: Users and permissions.
         user: The creator; nothing happens if it has been deleted.
-        vhost_name: Name of the virtual host.
     """
     if user.name in accounts.users and accounts.permissions(user.name, vhost_name) is None:
         accounts.set_permissions(user.name, vhost_name, ".*", ".*", ".*")

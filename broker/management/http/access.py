@@ -53,7 +53,6 @@ class Access:
 
     Args:
         accounts: Users and permissions.
-        broker: The broker with its virtual hosts.
         allowed_hosts: Further host names of this machine, see check_host().
 
     Attributes:
@@ -127,7 +126,6 @@ class Access:
         """Return the user of a request if it has the rights of a tag.
 
         Args:
-            request: The request.
             tag: administrator, monitoring, policymaker or management.
         Raises:
             HTTPUnauthorized: The user does not have them.
@@ -164,8 +162,6 @@ class Access:
         """Return the user of a request in the virtual host in its path, for operations.
 
         Args:
-            request: The request.
-            tag: See require().
             refusal: Text for a user that may not see the virtual host.
 
         Raises:

@@ -104,11 +104,7 @@ def _middlewares(context: RequestContext) -> list[Middleware]:
 
 
 def prometheus_app(context: RequestContext) -> web.Application:
-    """Return the application of the Prometheus port.
-
-    Args:
-        context: The broker that is measured.
-    """
+    """Return the application of the Prometheus port."""
     app = web.Application()
     app.add_routes(Metrics(context).routes())
     return app
@@ -118,7 +114,6 @@ def with_path_prefix(app: web.Application, prefix: str) -> web.Application:
     """Return an application whose paths have a prefix; without a prefix, the application itself.
 
     Args:
-        app: The application.
         prefix: The prefix, with or without slashes at its ends.
     """
     path = prefix.strip("/")

@@ -29,7 +29,6 @@ class RequestContext:
         broker: Virtual hosts, connections, alarms, statistics.
         accounts: Users and permissions.
         node: Name and addresses of the node.
-        settings: The configuration.
         access: Authentication and authorization.
         save: Makes changes durable; called after every request that may have changed something.
         jobs: Long work on messages.

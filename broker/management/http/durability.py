@@ -52,11 +52,7 @@ def wait_for_changes(gate: DefinitionsGate) -> Middleware:
 
 
 async def wait_until_stored(broker: Broker) -> None:
-    """Wait until all messages published so far are on disk, as far as they are persistent.
-
-    Args:
-        broker: The broker with the queues.
-    """
+    """Wait until all messages published so far are on disk, as far as they are persistent."""
     done, finish = _completion()
     # The messages of this turn are written at its end and can be synced only then.
     asyncio.get_running_loop().call_soon(broker.stores.when_synced, finish)
@@ -65,11 +61,7 @@ async def wait_until_stored(broker: Broker) -> None:
 
 
 async def wait_until_settled(broker: Broker) -> None:
-    """Wait until it is on disk which messages have left their queues so far.
-
-    Args:
-        broker: The broker with the queues.
-    """
+    """Wait until it is on disk which messages have left their queues so far."""
     done, finish = _completion()
     broker.stores.when_settled(finish)
     await done

@@ -136,9 +136,6 @@ def read_arguments(document: Mapping[str, Any]) -> FieldTable:
 def read_table(value: Any, what: str) -> FieldTable:
     """Return a JSON object as a field table.
 
-    Args:
-        value: The JSON object.
-        what: Its name in the error text.
     Raises:
         HTTPBadRequest: It is not an object, or has values that a field table cannot have.
     """
@@ -179,9 +176,6 @@ def _check_values(value: Any) -> None:
 def check_length(name: str, what: str = "name") -> str:
     """Return a name or routing key if it fits into a short string.
 
-    Args:
-        name: The name.
-        what: Its name in the error text.
     Raises:
         HTTPBadRequest: It is longer than 255 bytes.
     """

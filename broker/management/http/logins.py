@@ -53,7 +53,6 @@ class BrowserSessions:
     Args:
         accounts: Users and permissions. A session ends when its user is deleted or gets another password. It has
             the rights of the user's current tags.
-        clock: The broker's clock.
     """
 
     def __init__(self, accounts: Accounts, clock: Clock) -> None:

@@ -91,7 +91,6 @@ class ChunkedBody(Payload):
 
     Args:
         pieces: The body without its end, in compressed pieces.
-        end: Its end.
         size: Its length in bytes.
     """
 

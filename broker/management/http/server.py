@@ -29,8 +29,6 @@ class HttpServer:
     """Serves one aiohttp application.
 
     Args:
-        app: The application.
-        settings: The configuration.
         clients: Counts connections and limits their number.
     """
 

@@ -42,7 +42,6 @@ def numbers(fields: Sequence[str], *names: str, **sums: tuple[str, ...]) -> Numb
     """Return the positions of numbers in the rows of a kind of object.
 
     Args:
-        fields: Names of the columns of a row.
         names: Numbers with the name of their column.
         sums: Numbers that are sums of columns.
     """
@@ -73,9 +72,6 @@ class Rates:
         """Add numbers to a document, each with its ``_details``; return the document.
 
         Args:
-            document: The document to extend.
-            wanted: The numbers.
-            row: Their current values.
             followed: Has their history.
             kind: The range in the query that applies to them, for example ``lengths``.
         """
@@ -149,9 +145,7 @@ def message_stats(
     """Return the ``message_stats`` of an object. Groups of numbers that are all 0 are left out.
 
     Args:
-        rates: Rates of the request.
         groups: Numbers that are shown together.
-        row: Their current values.
         followed: Has their history.
     """
     shown: dict[str, Any] = {}

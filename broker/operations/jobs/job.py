@@ -43,13 +43,9 @@ class Job:
     """A job that returns dead letters, moves messages, or replays a stream.
 
     Args:
-        job_id: Its ID.
         kind: What it does.
-        vhost: Name of the virtual host.
-        queue: Name of the queue.
         qid: Number of the queue on disk; None if it is in memory.
         user: Name of the user with whose permissions it works.
-        document: The options as JSON.
         options: The same, read.
         ends: See ReturnWork; of a replay, the number after the last message, as level 0.
         created: When it was created, in microseconds since 1970.

@@ -27,8 +27,6 @@ class Replay:
     """What is replayed of a stream, and where to.
 
     Args:
-        begin: The place of the first message.
-        end: The place after the last one.
         exchange: Name of the exchange that messages are published to; None if they go into a queue.
     """
 
@@ -64,12 +62,7 @@ class JobOptions:
     replay: Replay | None = None
 
     def changed(self, published: Properties, headers: FieldTable) -> bytes:
-        """Return the content header of a message with the changed headers.
-
-        Args:
-            published: Its properties.
-            headers: Its headers.
-        """
+        """Return the content header of a message with the changed headers."""
         if not self.removed and not self.added:
             return published.payload
         replaced = self.removed | {name for name, _ in self.added}

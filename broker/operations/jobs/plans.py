@@ -69,7 +69,6 @@ class Planner:
 
     Args:
         principal: Who has begun the job.
-        source: The queue that messages come from.
         options: What is done with them.
     """
 
@@ -166,9 +165,7 @@ def changed(envelope: Envelope, route_octets: bytes, header: bytes) -> Envelope:
     """Return the envelope of a copy with another route and header.
 
     Args:
-        envelope: The envelope.
         route_octets: Exchange and routing key as encoded short strings.
-        header: The content header.
     """
     timing = envelope.persistent, envelope.priority, envelope.expiration_ms
     return Envelope(route_octets, header, *timing, envelope.dead)

@@ -43,7 +43,6 @@ class ReplayWork:
 
     Args:
         principal: Who replays it.
-        source: The stream.
         options: What is replayed, and where to.
         number: Number of the first message.
         end: Number after the last one.
@@ -145,7 +144,6 @@ class ReplayWork:
         """Go on to a number; count the messages before it, which are damaged.
 
         Args:
-            number: The number.
             failure: Why the system could not read some messages; None if it could.
         Returns:
             False, and sets `waits`, if the messages may be readable later.
@@ -194,11 +192,7 @@ class ReplayWork:
 
 
 class _Marker:
-    """Adds the headers that say where a copy comes from.
-
-    Args:
-        stream: Name of the stream.
-    """
+    """Adds the headers that say where a copy comes from."""
 
     def __init__(self, stream: str) -> None:
         self._stream = longstr(stream)
@@ -209,7 +203,6 @@ class _Marker:
         """Return the envelope of a copy.
 
         Args:
-            envelope: The envelope without these headers.
             number: Number of the message in the stream.
         """
         if self._envelope is not envelope:

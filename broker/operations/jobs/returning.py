@@ -43,8 +43,6 @@ class ReturnWork:
     """Returns the messages of a queue, in steps of a few milliseconds.
 
     Args:
-        principal: Who returns them.
-        source: The dead-letter queue.
         options: How they are returned.
         ends: By level of the queue, the number up to which messages are returned: that of the next message when the
             job began.

@@ -76,7 +76,6 @@ class Jobs:
     """The jobs of a broker.
 
     Args:
-        broker: The broker.
         accounts: Users and permissions.
     """
 
@@ -173,8 +172,6 @@ class Jobs:
 
         Args:
             kind: What to do.
-            principal: The user with whose permissions it works.
-            queue_name: The queue that messages come from.
             document: The options; see options.py.
         Raises:
             ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
@@ -303,11 +300,7 @@ def _new_work(principal: Principal, source: Queue, job: Job) -> Work:
 
 
 class _Turns:
-    """Lets jobs take turns: all of them together have one time slice in an iteration of the event loop.
-
-    Args:
-        broker: The broker.
-    """
+    """Lets jobs take turns: all of them together have one time slice in an iteration of the event loop."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -344,8 +337,6 @@ class _Run:
 
     Args:
         jobs: All jobs.
-        job: The job.
-        broker: The broker.
         accounts: Users and permissions.
         turns: Lets it take steps.
         work: What it does; None if an earlier process has begun it.

@@ -82,7 +82,6 @@ class _Page:
     """One page of messages.
 
     Args:
-        queue: The queue.
         asked: What is asked for.
 
     Attributes:
@@ -239,7 +238,6 @@ class _Counting:
     """Counts the dead letters of a queue.
 
     Args:
-        queue: The queue.
         trust_publishers: Whether the headers of dead-lettering that a publisher has set count, too.
     """
 

@@ -23,8 +23,6 @@ class ConnectionView(ErlangProcess):
     """The attributes of a connection that the fields of CONNECTION are read from.
 
     Args:
-        client: The connection.
-        node: Name of the node.
         alarmed: Whether a resource alarm is set, which blocks the connection when it publishes.
     """
 
@@ -72,8 +70,6 @@ class ChannelView(ErlangProcess):
     """The attributes of a channel that the fields of CHANNEL are read from.
 
     Args:
-        channel: The channel.
-        node: Name of the node.
         rates: Rates of the request, for a document.
     """
 
@@ -113,8 +109,6 @@ class ConsumerView:
     """The attributes of a consumer that the fields of CONSUMER are read from.
 
     Args:
-        consumer: The consumer.
-        node: Name of the node.
         consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
     """
 
@@ -161,13 +155,7 @@ class ConsumerView:
 
 
 class ConsumerNameView:
-    """The attributes of a consumer name that the fields of CONSUMER_NAME are read from.
-
-    Args:
-        stream: The stream.
-        entry: The name.
-        node: Name of the node.
-    """
+    """The attributes of a consumer name that the fields of CONSUMER_NAME are read from."""
 
     __slots__ = ("_node", "_stream", "entry")
 

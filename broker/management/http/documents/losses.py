@@ -66,7 +66,6 @@ class Loss:
     Args:
         kind: Kind of the object.
         state: Whether the object exists.
-        vhost: Its virtual host.
         name: Its name; None for a sum.
         counters: Its counters, which have the history.
         row: The losses, in the order of LOSS_FIELDS.
@@ -99,7 +98,6 @@ def losses_within(counters: LossCounters, row: Sequence[int], now: int, age: int
 
     Args:
         counters: The counters, which have the history.
-        row: The current losses.
         now: Current time in seconds since 1970.
         age: Length of the window in seconds.
     """
@@ -116,8 +114,6 @@ def loss_document(loss: Loss, rates: Rates, age: int | None) -> dict[str, Any]:
     """Return one row as JSON.
 
     Args:
-        loss: The row.
-        rates: Rates of the request.
         age: Length of the requested window in seconds, if any.
     """
     document = {
@@ -144,7 +140,6 @@ def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -
     """Return the sum of rows as JSON.
 
     Args:
-        losses: The rows.
         since: Start of counting in seconds since 1970.
         now: Current time in seconds since 1970.
         age: Length of the requested window in seconds, if any.

@@ -22,11 +22,7 @@ _Utf8Decoder: Final = getincrementaldecoder("utf-8")
 
 
 def properties_document(header: bytes) -> Any:
-    """Return the properties of a message; as in RabbitMQ, none are an empty list.
-
-    Args:
-        header: The content header.
-    """
+    """Return the properties of a message; as in RabbitMQ, none are an empty list."""
     properties = Properties(header).as_dict()
     if "headers" in properties:
         properties["headers"] = table_to_json(properties["headers"])
@@ -69,7 +65,6 @@ def waiting_document(waiting: WaitingMessage, has_delay: bool = True) -> dict[st
     """Return a message that waits, without its body.
 
     Args:
-        waiting: The message.
         has_delay: Whether it says how long it waits, as in a delayed exchange.
     """
     envelope = waiting.message.envelope
@@ -90,7 +85,6 @@ def got_document(entry: Entry, left: int) -> dict[str, Any]:
     """Return a message that was got, without its body.
 
     Args:
-        entry: The message.
         left: Number of messages that are ready after it.
     """
     _, message, redelivered = entry
@@ -109,7 +103,6 @@ def browsed_document(found: Browsed, now: int) -> dict[str, Any]:
     """Return a message that was looked at, without its body.
 
     Args:
-        found: The message.
         now: Microseconds since 1970.
     """
     exchange, routing_key = published_to(found.message.envelope)

@@ -104,10 +104,7 @@ def overview_stats(broker: Broker, census: Census, vhosts: Sequence[str] | None,
     """Return the statistics of the overview.
 
     Args:
-        broker: The broker.
-        census: The complete totals.
         vhosts: Virtual hosts that the user may see; None for all, including deleted ones.
-        rates: Rates of the request.
     """
     statistics, total = broker.statistics, census.total()
     visible = [census.vhosts[name] for name in vhosts or () if name in census.vhosts]
@@ -129,8 +126,6 @@ def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Ra
 
     Args:
         statistics: Its statistics, which have the history.
-        row: The current values.
-        rates: Rates of the request.
     """
     document = rates.add_to({}, _VHOST_LENGTHS, row, statistics, "lengths")
     rates.add_to(document, _VHOST_DATA, row, statistics, "data_rates")
@@ -174,13 +169,7 @@ def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[s
 
 
 class NodeView:
-    """The attributes of the node that the fields of NODE are read from.
-
-    Args:
-        broker: The broker.
-        node: The node.
-        settings: The configuration.
-    """
+    """The attributes of the node that the fields of NODE are read from."""
 
     type = "disc"
     running = True
@@ -252,10 +241,6 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
     """Return the node with all fields.
 
     Args:
-        broker: The broker.
-        node: The node.
-        settings: The configuration.
-        rates: Rates of the request.
         churn: Row of the broker's statistics.
     """
     view = NodeView(broker, node, settings)
@@ -314,11 +299,7 @@ _CHANNEL: Final = 3_000
 
 
 class MemoryBreakdown:
-    """Adds up the memory of the broker's objects.
-
-    Args:
-        broker: The broker.
-    """
+    """Adds up the memory of the broker's objects."""
 
     def __init__(self, broker: Broker) -> None:
         connections = len(broker.connections)

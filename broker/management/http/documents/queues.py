@@ -47,8 +47,6 @@ class QueueView(ErlangProcess):
     """The attributes of a queue that the fields of QUEUE are read from.
 
     Args:
-        queue: The queue.
-        node: Name of the node.
         rates: Rates of the request, for a document.
         consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
     """

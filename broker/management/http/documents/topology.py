@@ -35,8 +35,6 @@ class ExchangeView:
     """The attributes of an exchange that the fields of EXCHANGE are read from.
 
     Args:
-        exchange: The exchange.
-        node: Name of the node.
         rates: Rates of the request; None without statistics.
     """
 
@@ -101,12 +99,7 @@ class ExchangeView:
 
 
 class VirtualHostView:
-    """The attributes of a virtual host that the fields of VHOST are read from.
-
-    Args:
-        vhost: The virtual host.
-        node: Name of the node.
-    """
+    """The attributes of a virtual host that the fields of VHOST are read from."""
 
     __slots__ = ("_node", "metadata", "vhost")
 
@@ -132,11 +125,7 @@ class VirtualHostView:
 
 
 class BindingView:
-    """The attributes of a binding that the fields of BINDING are read from.
-
-    Args:
-        binding: The binding.
-    """
+    """The attributes of a binding that the fields of BINDING are read from."""
 
     __slots__ = ("binding", "identity")
 
@@ -206,7 +195,6 @@ def matches_properties_key(key: str, segment: str) -> bool:
     """Check whether a path segment names the binding with a properties key.
 
     Args:
-        key: The properties key.
         segment: The segment, decoded once. Some clients encode the properties key again for the path.
     """
     return segment == key or unquote_plus(segment) == unquote_plus(key)

@@ -68,7 +68,6 @@ def sort_keys(
     """Return the values that lists are sorted by, by the name of the field; they need no document.
 
     Args:
-        fields: The fields.
         view_of: Returns the view of an object.
         type_of: Returns its type, if the fields are not those of all types.
     """

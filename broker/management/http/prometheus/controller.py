@@ -30,9 +30,6 @@ class Totals:
     """Adds up all metrics. Remembers the values of counters, so that they never decrease.
 
     An object that ends may still count after its counters were added to those of ended objects.
-
-    Args:
-        broker: The broker.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -80,11 +77,7 @@ _CHUNK: Final = 65_536
 
 
 class Metrics:
-    """The resources below ``/metrics``. The broker is measured with each request.
-
-    Args:
-        context: The broker and its node.
-    """
+    """The resources below ``/metrics``. The broker is measured with each request."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context

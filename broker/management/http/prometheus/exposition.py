@@ -33,9 +33,6 @@ class _Families(Collector):
 class Exposition:
     """Encoder of one response.
 
-    Args:
-        accept: The header Accept of the request.
-
     Attributes:
         content_type: The format: Prometheus' text format, or OpenMetrics if the client accepts it.
         end: The end of the response.
@@ -57,8 +54,6 @@ class Exposition:
         """Encode the metrics of all objects of a kind in pieces; other connections are served in between.
 
         Args:
-            family: The metrics.
-            broker: The broker with the objects.
             vhosts: Virtual hosts of the objects; None for all.
             infix: What follows the prefix of all names.
         """

@@ -34,8 +34,6 @@ def metric_family(metric: Metric, labels: Sequence[str] = (), prefix: str | None
     """Return a metric without samples; see add().
 
     Args:
-        metric: The metric.
-        labels: Names of the labels of an object.
         prefix: Prefix of the name; by default that of the metric.
     """
     name = (metric.prefix if prefix is None else prefix) + metric.name

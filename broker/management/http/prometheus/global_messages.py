@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
@@ -15,132 +16,66 @@ from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECT
 
 _PREFIX: Final = "rabbitmq_global_"
 _PROTOCOL: Final = "amqp091"
+
+
+def _messages(name: str, about: str) -> Metric:
+    return counter(f"messages_{name}_total", f"Total number of messages {about}")
+
+
 _OF_CHANNELS: Final[tuple[tuple[Metric, Callable[[ChannelCounters], int]], ...]] = (
+    (_messages("confirmed", "confirmed to publishers"), attrgetter("confirm")),
+    (_messages("received_confirm", "received from publishers expecting confirmations"), attrgetter("publish_confirm")),
+    (_messages("received", "received from publishers"), attrgetter("publish")),
     (
-        counter("messages_confirmed_total", "Total number of messages confirmed to publishers"),
-        lambda counters: counters.confirm,
+        _messages("unroutable_dropped", "published as non-mandatory into an exchange and dropped as unroutable"),
+        attrgetter("drop_unroutable"),
     ),
     (
-        counter(
-            "messages_received_confirm_total",
-            "Total number of messages received from publishers expecting confirmations",
+        _messages(
+            "unroutable_returned",
+            "published as mandatory into an exchange and returned to the publisher as unroutable",
         ),
-        lambda counters: counters.publish_confirm,
-    ),
-    (
-        counter("messages_received_total", "Total number of messages received from publishers"),
-        lambda counters: counters.publish,
-    ),
-    (
-        counter(
-            "messages_unroutable_dropped_total",
-            "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
-        ),
-        lambda counters: counters.drop_unroutable,
-    ),
-    (
-        counter(
-            "messages_unroutable_returned_total",
-            "Total number of messages published as mandatory into an exchange and returned to the publisher as"
-            " unroutable",
-        ),
-        lambda counters: counters.return_unroutable,
+        attrgetter("return_unroutable"),
     ),
 )
-_ROUTED: Final = counter("messages_routed_total", "Total number of messages routed to queues or streams")
+_ROUTED: Final = _messages("routed", "routed to queues or streams")
+
+
+def _delivered(method: str, is_automatic: bool) -> Metric:
+    short, mode = ("auto", "automatic") if is_automatic else ("manual", "manual")
+    about = f"delivered to consumers using basic.{method} with {mode} acknowledgment"
+    return _messages(f"delivered_{method}_{short}_ack", about)
+
+
 _OF_QUEUES: Final[tuple[tuple[Metric, Callable[[QueueCounters], int]], ...]] = (
-    (
-        counter("messages_acknowledged_total", "Total number of messages acknowledged by consumers"),
-        lambda counters: counters.acknowledged,
-    ),
-    (
-        counter(
-            "messages_delivered_consume_auto_ack_total",
-            "Total number of messages delivered to consumers using basic.consume with automatic acknowledgment",
-        ),
-        lambda counters: counters.delivered_no_ack,
-    ),
-    (
-        counter(
-            "messages_delivered_consume_manual_ack_total",
-            "Total number of messages delivered to consumers using basic.consume with manual acknowledgment",
-        ),
-        lambda counters: counters.delivered - counters.delivered_no_ack,
-    ),
-    (
-        counter(
-            "messages_delivered_get_auto_ack_total",
-            "Total number of messages delivered to consumers using basic.get with automatic acknowledgment",
-        ),
-        lambda counters: counters.got_no_ack,
-    ),
-    (
-        counter(
-            "messages_delivered_get_manual_ack_total",
-            "Total number of messages delivered to consumers using basic.get with manual acknowledgment",
-        ),
-        lambda counters: counters.got - counters.got_no_ack,
-    ),
-    (
-        counter("messages_delivered_total", "Total number of messages delivered to consumers"),
-        lambda counters: counters.delivered + counters.got,
-    ),
+    (_messages("acknowledged", "acknowledged by consumers"), attrgetter("acknowledged")),
+    (_delivered("consume", True), attrgetter("delivered_no_ack")),
+    (_delivered("consume", False), lambda counters: counters.delivered - counters.delivered_no_ack),
+    (_delivered("get", True), attrgetter("got_no_ack")),
+    (_delivered("get", False), lambda counters: counters.got - counters.got_no_ack),
+    (_messages("delivered", "delivered to consumers"), lambda counters: counters.delivered + counters.got),
     (
         counter("messages_get_empty_total", "Total number of times basic.get operations fetched no message"),
-        lambda counters: counters.got_empty,
+        attrgetter("got_empty"),
     ),
-    (
-        counter("messages_redelivered_total", "Total number of messages redelivered to consumers"),
-        lambda counters: counters.redelivered,
-    ),
+    (_messages("redelivered", "redelivered to consumers"), attrgetter("redelivered")),
 )
-_DEAD: Final = (
-    (
-        DELIVERY_LIMIT,
-        ("quorum",),
-        counter(
-            "messages_dead_lettered_delivery_limit_total",
-            "Total number of messages dead-lettered due to delivery-limit exceeded",
-        ),
-    ),
-    (
-        EXPIRED,
-        QUEUE_TYPES,
-        counter(
-            "messages_dead_lettered_expired_total",
-            "Total number of messages dead-lettered due to message TTL exceeded",
-        ),
-    ),
-    (
-        MAXLEN,
-        QUEUE_TYPES,
-        counter(
-            "messages_dead_lettered_maxlen_total",
-            "Total number of messages dead-lettered due to overflow drop-head or reject-publish-dlx",
-        ),
-    ),
-    (
-        REJECTED,
-        QUEUE_TYPES,
-        counter(
-            "messages_dead_lettered_rejected_total",
-            "Total number of messages dead-lettered due to basic.reject or basic.nack",
-        ),
-    ),
+_DEAD: Final = tuple(
+    (reason, ("quorum",) if reason == DELIVERY_LIMIT else QUEUE_TYPES, _messages(f"dead_lettered_{reason}", about))
+    for reason, about in (
+        (DELIVERY_LIMIT, "dead-lettered due to delivery-limit exceeded"),
+        (EXPIRED, "dead-lettered due to message TTL exceeded"),
+        (MAXLEN, "dead-lettered due to overflow drop-head or reject-publish-dlx"),
+        (REJECTED, "dead-lettered due to basic.reject or basic.nack"),
+    )
 )
-_CONFIRMED: Final = counter(
-    "messages_dead_lettered_confirmed_total", "Total number of messages dead-lettered and confirmed by target queues"
-)
+_CONFIRMED: Final = _messages("dead_lettered_confirmed", "dead-lettered and confirmed by target queues")
 _CONSUMERS: Final = gauge("consumers", "Current number of consumers")
 _PUBLISHERS: Final = gauge("publishers", "Current number of publishers")
 
 
 def global_families(counted: CounterTotals) -> Iterator[MetricFamily]:
-    """Yield the metrics of all messages.
-
-    Args:
-        counted: The complete sums.
-    """
+    """Yield the metrics of all messages."""
     for metric, of_channels in _OF_CHANNELS:
         yield single(metric, _PREFIX, of_channels(counted.channels), protocol=_PROTOCOL)
     # All messages that queues have accepted, including dead letters.

@@ -49,12 +49,7 @@ _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster i
 
 
 def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
-    """Yield the metrics of the node with the name of their family.
-
-    Args:
-        context: The broker and its node.
-        prefix: Prefix of all names.
-    """
+    """Yield the metrics of the node with the name of their family."""
     measured = [(metric, metric.source or field.source) for field, metric in metrics_of(NODE)]
     values = attributes(source for _, source in measured)(NodeView(context.broker, context.node, context.settings))
     for (metric, _), value in zip(measured, values, strict=True):
@@ -98,7 +93,6 @@ def identity_families(context: RequestContext, endpoint: str) -> Iterator[Metric
     """Yield the identity of the node. Dashboards join other metrics with it.
 
     Args:
-        context: The broker and its node.
         endpoint: aggregated, per-object or detailed.
     """
     broker = context.broker

@@ -46,7 +46,6 @@ class Family:
     Args:
         name: Value of ``family=`` in the query.
         metrics: The metrics with the attributes that they are read from.
-        labels: Names of the labels of an object.
         objects: Returns all objects in the given virtual hosts.
         view: Returns the view of an object, which has the attributes.
         identify: Returns the labels of an object.
@@ -65,7 +64,6 @@ class Family:
         """Return the metrics with samples of some objects. An attribute of None makes none.
 
         Args:
-            items: The objects.
             infix: What follows the prefix of all names.
         """
         made = [metric_family(metric, self.labels, metric.prefix + infix) for metric, _ in self.metrics]
@@ -82,12 +80,7 @@ class Family:
         return made
 
     async def totals(self, broker: Broker, counted: CounterTotals) -> list[MetricFamily]:
-        """Return the sums of the metrics, without labels.
-
-        Args:
-            broker: The broker with the objects.
-            counted: The sums of all counters.
-        """
+        """Return the sums of the metrics, without labels."""
         summed = [place for place, (metric, _) in enumerate(self.metrics) if metric.total == SUM]
         sums = dict(zip(summed, await self._sums(broker, [self.metrics[place][1] for place in summed]), strict=True))
         made = []
@@ -175,12 +168,7 @@ def _families(
     """Yield the families of a table.
 
     Args:
-        table: The fields.
-        labels: See Family.
         listed: What returns the objects, by Field.of; with the key () for all others.
-        view: See Family.
-        identify: See Family.
-        exists: See Family.
         only: Names of the families; () for all.
     """
     found: dict[str, list[tuple[Metric, str]]] = {}
