@@ -221,6 +221,7 @@ def test_3_5_7_no_bold_unless_on_a_terminal(ctl: Leveretctl, filled: str) -> Non
 def test_3_5_8_booleans_and_missing_values(ctl: Leveretctl, filled: str) -> None:
     shown = ctl.output("list_queues", "-p", filled, "-s", "name", "durable", "policy")
     assert shown == "lazy-queue\ttrue\t\none-meg\ttrue\tTen\ntwo-messages\tfalse\tmy-pol\n"
+    assert ctl.output("list_queues", "-p", filled, "-s", "disk_reads") == "0\n0\n0\n"
 
 
 OUTPUT_OF_NOTHING = "┌────────┐\n│ Output │\n├────────┤\n│ []     │\n└────────┘\n"

@@ -112,6 +112,7 @@ def test_cluster_status(ctl: Leveretctl, node: str) -> None:
 def test_server_version(ctl: Leveretctl) -> None:
     assert ctl.output("server_version", "-q") == f"{VERSION}\n"
     assert ctl.output("erlang_version", "-q").startswith("CPython ")
+    assert ctl.output("node_health_check", "-q") == "Health check passed\n"
 
 
 def test_memory_breakdown(ctl: Leveretctl) -> None:
@@ -156,7 +157,3 @@ def test_restart_vhost(ctl: Leveretctl, vhost: str, node: str) -> None:
         "",
     )
     assert ctl("restart_vhost", "-p", "no-such", "-q").status == 70
-
-
-def test_node_health_check(ctl: Leveretctl) -> None:
-    assert ctl.output("node_health_check", "-q") == "Health check passed\n"

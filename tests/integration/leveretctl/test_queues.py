@@ -23,13 +23,6 @@ def counts(ctl: Leveretctl, vhost: str) -> dict[str, int]:
     return {name: int(count) for name, count in (row.split("\t") for row in rows)}
 
 
-def test_purge_queue(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
-    channel.queue_declare("q")
-    publish(channel, "q", 3)
-    assert ctl("purge_queue", "-p", vhost, "q") == CommandResult(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
-    assert counts(ctl, vhost) == {"q": 0}
-
-
 def test_purge_queue_leaves_what_is_out_for_delivery(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("q")
     publish(channel, "q", 3)

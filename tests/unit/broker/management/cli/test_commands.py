@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,22 +100,12 @@ def test_the_overview_names_all_commands() -> None:
     assert sorted(listed) == registry.names()
 
 
-def test_no_section_is_empty() -> None:
-    assert {command.section for command in COMMANDS} == set(SECTIONS)
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [("list_queue", "list_queues"), ("setpolicy", "set_policy"), ("list_polices", "list_policies"), ("zzz", None)],
 )
 def test_a_misspelt_name_is_recognised(typed: str, meant: str | None) -> None:
     assert registry.closest_name(typed) == meant
-
-
-def test_the_program_is_installed_under_its_name() -> None:
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, function = scripts["leveretctl"].partition(":")
-    assert callable(getattr(importlib.import_module(module), function))
 
 
 POLICY = frozenset(("priority", "apply-to"))
