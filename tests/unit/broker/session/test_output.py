@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -105,10 +106,14 @@ def test_confirms_follow_earlier_output(output: Output, loop: ManualLoop, transp
     assert output.confirming == {}
 
 
-def test_a_confirm_alone_causes_a_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
-    output.confirm(one_confirm())
-    loop.run()
-    assert transport.take() == ACK
+@pytest.mark.parametrize("send", [Output.confirm, Output.confirm_synced], ids=["at once", "after a sync"])
+def test_a_confirm_alone_causes_a_write(
+    output: Output, loop: ManualLoop, transport: MemoryTransport, send: Callable[[Output, Confirms], None]
+) -> None:
+    for _ in range(2):
+        send(output, one_confirm())
+        loop.run()
+        assert transport.take() == ACK
 
 
 def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Output, loop: ManualLoop) -> None:
