@@ -12,13 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 
 class Client:
-    """A connection of pika with one channel; a context manager that closes it.
-
-    Args:
-        url: Of the broker, with the virtual host.
-        name: What the client calls its connection; None for nothing.
-        properties: What the client says about itself beside what pika says.
-    """
+    """A connection of pika with one channel; a context manager that closes it."""
 
     def __init__(self, url: str, name: str | None = None, properties: dict[str, Any] | None = None) -> None:
         parameters = pika.URLParameters(url)
@@ -42,12 +36,7 @@ class Client:
 
 
 class Publishing:
-    """Does something again and again in a thread of its own, so that rates are more than 0 while a page is looked at.
-
-    Args:
-        step: What to do, on a connection that nobody else uses.
-        pause: Seconds between.
-    """
+    """Does something again and again in a thread, so that rates are more than 0 while a page is looked at."""
 
     def __init__(self, step: Callable[[], object], pause: float = 0.05) -> None:
         self._step = step

@@ -8,12 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 
 class Ui:
-    """One browser tab with the UI.
-
-    Args:
-        page: The tab.
-        http_url: Of the broker; name and password in it are left out.
-    """
+    """One browser tab with the UI."""
 
     def __init__(self, page: Page, http_url: str) -> None:
         parts = urlsplit(http_url)

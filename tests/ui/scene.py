@@ -20,10 +20,6 @@ _ALL: Final = {"configure": ".*", "write": ".*", "read": ".*"}
 class Scene:
     """Objects of every kind that are all called the same; a context manager.
 
-    Args:
-        process: The broker, on which there is nothing else.
-        name: What everything is called.
-
     Attributes:
         vhost: The virtual host in which everything is.
         names: What the object of a page is called, by the first part of the page's address.

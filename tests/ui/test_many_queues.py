@@ -33,11 +33,7 @@ LISTS: Final = [path for path in PATHS if ":" not in path]
 
 
 class Broker(ThreadedBroker):
-    """A broker in this process, with many queues.
-
-    Args:
-        data_dir: Of the broker.
-    """
+    """A broker in this process, with many queues."""
 
     def later(self, seconds: float, function: Callable[[], None]) -> None:
         """Call a function from the loop, after a while; to be called in the loop."""
@@ -45,11 +41,7 @@ class Broker(ThreadedBroker):
 
 
 class Stretches:
-    """How long an event loop has been busy at a stretch: processor time of its thread between two calls of a timer.
-
-    Args:
-        broker: Whose loop it is.
-    """
+    """How long an event loop has been busy at a stretch: processor time of its thread between two calls of a timer."""
 
     INTERVAL: Final = 0.001
 
@@ -101,11 +93,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 class Answers:
-    """What a page has asked the API for.
-
-    Args:
-        ui: The page.
-    """
+    """What a page has asked the API for."""
 
     def __init__(self, ui: Ui) -> None:
         self._answers: list[Response] = []

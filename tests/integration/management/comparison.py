@@ -27,11 +27,6 @@ def type_name(value: Any) -> str:
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
     """What one document has that the other has not.
 
-    Args:
-        theirs: The sample.
-        ours: What is compared with it.
-        path: Of both, keys with dots between them; ``[]`` is an element of a list.
-
     Yields:
         ``missing PATH``, ``added PATH``, or ``PATH: TYPE for TYPE``.
     """

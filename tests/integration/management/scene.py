@@ -100,11 +100,7 @@ DEFINITIONS: dict[str, Any] = {
 
 
 class Traffic:
-    """A publisher and a consumer as in the samples; a context manager that ends them.
-
-    Args:
-        url: AMQP URL of the broker.
-    """
+    """A publisher and a consumer as in the samples; a context manager that ends them."""
 
     def __init__(self, url: str) -> None:
         self._parameters = pika.URLParameters(f"{url}/{VHOST}")

@@ -31,11 +31,7 @@ def api(broker: LeveretProcess) -> HttpApi:
 
 
 class Bystander(threading.Thread):
-    """An AMQP client that has nothing to do with the work; it measures how long it waits for answers.
-
-    Args:
-        url: Of the broker.
-    """
+    """An AMQP client that has nothing to do with the work; it measures how long it waits for answers."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)

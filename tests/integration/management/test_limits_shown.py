@@ -16,13 +16,7 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 class Place:
-    """A virtual host of the test's own, and a channel of a real client in it.
-
-    Args:
-        api: The API of the broker.
-        vhost: Its name.
-        channel: Opened there, in confirm mode.
-    """
+    """A virtual host of the test's own, and a channel of a real client in it."""
 
     def __init__(self, api: HttpApi, vhost: str, channel: BlockingChannel) -> None:
         self.api = api

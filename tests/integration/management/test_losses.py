@@ -20,13 +20,7 @@ NO_LETTERS = {"maxlen": 0, "expired": 0, "rejected": 0, "delivery_limit": 0}
 
 
 class Place:
-    """A virtual host of the test's own, and a channel of a real client in it.
-
-    Args:
-        api: The API of the broker.
-        vhost: Its name.
-        channel: Opened there.
-    """
+    """A virtual host of the test's own, and a channel of a real client in it."""
 
     def __init__(self, api: HttpApi, vhost: str, channel: BlockingChannel) -> None:
         self.api = api

@@ -96,13 +96,7 @@ def _is_sampled(process: LeveretProcess) -> bool:
 
 
 def get(process: LeveretProcess, path: str, user: str = "guest:guest") -> Any:
-    """A document by its path below /api.
-
-    Args:
-        process: The broker.
-        path: ``{n}`` stands for the node, ``{c}`` and ``{h}`` for the consumer's connection and channel.
-        user: Name and password.
-    """
+    """A document by its path below /api."""
     management = Management(process.http_url.replace("guest:guest", user))
     for mark, find in NAMES.items():
         if mark in path:

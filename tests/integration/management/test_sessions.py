@@ -45,13 +45,6 @@ def test_a_new_session_ends_the_old_one(process: LeveretProcess) -> None:
     assert [status(process, "GET", "whoami", Cookie=cookie, **UI) for cookie in (old, new)] == [401, 200]
 
 
-def test_a_session_ends_with_its_user(process: LeveretProcess) -> None:
-    api = Management(process.http_url)
-    cookie = log_in(process)
-    api.request("PUT", "users", "guest", body={"password": "guest", "tags": "administrator"})
-    assert status(process, "GET", "whoami", Cookie=cookie, **UI) == 401
-
-
 def test_a_cookie_alone_changes_nothing(process: LeveretProcess) -> None:
     cookie = log_in(process)
     path = "exchanges/%2F/by-cookie"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, web
-from aiohttp.test_utils import TestServer, make_mocked_request
+from aiohttp.test_utils import TestServer
 
 import leveret.broker.management.http.logins as module
 from leveret.broker.auth.accounts import Accounts
@@ -18,9 +18,7 @@ from leveret.broker.management.http.logins import (
     FAILED_LOGIN,
     IDLE_MICROSECONDS,
     BrowserSessions,
-    cookie_name,
     delay_failed_logins,
-    session_token,
 )
 from leveret.storage.clock import Clock
 
@@ -120,23 +118,6 @@ def test_least_recently_used_session_ends_above_the_limit(
     assert sessions.user(first) is not None
     third = sessions.start(accounts.users["anna"])
     assert [sessions.user(token) is not None for token in (first, second, third)] == [True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("method", "headers", "token"),
-    [
-        ("GET", {}, "abc"),
-        ("HEAD", {}, "abc"),
-        ("PUT", {}, None),
-        ("POST", {}, None),
-        ("DELETE", {"x-leveret-ui": "1"}, "abc"),
-        ("GET", {"x-leveret-ui": "1", "sec-fetch-site": "same-site"}, None),
-    ],
-)
-def test_changes_need_the_header_and_the_cookie(method: str, headers: dict[str, str], token: str | None) -> None:
-    name = cookie_name(make_mocked_request("GET", "/api/x"))
-    request = make_mocked_request(method, "/api/x", {"cookie": f"{name}=abc; other=1", **headers})
-    assert session_token(request) == token
 
 
 def test_many_sessions_of_one_user_do_not_end_those_of_another(accounts: Accounts, sessions: BrowserSessions) -> None:
