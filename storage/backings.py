@@ -114,10 +114,6 @@ class Backing:
     Args:
         awaits_sync: Whether confirms of persistent messages wait for the sync to disk.
         persists_transient: Whether all messages survive a restart, whatever their delivery mode.
-
-    Attributes:
-        awaits_sync: See Args.
-        persists_transient: See Args.
     """
 
     __slots__ = ("awaits_sync", "persists_transient")
@@ -142,7 +138,6 @@ class QueueBacking(Backing):
     A transient queue is kept in memory until it becomes lazy or is paged out.
 
     Args:
-        engine: The storage engine of the data directory.
         request: Name and properties of the queue.
         found: The recovered queue on disk, if any.
         on_preload: Called when messages should be loaded into memory; see preload().
@@ -421,15 +416,11 @@ class LevelBacking(Backing):
     """One store in the data directory, of an exchange or a stream: of delayed messages, or of what it remembers.
 
     Args:
-        engine: The storage engine of the data directory.
         request: Name and properties of the exchange or stream.
         found: The recovered store on disk, if any.
         when_written: Calls a callback once all definition changes made so far are on disk.
     Raises:
         OSError: The files cannot be created.
-
-    Attributes:
-        store: The store.
     """
 
     __slots__ = ("_engine", "_stored", "_when_written", "store")

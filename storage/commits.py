@@ -112,10 +112,6 @@ class Commits:
     Groups are committed at once, in the calling thread, until a committer is given to start().
 
     Args:
-        files: The file system interface.
-        directory: The data directory.
-        events: Its event log.
-        redo: Its redo log.
         mode: When written data is synced, once there is a committer.
         when_defined: See EngineOptions.
 
@@ -184,7 +180,6 @@ class Commits:
         """Register a store with data for the next commit group.
 
         Args:
-            store: The store.
             written: Bytes that it has written.
         Returns:
             Bytes that it has written since the last group.

@@ -83,12 +83,8 @@ class StorageEngine:
     if a callback waits for the disk. About once a second: housekeeping().
 
     Args:
-        path: The data directory.
         deliver: Schedules a function in the thread that owns the engine; None to commit synchronously in that thread.
         on_failure: Called with the error of a failed sync; see Committer.
-        files: The file system interface.
-        clock: The clock of the broker.
-        options: Options of the engine.
         on_disk_alarm: Called with the monitor of the free disk space when its alarm is set or cleared.
         on_work: Called when there is work for flush(), once per flush().
     Raises:
@@ -175,7 +171,6 @@ class StorageEngine:
         """Return the store of one priority of a queue; create it if missing.
 
         Args:
-            queue: The queue.
             priority: 0..255.
             first_seq: First sequence number of a new store. Above 1 if the store replaces another one whose taken
                 messages have lower numbers.
@@ -312,7 +307,6 @@ class StorageEngine:
         """Add an event for unroutable messages.
 
         Args:
-            count: Number of messages.
             body_bytes: Sum of their body lengths.
             flags: TOLD, or 0.
             details: Where they were published to, and by whom.
@@ -469,13 +463,7 @@ class StorageEngine:
         return [store for queue in self.queues.values() for store in queue.stores.values()]
 
     def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
-        """Return the place of a store.
-
-        Args:
-            qid: Number of the queue.
-            priority: Priority, 0..255.
-            salt: Checksum salt of the queue.
-        """
+        """Return the place of a store."""
         return StorePlace(
             self._files,
             self._directory.store_path(qid, priority),

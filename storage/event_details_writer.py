@@ -19,7 +19,6 @@ class DetailsWriter:
     """Writes the details that belong to one file of the event log after another.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         salt: The checksum of the store id.
     """

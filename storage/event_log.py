@@ -48,7 +48,6 @@ class EventLog:
     """Appends events; consecutive runs of messages with the same fate become one record.
 
     Args:
-        files: The file system interface.
         directory: Path of its directory, which must exist.
         store_id: ID of the data directory, 16 bytes.
         clock: Microseconds since 1970, never going back.
@@ -333,7 +332,6 @@ def read_events(
     """Iterate over the events from a position on; None for a damaged one.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         start: Position of the first event.

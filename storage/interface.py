@@ -109,7 +109,6 @@ class MessageStore(Protocol):
         Args:
             count: Maximum number of messages, at least 1.
             body_bytes: Stop when the bodies dropped have reached this many bytes.
-            kind: The reason.
         Returns:
             The number of messages dropped and the sum of their body lengths.
         """
@@ -137,7 +136,6 @@ class MessageStore(Protocol):
 
         Args:
             entries: Entries in any order; fastest in order of sequence number.
-            kind: The reason.
             flags: leveret.storage.event_format.DEAD_LETTERED, or 0.
         """
 
@@ -147,8 +145,6 @@ class MessageStore(Protocol):
         """Log an event about messages that are not in the store.
 
         Args:
-            kind: The kind of event.
-            count: Number of messages.
             body_bytes: Sum of their body lengths.
             flags: Event flags, see leveret.storage.event_format.
             details: Where they were published to, and by whom, of kind REFUSED.

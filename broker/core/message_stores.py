@@ -112,7 +112,6 @@ class MessageStores:
 
     Attributes:
         engine: The stores of the data directory.
-        file_counts: See Args.
         on_readable: Called with the numbers of queues that have ready messages again which could not be read before.
     """
 
@@ -182,12 +181,7 @@ class MessageStores:
             raise _cannot_make(request, error) from error
 
     def _claim(self, request: StoreRequest, qid: int | None) -> StoredQueue | None:
-        """Return the recovered messages of a queue or exchange; None if there are none.
-
-        Args:
-            request: Properties of the queue.
-            qid: Its number in the definitions.
-        """
+        """Return the recovered messages of a queue or exchange; None if there are none."""
         found = qid if qid in self._unclaimed else self._find(request, qid or 0)
         if found is None:
             return None if qid is None else self._replace_missing(request, qid)
@@ -202,12 +196,7 @@ class MessageStores:
             raise _cannot_make(request, error) from error
 
     def _find(self, request: StoreRequest, older: int) -> int | None:
-        """Find the messages of a queue by its name, because the saved definitions may be outdated.
-
-        Args:
-            request: Properties of the queue.
-            older: The queue number in the definitions. Queues of this name with lower numbers have been deleted.
-        """
+        """Find the messages of a queue by its name, because the saved definitions may be outdated."""
         numbers = self._numbers(request.kind, request.vhost_name, request.name)
         owner = request.owner
         found = (
@@ -268,7 +257,6 @@ class MessageStores:
         """Record unroutable messages.
 
         Args:
-            count: Number of messages.
             body_bytes: Sum of their body lengths in bytes.
             flags: Event flags: TOLD if they are returned to the publisher, or 0.
             details: Where they were published to, and by whom.

@@ -109,7 +109,6 @@ class CommitGroup:
         """Sync everything, then run the file actions.
 
         Args:
-            files: The file system interface.
             pool: Executor with SYNC_THREADS threads for many syncs; None to sync in this thread.
             redo: Redo log for small writes to many segments; None to sync the segments.
         Raises:
@@ -172,7 +171,6 @@ class Committer:
     """Commits groups one after the other in its own thread.
 
     Args:
-        files: The file system interface.
         deliver: Schedules a function in the thread that owns the stores, such as call_soon_threadsafe() of an event
             loop.
         on_failure: Called in that thread, once, with the error of a sync. After that nothing is committed and no

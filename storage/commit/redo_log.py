@@ -75,7 +75,6 @@ class RedoLog:
     """Writes the redo log. Used only by the committer's thread.
 
     Args:
-        files: The file system interface.
         directory: Path of the redo log's directory.
         store_id: ID of the data directory, 16 bytes.
         min_segments: Minimum number of segments for which it is used; 0 for never.
@@ -208,7 +207,6 @@ def read_redo(files: Files, directory: str, store_id: bytes, damaged: dict[str, 
     """Return the contents of the redo logs of an earlier run.
 
     Args:
-        files: The file system interface.
         directory: Path of their directory.
         store_id: ID of the data directory.
         damaged: Receives descriptions of damage by path.

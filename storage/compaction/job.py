@@ -172,10 +172,6 @@ class CompactionJob:
     ) -> tuple[int, tuple[int, int]]:
         """Copy the live records of a chunk.
 
-        Args:
-            chunk: Bytes that begin with a record.
-            live: Further runs of live sequence numbers.
-            run: The current run.
         Returns:
             The offset of the first incomplete record, and the run at that point.
         """

@@ -55,8 +55,6 @@ def write_note(files: Files, path: str, note: ArchiveNote) -> None:
     """Write the file, if it does not say the same.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         note: What it is to say.
     Raises:
         OSError: It could not be written; an older file is unchanged.

@@ -51,7 +51,6 @@ class DataDirectory:
     """A data directory, locked against other processes.
 
     Args:
-        files: The file system interface.
         path: Path of the directory; created if missing.
         clock: Microseconds since 1970.
     Raises:

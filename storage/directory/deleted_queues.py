@@ -57,7 +57,6 @@ def note_deleted(
     """Append the name of a deleted queue.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         qid: Number of the queue.
         durable: Whether the queue was durable.
@@ -94,7 +93,6 @@ def forget_deleted(files: Files, directory: str, before: int) -> None:
     """Remove the queues deleted before a time, of which no events are left.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         before: Microseconds since 1970.
     Raises:

@@ -46,8 +46,6 @@ def read_queue_names(
     """Return the queues of a data directory by number. If QUEUE.json is damaged, the name is the number.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         known: An earlier result. A number is never given to another queue, so files are not read again that were whole.
     """
     found: dict[int, QueueName] = {}
@@ -69,12 +67,7 @@ def read_queue_names(
 
 
 def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
-    """Return deleted queues by number, as far as events of them may remain.
-
-    Args:
-        files: The file system interface.
-        path: The data directory.
-    """
+    """Return deleted queues by number, as far as events of them may remain."""
     return {
         each.qid: QueueName(valid_name(each.vhost), valid_name(each.name), each.durable, None, each.kind)
         for each in read_deleted(files, f"{path}/events")

@@ -54,7 +54,6 @@ def complete_upgrade(files: Files, path: str) -> bool:
     """Complete an interrupted upgrade, or discard one that was not committed.
 
     Args:
-        files: The file system interface.
         path: The data directory, locked.
 
     Returns:
@@ -78,7 +77,6 @@ def upgrade(
     """Upgrade a data directory.
 
     Args:
-        files: The file system interface.
         path: The data directory, locked; complete_upgrade() has been called.
         found: Current format.
         target: Format version to upgrade to.

@@ -345,7 +345,6 @@ def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
     """Append `octets` completely or not at all.
 
     Args:
-        files: The file system interface.
         handle: The file.
         octets: Bytes to append.
         size: Length of the file before the write; it is truncated to this if the write fails.
@@ -373,7 +372,6 @@ def write_draft(files: Files, path: str, octets: bytes, sync: bool = False) -> N
     """Write a complete file that will replace another one after it has been synced.
 
     Args:
-        files: The file system interface.
         path: Path of the file; existing contents are overwritten.
         octets: The new contents.
         sync: Whether to sync the file now.

@@ -28,7 +28,6 @@ class DiskSpace:
     when there is enough space.
 
     Args:
-        files: The file system interface.
         directory: Path of the data directory.
         limit: Configured disk free limit in bytes.
         needed: Bytes that the stores may write before publishers are blocked.

@@ -26,7 +26,6 @@ class Trash:
     """Moves files to a trash directory and unlinks them later. Used only by the committer's thread.
 
     Args:
-        files: The file system interface.
         keep_us: Retention of a file in microseconds.
         keep_bytes: Maximum total size; the oldest files are unlinked earlier above it.
 

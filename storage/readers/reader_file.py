@@ -107,8 +107,6 @@ def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
     """Write a reader's file.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         reader: The contents.
     Raises:
         OSError: It could not be written; an older file is unchanged.
@@ -158,8 +156,6 @@ def read_reader(files: Files, path: str, name: str) -> ReaderFile | None:
     """Return a reader's file; None if there is none.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         name: Name of the reader.
     Raises:
         ReaderFileError: It is damaged, a newer version has written it, or it cannot be read.

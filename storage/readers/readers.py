@@ -73,8 +73,6 @@ class Readers:
     """Knows the named readers, and drops those that have not been seen for too long.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         max_age: Microseconds after which a reader that is not seen is dropped.
         max_bytes: Maximum size of the files that are kept for readers alone.
 
@@ -295,11 +293,7 @@ class NamedReaders(Readers):
     """The readers of an engine: tells its trash and its stores what they need.
 
     Args:
-        files: The file system interface.
-        path: The data directory.
         trash: The engine's trash.
-        options: Options of the engine.
-        clock: The clock of the broker.
     """
 
     def __init__(self, files: Files, path: str, trash: Trash, options: EngineOptions, clock: Clock) -> None:

@@ -149,7 +149,6 @@ def read_checkpoints(files: Files, directory: str, damaged: list[str]) -> list[C
     """Return the readable checkpoints, newest first. Only the last written one can be clean.
 
     Args:
-        files: The file system interface.
         directory: Path of their directory.
         damaged: Receives the paths of unreadable checkpoints.
     """

@@ -26,9 +26,6 @@ class Checkpointer:
     """Writes the checkpoints of a data directory.
 
     Args:
-        files: The file system interface.
-        directory: The data directory.
-        events: Its event log.
         retention: Minimum retention of events in microseconds.
         clock: Microseconds since 1970.
     """

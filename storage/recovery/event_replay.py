@@ -42,7 +42,6 @@ def replay(
     """Apply the events after a checkpoint to its state.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: Names the data directory.
         start: Position of the checkpoint.

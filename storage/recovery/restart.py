@@ -31,8 +31,6 @@ class RestoredStore(NamedTuple):
     """A recovered store.
 
     Attributes:
-        place: Paths and shared services of the store.
-        manifest: Manifest of the store.
         state: Recovered state.
     """
 
@@ -57,8 +55,6 @@ class Restart:
     """Recovers a data directory.
 
     Args:
-        files: The file system interface.
-        directory: The data directory.
         events: Receives events of lost messages.
         make_place: Returns the place of a store, given queue number, priority and salt.
         report: Receives what was found and repaired.
@@ -201,7 +197,6 @@ def commit_recovered(group: CommitGroup, files: Files, redo: RedoLog, threaded: 
 
     Args:
         group: The files to sync.
-        files: The file system interface.
         redo: The redo log.
         threaded: Whether to sync in several threads.
     Raises:

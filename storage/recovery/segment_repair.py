@@ -32,7 +32,6 @@ class SegmentRepair:
     """Reads segment files record by record, and seals them after the last valid record.
 
     Args:
-        place: Paths and shared services of the store.
         state: Its state; numbers without a record become dead.
         damage: Receives what was found and repaired.
         redo: Records of the redo log by sequence number, added to segments that lack them.
@@ -163,14 +162,7 @@ class SegmentRepair:
                 raise DataDirectoryError(f"{path} cannot be written again: {error}; nothing is lost") from error
 
     def _note_unrestored(self, segment: Segment, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> None:
-        """Report what was in damaged places of a segment, or behind its end, and is not in the redo log either.
-
-        Args:
-            segment: The segment.
-            octets: Its contents before it was completed.
-            found: The records in them.
-            missing: Those that the redo log had.
-        """
+        """Report what was in damaged places of a segment, or behind its end, and is not in the redo log either."""
         damage = self._damage
         for (before, after), (start, end) in zip(found.damaged, found.places, strict=True):
             there = [before, *sorted([seq for seq in missing if before < seq < after]), after]

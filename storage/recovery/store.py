@@ -38,7 +38,6 @@ def recover_store(
     """Recover a store.
 
     Args:
-        place: Paths and shared services of the store.
         manifest: Manifest of the store, not read yet.
         state: State from checkpoint and event log: dead messages and the lowest possible next number. The other fields
             are filled in.
@@ -145,11 +144,7 @@ class _Recovery:
         self._files.rename(f"{directory}/{name}", f"{directory}/{TRASH}/{name}")
 
     def _empty_trash(self, firsts: Sequence[int]) -> None:
-        """Remove the dropped segments that no named reader needs.
-
-        Args:
-            firsts: The first numbers of all other segments, ascending.
-        """
+        """Remove the dropped segments that no named reader needs."""
         place, path = self._place, f"{self._place.directory}/{TRASH}"
         names = self._files.list_directory(path)
         following = sorted({*firsts, *_firsts_of(names)})
@@ -170,13 +165,7 @@ class _Recovery:
             self._files.remove_tree(path)
 
     def _seal(self, segment: Segment, end: int, known: Edit | None) -> None:
-        """Repair and seal a segment.
-
-        Args:
-            segment: The segment.
-            end: The first sequence number of the next segment.
-            known: Its last edit in the manifest if it was sealed and is damaged.
-        """
+        """Repair and seal a segment."""
         name = segment.name
         self._damage.attempt(name, partial(self._repair.seal, segment, end, known))
         if segment.count and known is not None:
@@ -237,13 +226,7 @@ class _Recovery:
                 self._damage.note(segment_of_edit(edit).name, what, lost, self._damage.uncertainty(edit))
 
     def _forget_unsealed(self, contents: ManifestContents, found: list[Segment], names: set[str]) -> None:
-        """Delete segments from the manifest that were being written to and have no messages; report missing files.
-
-        Args:
-            contents: The manifest.
-            found: The segments with messages.
-            names: The files that there were.
-        """
+        """Delete segments from the manifest that were being written to and have no messages; report missing files."""
         there = {(each.stream, each.first_seq, each.generation) for each in found}
         gone = [
             segment_of_edit(edit)
@@ -284,11 +267,7 @@ class _Recovery:
         self._state.count += live
 
     def _measure(self, sparse: Sequence[Segment]) -> None:
-        """Determine the body bytes of live messages: known from the checkpoint, or measured from record headers.
-
-        Args:
-            sparse: Segments with both live and dead messages.
-        """
+        """Determine the body bytes of live messages: known from the checkpoint, or measured from record headers."""
         state = self._state
         if sparse and (state.told is None or state.told[0] != state.count):
             reader = SegmentReader(self._place)

@@ -20,7 +20,6 @@ class StoreDamage:
     """Reports damage of one store, and marks lost messages dead.
 
     Args:
-        place: Paths and shared services of the store.
         state: Its state; lost messages become dead.
         events: Receives events of lost messages.
         report: Receives what was found and repaired.

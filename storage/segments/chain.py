@@ -25,14 +25,10 @@ class SegmentChain:
     """Appends to the active segment, starts a new one when it is full, and finds the segment of a message.
 
     Args:
-        place: Paths and shared services of the store.
-        stream: The stream.
-        manifest: Manifest of the store.
         segments: Recovered segments in order; those sealed by recovery are synced by the first commit group.
         is_further: Whether the stream has other chains before; see MessageLog.
 
     Attributes:
-        stream: The stream.
         segments: All segments in order.
         has_dead: Whether there may be segments for drop_dead().
         members: The numbers written to a further chain; None for the first chain of a stream.

@@ -38,7 +38,6 @@ class Manifest:
     """Appends edits to a store's manifest, and shortens it.
 
     Args:
-        files: The file system interface.
         directory: Path of the store's directory.
     """
 

@@ -21,7 +21,6 @@ class Measured(NamedTuple):
     """Measured length of a run of messages.
 
     Attributes:
-        stream: Their stream.
         length: Number of messages.
         body_bytes: Sum of their body lengths.
         arrived: Arrival of the first one in microseconds since 1970.
@@ -45,9 +44,7 @@ class MessageLog:
     say then which chain has which messages of a range: further chains remember their numbers.
 
     Args:
-        place: Paths and shared services of the store.
         durable: Whether persistent messages must survive a restart.
-        manifest: Manifest of the store.
         segments: Recovered segments of the durable stream in order.
         dead: Their dead messages.
         persists_transient: Write transient messages to the durable stream too.
@@ -63,7 +60,6 @@ class MessageLog:
         drops_active: Whether the active segments have no live messages and may be dropped too.
         failure: Why the last read_run() or next_seq() could not read something, which may be readable later; None if
             it could.
-        persists_transient: See Args.
     """
 
     __slots__ = (
@@ -243,7 +239,6 @@ class MessageLog:
         Args:
             first: Sequence number of the first message.
             end: Sequence number after the last message.
-            stream: Their stream.
             body_bytes: Sum of their body lengths.
             entries: Entries that include the messages; empty if their single lengths are unknown.
         """
@@ -374,11 +369,6 @@ def _divide(
 ) -> Iterator[tuple[SegmentChain, int, int]]:
     """Divide a range of messages of one stream by chain.
 
-    Args:
-        chains: All chains of a log.
-        stream: The stream.
-        first: Number of the first message.
-        end: Number after the last message.
     Returns:
         Chain, first number, and number after the last one, of each part.
     """

@@ -44,9 +44,6 @@ class SegmentReader:
 
     What the system cannot read looks like damage, but may be readable later.
 
-    Args:
-        place: Paths and shared services of the store.
-
     Attributes:
         failure: Why the last read_run(), measure_run() or next_seq() could not read something; None if it could.
     """

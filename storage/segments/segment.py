@@ -36,7 +36,6 @@ class StorePlace:
     """Paths, identity and shared services of a store.
 
     Attributes:
-        files: The file system interface.
         directory: Path of the store's directory.
         qid: Number of the queue.
         priority: Priority of the store within its queue.

@@ -27,7 +27,6 @@ class SegmentWriter:
     """Appends to the active segment of a stream.
 
     Args:
-        place: Paths and shared services of the store.
         segment: A new segment; its file is created.
 
     Attributes:

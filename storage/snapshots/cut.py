@@ -34,7 +34,6 @@ def latest_cut(
     """Return the last tick of the event log or the last checkpoint, whichever is later.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         checkpoints: The readable checkpoints.
@@ -56,7 +55,6 @@ def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None =
     """Return the last tick of the event log.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         as_of: Latest time in microseconds since 1970; None for no limit.
@@ -81,7 +79,6 @@ def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
     """Return the offset and bytes of the end of a file; empty if it does not exist.
 
     Args:
-        files: The file system interface.
         path: Path of the file.
         size: Maximum number of bytes.
     """
@@ -102,7 +99,6 @@ def read_from(files: Files, path: str, offset: int) -> bytes | None:
     """Return the bytes of a file from an offset on; None if it does not exist.
 
     Args:
-        files: The file system interface.
         path: Path of the file.
         offset: The offset in bytes.
     """

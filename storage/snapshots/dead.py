@@ -88,7 +88,6 @@ def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints
     """Determine what was dead at a cut.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         cut: The cut.
@@ -124,7 +123,6 @@ def read_on(found: DeadAtCut, files: Files, directory: str, store_id: bytes, pos
 
     Args:
         found: What was dead at the position.
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         position: The position. If it is later than the cut, messages settled in between count as live.
@@ -152,7 +150,6 @@ def leaving_at(files: Files, directory: str, store_id: bytes, cut: Cut) -> list[
     """Return the messages whose copies are in other queues at a cut: first number, count, queue and priority.
 
     Args:
-        files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
         cut: The cut.

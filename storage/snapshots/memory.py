@@ -66,8 +66,6 @@ class SnapshotMemory:
         """Return the checkpoints of a data directory without their stores.
 
         Args:
-            files: The file system interface.
-            path: The data directory.
             read: Reads them.
         """
         directory = f"{path}/ckpt"
@@ -83,7 +81,6 @@ class SnapshotMemory:
         """Return what was dead at a cut; the next call may change it.
 
         Args:
-            files: The file system interface.
             directory: Path of the event log.
             store_id: ID of the data directory.
             cut: The cut.

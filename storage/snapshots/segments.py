@@ -164,7 +164,6 @@ def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]
     """Create links to all segments of a store as fast as possible.
 
     Args:
-        files: The file system interface.
         paths: Source directory and link target.
     Returns:
         Paths of the files, and paths to which they may move, by key.
@@ -219,7 +218,6 @@ def segment_views(
     """Return views of the linked segments, with each live message in exactly one of them.
 
     Args:
-        files: The file system interface.
         linked: Result of link_segments().
         known: Result of read_manifest().
         store: Their store.

@@ -211,7 +211,6 @@ def take_snapshot(path: str, request: Request | None = None, files: Files | None
     """Take a snapshot of a data directory, whether a broker is running on it or not.
 
     Args:
-        path: The data directory.
         request: Contents of the snapshot; the messages of all queues by default.
         files: The file system interface, if it is not a local directory; then no links are created.
     Raises:

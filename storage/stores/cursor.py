@@ -15,8 +15,6 @@ class Cursor:
     """The ready messages of a store: those that were requeued, then all from a position on that are not dead.
 
     Args:
-        ram: The messages in memory.
-        log: The messages on disk.
         redelivered_below: Messages with lower numbers may have been delivered before a restart.
 
     Attributes:

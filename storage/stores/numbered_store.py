@@ -73,12 +73,7 @@ class NumberedStore(Protocol):
         """
 
     def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
-        """Remove taken messages permanently.
-
-        Args:
-            entries: The messages.
-            kind: The reason.
-        """
+        """Remove taken messages permanently."""
 
     def purge(self) -> int:
         """Remove all ready messages; return their number. Those that are taken stay."""
@@ -178,9 +173,6 @@ class NumberedSegments:
 
     Nothing else takes messages of the store, so its cursor stays where it is. The store must be lazy: after a flush no
     message is in memory.
-
-    Args:
-        store: The store.
     """
 
     __slots__ = ("_has_failed", "_store", "_taken")
@@ -265,12 +257,6 @@ class NumberedSegments:
         """Read messages where there is damage; those before the first one that can be read are lost.
 
         None is lost or returned, and the log has a `failure`, if the system cannot read them for now.
-
-        Args:
-            seq: Number of the first one.
-            end: Number after the last one; all between are ready.
-            body_bytes: Stop when the bodies have reached this many bytes.
-            again: Which reader is used.
         """
         while seq < end:
             log = self._store.log

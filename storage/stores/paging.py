@@ -91,8 +91,6 @@ class Paging:
     """Moves the messages of a store between memory and disk.
 
     Args:
-        ram: The messages in memory.
-        log: The messages on disk.
         cursor: Tells where the messages begin that were never taken.
 
     Attributes:
@@ -212,12 +210,7 @@ class Paging:
                 log.bury(seq, seq + 1, DURABLE, len(message.body), ())
 
     def _page_out(self, body_bytes: int, count: int) -> None:
-        """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for.
-
-        Args:
-            body_bytes: Maximum number of body bytes.
-            count: Maximum number of messages of the window.
-        """
+        """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for."""
         ram = self._ram
         if not self.lazy:
             body_bytes = min(self._left, body_bytes)
@@ -236,9 +229,6 @@ class Paging:
     def _page_out_window(self, body_bytes: int, count: int) -> None:
         """Write the oldest messages of the window that are not on disk, then remove them from memory.
 
-        Args:
-            body_bytes: Approximate number of body bytes to page out.
-            count: Maximum number of messages that are written.
         Raises:
             OSError: Not all could be written; the rest stay in memory.
         """
@@ -261,8 +251,6 @@ class Paging:
     def _page_out_kept(self, body_bytes: int) -> None:
         """Let messages leave memory that stand before the window, and write those that are not on disk.
 
-        Args:
-            body_bytes: About this many bytes, 1 or more; the lowest numbers first.
         Raises:
             OSError: Not all could be written; those stay.
         """

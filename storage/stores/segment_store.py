@@ -70,8 +70,6 @@ class SegmentStore:
     written only when paged out. A lazy store keeps no ready message in memory after it has been written.
 
     Args:
-        place: Paths and shared services of the store.
-        events: The event log.
         durable: Whether the queue is durable.
         on_dirty: Called with the store when there is data to flush or sync, once per flush.
         manifest: Manifest of the store; None for a new one.
@@ -79,7 +77,6 @@ class SegmentStore:
         persists_transient: Transient messages survive a restart too, as in quorum queues.
 
     Attributes:
-        place: Paths and shared services of the store.
         log: Its messages on disk.
         ram: Its messages in memory: the window of the newest ones, and single older ones.
         cursor: Which messages are ready.
@@ -213,7 +210,6 @@ class SegmentStore:
         Args:
             count: Maximum number of messages, at least 1.
             body_bytes: Stop when the bodies dropped have reached this many bytes.
-            kind: The reason.
             expired_at: Only messages that expire by this time; 0 for all.
         Returns:
             The number of messages dropped and the sum of their body lengths.
@@ -521,7 +517,6 @@ class SegmentStore:
         Args:
             first: Number of the first one.
             end: Number after the last one; all between are ready.
-            kind: The reason.
             body_bytes: Sum of their body lengths, about.
             wait: How long the oldest has waited, in microseconds.
         """
@@ -533,11 +528,7 @@ class SegmentStore:
         self._bury_unread([(first, end)])
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Remove all ready messages.
-
-        Args:
-            ranges: Their numbers.
-        """
+        """Remove all ready messages."""
         self.ram.clear(self.next_seq)
         self.paging.unwritten.has_gaps = True
         self.cursor.clear(self.next_seq)
@@ -556,15 +547,7 @@ class SegmentStore:
             self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
     def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry], now: int = 0) -> None:
-        """Mark a run dead and log the reason.
-
-        Args:
-            run: The run.
-            kind: The reason.
-            flags: Event flags.
-            entries: Entries that include the messages; empty if their single lengths are unknown.
-            now: What the clock has just said; 0 to ask it.
-        """
+        """Mark a run dead and log the reason."""
         first, count, body_bytes = run.first, run.end - run.first, run.body_bytes
         if run.redelivered:
             flags |= REDELIVERED_ONCE

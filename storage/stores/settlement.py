@@ -150,7 +150,6 @@ class Leaving:
     They are gone for users of the store. On disk they are settled after their copies have been synced.
 
     Attributes:
-        count: Number of messages.
         body_bytes: Sum of their body lengths.
         uncovered: Number of newest runs whose copies are in no commit group yet.
     """
@@ -170,7 +169,6 @@ class Leaving:
 
         Args:
             run: Messages in the files of the durable stream.
-            kind: The reason.
             flags: Event flags.
         """
         if self._runs is None:

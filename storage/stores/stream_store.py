@@ -49,7 +49,6 @@ class Page:
 
     Attributes:
         first: Number of the first message.
-        entries: The messages.
         body_bytes: Sum of their body lengths.
     """
 
@@ -84,7 +83,6 @@ class _Tail:
 
         Args:
             first: Number of the first message.
-            messages: The messages.
             body_bytes: Sum of their body lengths.
         """
         entries: list[Entry] = [(number, message, False) for number, message in enumerate(messages, first)]
@@ -378,7 +376,6 @@ class StreamReader:
     """A place in a stream, from which messages are read one after another; see StreamStore.reader_at().
 
     Args:
-        stream: The stream.
         reader: Reads its files.
         number: Number of the first message.
 
