@@ -18,12 +18,12 @@ that still exceeds its limit delivers nothing until it is within it.
 
 Looking, picking, jobs. `core/queues/browsing.py` goes through a queue by numbers, which messages keep while they are
 delivered and requeued, and changes nothing (`stores/looking.py`). Some of what it finds can be taken out of the middle
-(`pick`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`)
-does so in steps, and waits until each is on disk; all jobs, and moves that a request waits for, take turns in one time
-slice of 5 ms in an iteration of the loop. A filter (`core/queues/message_selector.py`, `body_conditions.py`) goes on
-in the middle of a body in a later slice. So are single messages deleted by their keys (`operations/removal.py`), the
-numbers that readers of the files have seen. Jobs are stored with the definitions. A replay of a stream (`replaying.py`
-there) takes nothing out; it stores the number up to which its copies are on disk.
+(`pick`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`) does so in
+steps, and waits until each is on disk; all jobs, and moves that a request waits for, take turns in one time slice of 5
+ms in an iteration of the loop. A filter (`message_selector.py`) goes on in the middle of a body in a later slice. So
+are single messages deleted by their keys (`operations/messages.py`), the numbers that readers of the files have seen.
+Jobs are stored with the definitions. A replay of a stream (`replaying.py` there) takes nothing out; it stores the
+number up to which its copies are on disk.
 
 Returned messages. A classic queue puts them back to their places. A queue that counts or delays returns
 (`core/queues/returns.py`) appends a copy with the new count to a store of returned messages, which is served first:
@@ -42,20 +42,20 @@ parts it uses the consumers, the counters and the backing; `StreamReaders` (`str
 It waits for the sync of each turn in which it got messages, and only then delivers them. So numbers that were not
 synced have been seen by nobody, and after a crash without losses it skips none.
 
-A reader with a filter (`stream_filter.py`) compares the header of each message in its page, in time slices, and passes
-on what is wanted.
+A reader with a filter (`stream_readers.py`) compares the header of each message in its page, in time slices, and
+passes on what is wanted.
 
 Names of consumers (`core/queues/consumer_names.py`). A name has the number of the first message that is not
 acknowledged: the first of those that its active consumer has got and not settled, or the end of what it has got.
 RabbitMQ takes every nack of a stream for an ack; here one with requeue counts for the name only when a later message
 is acknowledged, because clients give back what they have prefetched when they cancel. Changes of a turn are records in
-a store of the stream (`consumer_name_log.py`), in a directory of its own that names the stream's number; the last
-record of a name is valid.
+a store of the stream (`consumer_names.py`), in a directory of its own that names the stream's number; the last record
+of a name is valid.
 
 Each consumer has a `StreamReader`: a number, and a page of some messages that were read from there on. A reader looks
 for its next page in the stream's tail (the newest messages, at most 1 MiB, kept only while there are readers), then
 among the last pages that others have read, then on disk. A time is found by the arrivals of segments, then by every
 64th record of one. An unacknowledged message is only its number, as it is never needed again.
-`session/delivery_frames.py` puts the offset into the content header (`protocol/header_scan.py`), which is split
-once for each envelope.
+`session/delivery_frames.py` puts the offset into the content header (`protocol/header_scan.py`), which is split once
+for each envelope.
 """
