@@ -55,6 +55,18 @@ def test_2_4_3_a_rejection_since_the_last_visit_allows_it(channel: Channel, uniq
     assert history(letter) == [(expiring, "expired", 2), (rejecting, "rejected", 1)]
 
 
+@pytest.mark.departs("4.0")
+def test_2_4_3_nor_do_visits_before_the_rejection_forbid_it(channel: Channel, unique: Unique) -> None:
+    # As older entries turn round there (2.3.9), 3.10.8 finds the first visit behind the last death.
+    first, rejecting, last = circle(channel, unique, [SHORT], [], [SHORT])
+    fill(channel, first, b"one")
+    after(channel, unique, 50)
+    reject(channel, rejecting)
+    # It expires in `last`, comes back to where it expired first, and expires there again.
+    letter = arrival(channel, rejecting)
+    assert history(letter) == [(first, "expired", 2), (last, "expired", 1), (rejecting, "rejected", 1)]
+
+
 def test_2_4_3_the_last_visit_may_end_by_rejection(channel: Channel, unique: Unique) -> None:
     rejecting, expiring = circle(channel, unique, [], [SHORT])
     fill(channel, rejecting, b"one")

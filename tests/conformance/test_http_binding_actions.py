@@ -140,12 +140,6 @@ def test_41_8_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
     api.check("DELETE", f"{between('conformance-no-vhost')}/~", None, 404, NOT_FOUND)
 
 
-@pytest.mark.parametrize(("below", "allow"), [("", "HEAD, GET, POST, OPTIONS"), ("/~", "HEAD, GET, DELETE, OPTIONS")])
-def test_45_8_methods(api: HttpApi, bound: str, below: str, allow: str) -> None:
-    reply = api.ask("PUT", f"{between(bound)}{below}", {})
-    assert (reply.status, reply.headers["allow"]) == (405, allow)
-
-
 def test_42_3_binding_and_unbinding_need_read_on_the_routing_key(
     api: HttpApi, belongings: Belongings, own_vhost: str
 ) -> None:

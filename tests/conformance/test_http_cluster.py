@@ -27,14 +27,6 @@ def test_45_21_requests(api: HttpApi, method: str, below: str, body: Any, status
     api.check(method, below, body, status, document)
 
 
-@pytest.mark.parametrize(
-    ("below", "allow"), [("cluster-name", "HEAD, GET, PUT, OPTIONS"), ("rebalance/queues", "POST, OPTIONS")]
-)
-def test_45_21_methods(api: HttpApi, below: str, allow: str) -> None:
-    reply = api.ask("DELETE", below)
-    assert (reply.status, reply.headers["allow"]) == (405, allow)
-
-
 def test_45_21_feature_flags(api: HttpApi) -> None:
     """Clients check these: NServiceBus needs ``stream_queue``."""
     flags = api.get("feature-flags")

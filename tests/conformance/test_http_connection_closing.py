@@ -30,26 +30,6 @@ def opened(connect: Connect, user: str, vhost: str) -> Connection:
     return connect(user=user, password=PASSWORD, vhost=vhost)
 
 
-@pytest.mark.parametrize(
-    ("headers", "reason"),
-    [({}, "Closed via management plugin"), ({"X-Reason": "because"}, "because")],
-)
-def test_45_13_the_client_is_told_why(
-    api: HttpApi,
-    connect: Connect,
-    belongings: Belongings,
-    own_vhost: str,
-    shown: Any,
-    headers: dict[str, str],
-    reason: str,
-) -> None:
-    user = belongings.user("", own_vhost)
-    connection = opened(connect, user, own_vhost)
-    below = shown(user)
-    with connection.expect_connection_close(320, f"CONNECTION_FORCED - {reason}", (0, 0)):
-        api.check("DELETE", below, None, 204, headers=headers)
-
-
 def test_45_13_users_close_their_own(
     api: HttpApi, connect: Connect, belongings: Belongings, own_vhost: str, shown: Any
 ) -> None:

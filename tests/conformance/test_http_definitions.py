@@ -70,11 +70,6 @@ class TestOneVhost:
         assert sorted(ordered, key=lambda entry: str(entry["name"])) == expected
         assert {**exported, "parameters": []} == {**whole(own_vhost), "parameters": []}
 
-    def test_45_14_importing_again_is_fine(self, api: HttpApi, own_vhost: str) -> None:
-        for _ in range(2):
-            api.check("POST", path("definitions", own_vhost), whole(own_vhost), 204)
-        assert len(api.get(path("definitions", own_vhost))["queues"]) == 1
-
     def test_45_14_everything_lands_where_the_path_says(
         self, api: HttpApi, own_vhost: str, belongings: Belongings
     ) -> None:
@@ -299,9 +294,3 @@ class TestWholeAndHalf:
         api.check("DELETE", path("permissions", vhost, user), None, 204)
         api.check("POST", "definitions", document, 204, user=user)
         api.check("GET", path("permissions", vhost, user), None, 404, NOT_FOUND)
-
-
-@pytest.mark.parametrize("below", ["definitions", "definitions/x"])
-def test_45_14_methods(api: HttpApi, below: str) -> None:
-    reply = api.ask("PUT", below, {})
-    assert (reply.status, reply.headers["allow"]) == (405, "HEAD, GET, POST, OPTIONS")

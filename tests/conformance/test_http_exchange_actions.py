@@ -60,10 +60,6 @@ def test_45_7_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, r
             "inequivalent arg 'type' for exchange 'x' in vhost '{vhost}': received 'fanout' but current is 'direct'",
         ),
         (
-            {"durable": True},
-            "inequivalent arg 'durable' for exchange 'x' in vhost '{vhost}': received 'true' but current is 'false'",
-        ),
-        (
             {"arguments": {"alternate-exchange": "y"}},
             "inequivalent arg 'alternate-exchange' for exchange 'x' in vhost '{vhost}':"
             " received the value 'y' of type 'longstr' but current is none",

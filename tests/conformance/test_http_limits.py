@@ -79,12 +79,6 @@ class TestUserLimits:
         api.check("DELETE", f"{below}/unknown", None, 204)
         assert api.get(below) == [{"user": user, "value": {"max-connections": -1}}]
 
-    def test_45_18_a_new_password_keeps_them(self, api: HttpApi, belongings: Belongings) -> None:
-        user = belongings.user("")
-        api.check("PUT", path("user-limits", user, "max-channels"), {"value": 5}, 204)
-        api.check("PUT", path("users", user), {"tags": "", "password": "x", "limits": {}}, 204)
-        assert api.get(path("users", user))["limits"] == {"max-channels": 5}
-
     @pytest.mark.parametrize(
         ("limit", "body", "reason"),
         [
@@ -113,9 +107,3 @@ class TestUserLimits:
         api.check("PUT", path("user-limits", user, "max-channels"), {"value": 1}, 204)
         with pytest.raises(ConnectionClosed, match=r"has reached the maximum allowed user limit of \(1\)"):
             connection.channel()
-
-
-@pytest.mark.parametrize("kind", ["vhost-limits", "user-limits"])
-def test_45_18_methods(api: HttpApi, kind: str) -> None:
-    reply = api.ask("GET", f"{kind}/x/max-channels")
-    assert (reply.status, reply.headers["allow"]) == (405, "PUT, DELETE, OPTIONS")

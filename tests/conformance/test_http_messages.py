@@ -144,9 +144,6 @@ class TestPublish:
         [
             {"x-max-length": 1, "x-overflow": "reject-publish"},
             {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
-            {"x-max-length-bytes": 5, "x-overflow": "reject-publish"},
-            {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-mode": "lazy"},
-            {"x-max-length": 1, "x-overflow": "reject-publish", "x-max-priority": 3},
             # RabbitMQ's takes one more.
             {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-type": "quorum"},
         ],

@@ -69,6 +69,10 @@ _PATHS: Final = {
     "feature-flags": _READ,
     "feature-flags/f/enable": "PUT, OPTIONS",
     "whoami": _READ,
+    "rebalance/queues": "POST, OPTIONS",
+    "vhosts/{v}/start/x": "POST, OPTIONS",
+    "users/x/permissions": _READ,
+    "connections/username/x": "HEAD, GET, DELETE, OPTIONS",
     "auth": _READ,
     # What does not exist is looked for among files.
     "nope": _READ,

@@ -146,11 +146,6 @@ def test_41_10_routing_keys_that_are_no_strings(api: HttpApi, own_vhost: str, ke
     api.check("POST", below, {**MESSAGE, "routing_key": key}, 200, {"routed": True})
 
 
-def test_41_10_exchange_types_that_are_no_strings(api: HttpApi, own_vhost: str) -> None:
-    refusal = bad_request("invalid exchange type 'null'")
-    api.check("PUT", path("exchanges", own_vhost, "x"), {"type": None}, 400, refusal)
-
-
 def test_41_10_queue_names_that_are_too_long(api: HttpApi, own_vhost: str) -> None:
     refusal = bad_request("queue should be less than 255 bytes, actually was 256\n")
     api.check("PUT", path("queues", own_vhost, "ü" * 128), {}, 400, refusal)
@@ -166,23 +161,6 @@ def test_45_11_base64_may_have_white_space(api: HttpApi, own_vhost: str) -> None
 
 
 # -- what is sent to other paths ----------------------------------------------------------------------------
-
-
-def test_45_19_parameters_of_a_component_that_does_not_exist(api: HttpApi, own_vhost: str) -> None:
-    assert api.get(path("parameters", "nope")) == []
-    assert api.get(path("parameters", "nope", own_vhost)) == []
-    api.check("GET", path("parameters", "nope", own_vhost, "x"), None, 404, NOT_FOUND)
-
-
-def test_45_19_operator_policies_in_their_raw_form(api: HttpApi, own_vhost: str) -> None:
-    below = path("parameters", "operator_policy", own_vhost, "p")
-    lacking = 'Key "definition" not found in p\nKey "pattern" not found in p\nKey "priority" not found in p\n'
-    for value, text in (
-        (None, "p not a list null\n"),
-        ("x", "p not a list &lt;&lt;\"x\"&gt;&gt;\n"),
-        ({"a": 1}, f"Unrecognised terms [{{&lt;&lt;\"a\"&gt;&gt;,1}}] in p\n{lacking}"),
-    ):  # fmt: skip
-        api.check("PUT", below, {"value": value}, 400, bad_request(f"Validation failed\n\n{text}"))
 
 
 def test_45_17_topic_permissions_with_an_exchange(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:

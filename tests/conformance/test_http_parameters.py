@@ -64,17 +64,6 @@ class TestLimits:
         api.check("DELETE", below, None, 404, NOT_FOUND)
         assert api.get(path("vhost-limits", own_vhost)) == []
 
-    @pytest.mark.parametrize(
-        ("value", "text"),
-        [
-            ({"max-queues": "a"}, 'max-queues should be a number, actually was &lt;&lt;"a"&gt;&gt;\n'),
-            ({"nope": 1}, 'Unrecognised terms [{&lt;&lt;"nope"&gt;&gt;,1}] in limits\n'),
-        ],
-    )
-    def test_45_19_what_is_refused(self, api: HttpApi, own_vhost: str, value: Any, text: str) -> None:
-        below = path("parameters", "vhost-limits", own_vhost, "limits")
-        api.check("PUT", below, {"value": value}, 400, failed(text))
-
 
 class TestOthers:
     def test_45_19_policies_are_shown_only(self, api: HttpApi, own_vhost: str) -> None:

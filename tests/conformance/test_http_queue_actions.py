@@ -81,22 +81,6 @@ def test_45_2_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
             "invalid arg 'x-max-length' for queue 'q' in vhost '{vhost}': \"expected integer, got longstr\"",
         ),
         (
-            {"arguments": {"x-max-length": -1}},
-            "invalid arg 'x-max-length' for queue 'q' in vhost '{vhost}': {value_negative,-1}",
-        ),
-        (
-            {"arguments": {"x-queue-mode": "fast"}},
-            "invalid arg 'x-queue-mode' for queue 'q' in vhost '{vhost}': \"unsupported queue mode 'fast'\"",
-        ),
-        (
-            {"arguments": {"x-overflow": "nope"}},
-            "invalid arg 'x-overflow' for queue 'q' in vhost '{vhost}': invalid_overflow",
-        ),
-        (
-            {"arguments": {"x-queue-type": "nope"}},
-            "invalid arg 'x-queue-type' for queue 'q' in vhost '{vhost}': \"unsupported queue type 'nope'\"",
-        ),
-        (
             {"arguments": {"x-dead-letter-exchange": 5}},
             "invalid type 'long' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '{vhost}'",
         ),
@@ -226,20 +210,3 @@ class TestActions:
     def test_45_6_what_is_no_action(self, api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
         api.check("PUT", q(own_vhost), {}, 201)
         api.check("POST", f"{q(own_vhost)}/actions", body, 400, bad_request(reason))
-
-
-@pytest.mark.parametrize(
-    ("method", "below", "allow"),
-    [
-        ("POST", "", "HEAD, GET, PUT, DELETE, OPTIONS"),
-        ("GET", "/contents", "DELETE, OPTIONS"),
-        ("GET", "/get", "POST, OPTIONS"),
-        ("GET", "/actions", "POST, OPTIONS"),
-    ],
-)
-def test_45_4_methods(api: HttpApi, own_vhost: str, method: str, below: str, allow: str) -> None:
-    api.check("PUT", q(own_vhost), {}, 201)
-    reply = api.ask(method, f"{q(own_vhost)}{below}", None if method == "GET" else {})
-    assert (reply.status, reply.headers["allow"], reply.body) == (405, allow, b"")
-    options = api.ask("OPTIONS", f"{q(own_vhost)}{below}", user="")
-    assert (options.status, options.headers["allow"]) == (200, allow)

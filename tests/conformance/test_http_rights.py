@@ -213,20 +213,6 @@ class TestVhosts:
 
 
 class TestLogin:
-    def test_41_5_nobody(self, api: HttpApi) -> None:
-        reply = api.ask("PUT", "users/x", {"tags": ""}, user="")
-        assert (reply.status, reply.body) == (401, b"")
-        assert reply.headers["www-authenticate"].startswith("Basic realm=")
-
-    def test_41_5_a_wrong_password(self, api: HttpApi) -> None:
-        reply = api.ask("GET", "users", user="conformance-no-user")
-        assert (reply.status, reply.document) == (401, {"error": "not_authorized", "reason": "Login failed"})
-        assert "www-authenticate" in reply.headers
-
-    def test_41_5_a_user_without_tags(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
-        user = belongings.user("", own_vhost)
-        api.check("GET", "users", None, 401, not_authorised("Not management user"), user=user)
-
     def test_42_4_limits_of_users_are_no_secret(self, api: HttpApi, belongings: Belongings) -> None:
         user = belongings.user("management")
         assert isinstance(api.get("user-limits", user=user), list)

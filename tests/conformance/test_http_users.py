@@ -193,20 +193,3 @@ def test_45_15_users_without_permissions(api: HttpApi, belongings: Belongings, o
     names = {user["name"] for user in api.get("users/without-permissions?columns=name")}
     assert with_none in names
     assert with_some not in names
-
-
-@pytest.mark.parametrize(
-    ("below", "allow"),
-    [
-        ("users", "HEAD, GET, OPTIONS"),
-        ("users/", "HEAD, GET, OPTIONS"),
-        ("users/x", "HEAD, GET, PUT, DELETE, OPTIONS"),
-        ("users/without-permissions", "HEAD, GET, OPTIONS"),
-        ("users/bulk-delete", "POST, OPTIONS"),
-        ("users/x/permissions", "HEAD, GET, OPTIONS"),
-        ("connections/username/x", "HEAD, GET, DELETE, OPTIONS"),
-    ],
-)
-def test_45_15_methods(api: HttpApi, below: str, allow: str) -> None:
-    reply = api.ask("PATCH", below, {})
-    assert (reply.status, reply.headers["allow"]) == (405, allow)

@@ -77,15 +77,6 @@ def test_45_16_starting(api: HttpApi, own_vhost: str) -> None:
     api.check("POST", path("vhosts", own_vhost, "start", "nope@x"), {}, 400, bad_request(reason))
 
 
-@pytest.mark.parametrize(
-    ("below", "allow"),
-    [("", "HEAD, GET, PUT, DELETE, OPTIONS"), ("/permissions", "HEAD, GET, OPTIONS"), ("/start/x", "POST, OPTIONS")],
-)
-def test_45_16_methods(api: HttpApi, own_vhost: str, below: str, allow: str) -> None:
-    reply = api.ask("PATCH", f"{path('vhosts', own_vhost)}{below}", {})
-    assert (reply.status, reply.headers["allow"]) == (405, allow)
-
-
 def test_45_16_what_lists_need_their_virtual_host(api: HttpApi) -> None:
     for below in ("permissions", "topic-permissions"):
         api.check("GET", path("vhosts", "conformance-no-vhost", below), None, 404, NOT_FOUND)

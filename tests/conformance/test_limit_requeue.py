@@ -170,18 +170,20 @@ def test_1_5_4_bytes_of_what_is_requeued_count(channel: Channel, unique: Unique)
 
 
 def test_1_5_5_a_cancelled_consumer_keeps_its_messages(channel: Channel, connect: Connect, unique: Unique) -> None:
-    queue = bounded(channel, unique, 2)
+    queue = bounded(channel, unique, 3)
     consumer = connect().channel()
     consumer.qos(2)
     consumer.consume(queue, "tag")
     refill(channel, queue, *numbered(2))
     unacked = consumer.deliveries(2)
     consumer.cancel("tag")
-    refill(channel, queue, b"3", b"4")
-    assert counts(channel, queue) == (2, 0)
+    # There is room for them, and they do not come back.
+    assert counts(channel, queue) == (0, 0)
+    refill(channel, queue, b"3", b"4", b"5")
+    assert counts(channel, queue) == (3, 0)
     consumer.ack(unacked[0].delivery_tag)
     consumer.nack(unacked[1].delivery_tag)
-    assert drain(consumer, queue) == [b"3", b"4"]
+    assert drain(consumer, queue) == [b"3", b"4", b"5"]
 
 
 def test_1_5_6_purge_leaves_unacked_messages(channel: Channel, unique: Unique) -> None:

@@ -139,6 +139,15 @@ def test_4_1_5_each_in_its_time(channel: Channel, unique: Unique) -> None:
     assert times[2] < 10
 
 
+def test_4_1_5_a_new_head_may_expire_sooner(channel: Channel, unique: Unique) -> None:
+    queue, letters = dead_lettering(channel, unique)
+    channel.publish("", queue, b"long", {"expiration": "600000"})
+    channel.publish("", queue, b"short", {"expiration": "1000"})
+    channel.sync(queue)
+    assert got(channel, queue, no_ack=True).body == b"long"
+    assert arrival(channel, letters).body == b"short"
+
+
 @pytest.mark.parametrize("by_argument", [True, False])
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_4_1_6_ttl_0_with_a_consumer(channel: Channel, unique: Unique, by_argument: bool, no_ack: bool) -> None:

@@ -73,8 +73,9 @@ def test_2_1_4_room_is_there_as_soon_as_a_message_leaves(channel: Channel, uniqu
 
 @rejecting
 @pytest.mark.parametrize("confirm", [True, False])
-def test_2_1_5_which_of_them_dead_letters(channel: Channel, unique: Unique, overflow: str, confirm: bool) -> None:
-    # 2.1.6: dead-lettering does not need a channel in confirm mode.
+def test_2_1_5_and_2_1_6_which_of_them_dead_letters(
+    channel: Channel, unique: Unique, overflow: str, confirm: bool
+) -> None:
     letters = new_queue(channel, unique, hint="letters")
     queue = bounded(channel, unique, 1, None, overflow, letters=letters)
     if confirm:

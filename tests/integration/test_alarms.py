@@ -99,19 +99,6 @@ def test_1_50_a_client_without_the_capability_is_blocked_in_silence(broker: Thre
         assert plain.wire.read_frame().payload == b"m"
 
 
-def test_1_50_a_client_that_declines_the_capability_is_blocked_in_silence(
-    broker: ThreadedBroker, publisher: Channel
-) -> None:
-    with Connection(broker.url, capabilities={"connection.blocked": False}) as plain:
-        channel = plain.channel()
-        channel.confirm_select()
-        broker.set_alarms("disk")
-        channel.publish("", "q", b"m")
-        _expect_silence(plain)
-        broker.clear_alarms("disk")
-        plain.wire.expect(1, commands.Basic.Ack)
-
-
 @pytest.mark.parametrize(
     ("resources", "reason"),
     [
@@ -299,13 +286,3 @@ def test_1_41_heartbeats_while_blocked(broker: ThreadedBroker) -> None:
         with silent.expect_drop():
             pass
         assert silent.heartbeats > 0
-
-
-def test_a_broker_stops_with_blocked_connections(broker: ThreadedBroker, publisher: Channel) -> None:
-    broker.set_alarms("memory")
-    _expect_blocked(publisher)
-    started = time.monotonic()
-    broker.stop()
-    assert time.monotonic() - started < 30
-    text = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
-    publisher.connection.wire.expect_close(320, text)

@@ -110,19 +110,3 @@ def test_competing_consumers_on_one_queue(url: str, name: Names) -> None:
             publisher, number = text.split()
             by_publisher[publisher].append(int(number))
         assert all(numbers == sorted(numbers) for numbers in by_publisher.values())
-
-
-async def test_fanout_to_many(url: str, name: Names) -> None:
-    """20 queues get every message of a fanout exchange, in order."""
-    count = 50
-    async with await aio_pika.connect(url) as connection, asyncio.timeout(_PATIENCE):
-        channel = await connection.channel()
-        exchange = await channel.declare_exchange(name("exchange"), aio_pika.ExchangeType.FANOUT)
-        queues = [await channel.declare_queue(exclusive=True) for _ in range(20)]
-        for queue in queues:
-            await queue.bind(exchange)
-        await asyncio.gather(*(exchange.publish(aio_pika.Message(b"%d" % n), "") for n in range(count)))
-        for queue in queues:
-            received = [await queue.get(no_ack=True) for _ in range(count)]
-            assert [int(message.body) for message in received] == list(range(count))
-            assert await queue.get(no_ack=True, fail=False) is None

@@ -1,15 +1,13 @@
-"""A definitions file that RabbitMQ exported, loaded at start; and broken ones."""
+"""A definitions file that RabbitMQ exported, loaded at start."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.program import Program, run, running
+from tests.integration.program import Program, running
 from tests.integration.waiting import wait_until
 from tests.support.management import Management
 from tests.support.wire import Channel, Connection, ConnectionClosed
@@ -116,44 +114,3 @@ def test_operator_policy_and_policy_together(channel: Channel, program: Program)
     shown = management.request("GET", "queues", "shop", "orders.eu")
     assert (shown["policy"], shown["operator_policy"]) == ("bounded", "ceiling")
     assert shown["effective_policy_definition"] == {"max-length": 3, "dead-letter-exchange": "dead"}
-
-
-# --- broken files -------------------------------------------------------------------------------------------------
-
-_QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
-_POLICY = {"name": "p", "vhost": "/", "pattern": "^q", "apply-to": "queues", "definition": {"max-length": -1}}
-
-
-@pytest.mark.parametrize(
-    ("document", "named"),
-    [
-        ({"queues": [_QUEUE | {"vhost": "nowhere"}]}, ["queues: ", "'q'", "there is no vhost 'nowhere'"]),
-        ({"queues": [_QUEUE | {"arguments": {"x-max-length": "many"}}]}, ["queues: ", "'q'", "x-max-length"]),
-        ({"exchanges": [{"name": "x", "vhost": "/", "type": "rainbow"}]}, ["exchanges: ", "'x'", "rainbow"]),
-        ({"users": [{"name": "u", "password_hash": "?"}]}, ["users: 'u'", "password_hash"]),
-        ({"policies": [_POLICY]}, ["policies: ", "'p'", "-1 is not a valid maximum length"]),
-        ({"queues": 1}, ["queues: must be a list"]),
-    ],
-)
-def test_broken_entry(tmp_path: Path, document: dict[str, Any], named: list[str]) -> None:
-    file = tmp_path / "definitions.json"
-    file.write_text(json.dumps(document))
-    _assert_refused(file, tmp_path, *named)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", None])
-def test_broken_file(tmp_path: Path, content: str | None) -> None:
-    file = tmp_path / "definitions.json"
-    if content is not None:
-        file.write_text(content)
-    _assert_refused(file, tmp_path, str(file))
-
-
-def _assert_refused(file: Path, directory: Path, *named: str) -> None:
-    ports = ("--port", "0", "--management-port", "0", "--prometheus-port", "0")
-    options = ("--host", "127.0.0.1", *ports, "--data-dir", str(directory / "data"))
-    refused = run(*options, "--set", f"load_definitions={file}")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("leveret: ")
-    assert refused.stderr.count("\n") == 1
-    assert all(each in refused.stderr for each in named), refused.stderr

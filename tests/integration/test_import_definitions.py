@@ -94,6 +94,14 @@ def test_everything_is_there_before_the_first_connection(tmp_path: Path) -> None
             "'arguments': 9223372036854775808 is too large, it takes more than 64 bits",
         ),
         ('{"users": [{"name": "ann", "tags": 1}]}', ": users: 'ann': 'tags' must be a list of strings"),
+        (json.dumps({"queues": [{**QUEUE, "vhost": "/", "arguments": {"x-max-length": "many"}}]}), "x-max-length"),
+        ('{"exchanges": [{"name": "x", "vhost": "/", "type": "rainbow"}]}', ": exchanges: "),
+        ('{"users": [{"name": "u", "password_hash": "?"}]}', ": users: 'u'"),
+        (
+            '{"policies": [{"name": "p", "vhost": "/", "pattern": "q", "definition": {"max-length": -1}}]}',
+            "-1 is not a valid maximum length",
+        ),
+        ('{"queues": 1}', ": queues: must be a list"),
         (None, "No such file or directory"),
     ],
 )
@@ -101,17 +109,8 @@ def test_what_cannot_be_imported(tmp_path: Path, content: str | bytes | None, sa
     file = tmp_path / "definitions.json"
     if content is not None:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
-    arguments = [
-        "--port",
-        "0",
-        "--management-port",
-        "0",
-        "--prometheus-port",
-        "0",
-        "--data-dir",
-        str(tmp_path / "data"),
-    ]
-    refused = run(*arguments, "--import-definitions", str(file))
+    ports = ("--port", "0", "--management-port", "0", "--prometheus-port", "0")
+    refused = run(*ports, "--data-dir", str(tmp_path / "data"), "--import-definitions", str(file))
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1), refused.stderr
     assert refused.stderr.startswith("leveret: ")
     assert str(file) in refused.stderr
