@@ -339,6 +339,7 @@ def test_the_disk_is_full(broker: LeveretThread, channel: BlockingChannel) -> No
         connection.add_on_connection_blocked_callback(lambda _, frame: reasons.append(frame.method.reason))
         sender = connection.channel()
         with broker.faults.full_disk():
+            assert broker._broker.running().broker.alarms.resources == {"disk"}
             # Consumers go on.
             method, _, body = channel.basic_get("orders")
             assert body == b"1"
@@ -351,6 +352,15 @@ def test_the_disk_is_full(broker: LeveretThread, channel: BlockingChannel) -> No
     assert reasons == ["low on disk"]
     broker.restart()
     assert bodies(broker, "orders") == [b"2"]
+
+
+def test_faults_happen_in_the_thread_of_the_broker(broker: LeveretThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+    for method in ("fill", "make_room"):
+        monkeypatch.setattr(broker._broker._files, method, lambda: names.append(threading.current_thread().name))
+    with broker.faults.full_disk():
+        pass
+    assert names == ["leveret", "leveret"]
 
 
 def test_what_is_on_its_way_to_a_full_disk(broker: LeveretThread, channel: BlockingChannel) -> None:
