@@ -13,7 +13,7 @@ from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores import MessageStores, WriteFailures, open_stores
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.storage.backings import QueueBacking, StoreRequest
+from leveret.storage.backings import LevelBacking, QueueBacking, StoreRequest
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
@@ -49,6 +49,24 @@ def test_older_definitions_find_it_by_its_name(left: StorageEngine, qid: int | N
     del left.queues[1]
     backing = opened(left, qid)
     assert (backing.qid, backing.store.ready_count) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", [LevelBacking, QueueBacking])
+@pytest.mark.parametrize("durable", [True, False])
+def test_files_stay_until_the_definitions_on_disk_no_longer_name_them(kind: type[object], durable: bool) -> None:
+    engine, written = open_engine(SimulatedFiles()), list[Callable[[], None]]()
+    request = StoreRequest("/", "x", durable, kind="exchange")
+    if kind is LevelBacking:
+        LevelBacking(engine, request, None, written.append).delete()
+    else:
+        backing = QueueBacking(engine, request, None, lambda _: None, written.append)
+        # One that is not durable has files once it is lazy.
+        backing.set_lazy(True)
+        backing.delete()
+    assert (len(engine.queues), len(written)) == ((1, 1) if durable else (0, 0))
+    for callback in written:
+        callback()
+    assert not engine.queues
 
 
 def test_a_redeclared_queue_has_no_messages_of_its_predecessor(left: StorageEngine) -> None:

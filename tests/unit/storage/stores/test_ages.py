@@ -149,6 +149,9 @@ def test_a_store_in_memory_knows_what_was_noted() -> None:
     entries = store.take(2, ALL)[0]
     assert (seconds(store.oldest_ready()), store.oldest_taken()) == (20, 0)
     assert [seconds(store.arrival(entry)) for entry in entries] == [0, 10]
+    entries += store.take(1, ALL)[0]
+    # None is ready, but those that are taken may return.
+    store.note_time(START + 40 * SECOND, START)
     store.requeue(entries[1:])
     assert seconds(store.oldest_ready()) == 10
 
