@@ -10,9 +10,9 @@ import pytest
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, Level
-from leveret.storage.message import Message, TimedMessage
+from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.memory_store import MemoryStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
 from tests.support.messages import ENVELOPE, bodies, message
 from tests.support.segment_stores import new_flushed_store, open_engine
 from tests.support.simulated_files import SimulatedFiles
@@ -139,3 +139,39 @@ def test_long_histories() -> None:
                 store.settle([entry])
         assert store.ready_count == len(fresh) + len(returned)
         assert store.ready_bytes == sum(map(len, fresh + returned))
+
+
+# -- with priorities
+
+
+def of_priority(body: bytes, priority: int) -> Message:
+    return Message(Envelope(b"\0\0", b"", priority=priority), body)
+
+
+def test_priorities_against_a_list() -> None:
+    chance, store = random.Random(1), ReturnsStore(lambda level: MemoryStore(), max_priority=RETURNS_PRIORITY_MAX)
+    #: Place in the order (level, whether it never returned, number there), whether it was delivered, body.
+    expected: list[tuple[tuple[int, bool, int], bool, bytes]] = []
+    taken: list[tuple[Entry, tuple[int, bool, int]]] = []
+    for number in range(3000):
+        what = chance.randrange(5)
+        if what < 2:
+            priority, body = chance.choice((0, 1, 7, RETURNS_PRIORITY_MAX, 255)), b"%d" % number
+            store.append([of_priority(body, priority)], len(body))
+            expected.append(((-min(priority, RETURNS_PRIORITY_MAX), True, number), False, body))
+        elif what < 4 and taken:
+            entry, place = taken.pop(chance.randrange(len(taken)))
+            if what == 2:
+                store.append_returned([entry[1]], len(entry[1].body))
+                store.settle([entry])
+                place = place[0], False, number
+            else:
+                store.requeue([entry])
+            expected.append((place, True, entry[1].body))
+        else:
+            entries, _ = store.take(3, ALL)
+            expected.sort()
+            assert [(entry[2], entry[1].body) for entry in entries] == [each[1:] for each in expected[:3]]
+            taken += zip(entries, [each[0] for each in expected[:3]], strict=True)
+            del expected[:3]
+        assert store.ready_count == len(expected)
