@@ -51,7 +51,7 @@ class QueueView(ErlangProcess):
         consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
     """
 
-    __slots__ = ("_figures", "_timeout", "counters", "node", "queue", "rates")
+    __slots__ = ("_figures", "_row", "_timeout", "counters", "node", "queue", "rates")
 
     state = "running"
     nothing: tuple[()] = ()
@@ -66,6 +66,7 @@ class QueueView(ErlangProcess):
         self.rates = cast("Rates", rates)
         self._timeout = consumer_timeout
         self._figures: StoreFigures | None = None
+        self._row: tuple[int, ...] | None = None
 
     @property
     def figures(self) -> StoreFigures:
@@ -77,7 +78,9 @@ class QueueView(ErlangProcess):
     @property
     def row(self) -> tuple[int, ...]:
         """Numbers of messages, by QueueCounters.FIELDS."""
-        return self.counters.row(self.queue.store.ready_count, self.queue.unacked_count)
+        if self._row is None:
+            self._row = self.counters.row(self.queue.store.ready_count, self.queue.unacked_count)
+        return self._row
 
     exclusive = property(lambda self: self.queue.owner is not None)
     arguments = property(lambda self: table_to_json(self.queue.arguments))
@@ -87,7 +90,11 @@ class QueueView(ErlangProcess):
         lambda self: None if self.queue.operator_policy is None else self.queue.operator_policy.name
     )
     effective_policy_definition = property(
-        lambda self: effective_definition(self.queue.policy, self.queue.operator_policy)
+        lambda self: (
+            {}
+            if self.queue.policy is self.queue.operator_policy is None
+            else effective_definition(self.queue.policy, self.queue.operator_policy)
+        )
     )
     effective_arguments = property(lambda self: effective_arguments(self.queue))
     consumer_count = property(lambda self: len(self.queue.consumers))
