@@ -25,8 +25,6 @@ from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
-from leveret.storage.event_details import EventDetails
-from leveret.storage.readers.readers import ReaderCounts, ReaderState
 
 log = logging.getLogger("leveret.storage")
 
@@ -252,34 +250,6 @@ class MessageStores:
         self._unclaimed.clear()
 
     # --- end of a turn ------------------------------------------------------------------------------------------------
-
-    def note_unroutable(self, count: int, body_bytes: int, flags: int, details: EventDetails) -> None:
-        """Record unroutable messages.
-
-        Args:
-            body_bytes: Sum of their body lengths in bytes.
-            flags: Event flags: TOLD if they are returned to the publisher, or 0.
-            details: Where they were published to, and by whom.
-        """
-        self.engine.note_unroutable(count, body_bytes, flags, details)
-
-    @property
-    def reader_counts(self) -> ReaderCounts:
-        """What is kept for named readers."""
-        return self.engine.readers.counts
-
-    @property
-    def readers(self) -> list[ReaderState]:
-        """The named readers."""
-        return self.engine.readers.states
-
-    def drop_reader(self, name: str) -> bool:
-        """Drop a named reader; return whether there was one.
-
-        Raises:
-            OSError: Its file could not be deleted.
-        """
-        return self.engine.readers.drop(name)
 
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""

@@ -484,7 +484,7 @@ def _handle_unroutable(channel: Channel, messages: Sequence[Message], body_bytes
         alike = [([message], len(message.body)) for message in messages]
     for some, size in alike:
         details = PublishDetails(vhost_name, some[0].envelope, channel)
-        channel.host.stores.note_unroutable(len(some), size, flags, details)
+        channel.host.stores.engine.note_unroutable(len(some), size, flags, details)
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return

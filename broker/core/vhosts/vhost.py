@@ -132,7 +132,7 @@ class VirtualHost:
     def note_unroutable(self, message: Message, publisher: Publisher) -> None:
         """Record an unroutable message whose publisher is told."""
         details = PublishDetails(self.name, message.envelope, publisher)
-        self._stores.note_unroutable(1, len(message.body), TOLD, details)
+        self._stores.engine.note_unroutable(1, len(message.body), TOLD, details)
 
     # -- queues -------------------------------------------------------------------------------------------
 

@@ -75,13 +75,13 @@ class Readers(Controller):
     async def list(self, request: web.Request) -> web.Response:
         """List all readers: what they read, when they were seen last, and what is kept for them."""
         self._access.require(request, "monitoring")
-        return json_response([_document(each) for each in self._broker.stores.readers])
+        return json_response([_document(each) for each in self._broker.stores.engine.readers.states])
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one reader."""
         self._access.require(request, "monitoring")
         name = request.match_info["reader"]
-        found = next((each for each in self._broker.stores.readers if each.file.name == name), None)
+        found = next((each for each in self._broker.stores.engine.readers.states if each.file.name == name), None)
         if found is None:
             raise not_found()
         return json_response(_document(found))
@@ -89,7 +89,7 @@ class Readers(Controller):
     async def drop(self, request: web.Request) -> web.Response:
         """Drop a reader: nothing is kept for it any more, and its query is told."""
         self._access.require(request, "administrator")
-        if not self._broker.stores.drop_reader(request.match_info["reader"]):
+        if not self._broker.stores.engine.readers.drop(request.match_info["reader"]):
             raise not_found()
         return web.Response(status=204)
 

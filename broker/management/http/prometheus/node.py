@@ -83,7 +83,7 @@ def object_families(context: RequestContext, counted: CounterTotals) -> Iterator
 
 def reader_families(broker: Broker) -> Iterator[MetricFamily]:
     """Yield what is kept for named readers; nothing if there has never been one since the start."""
-    counts = broker.stores.reader_counts
+    counts = broker.stores.engine.readers.counts
     if any(counts):
         for metric, value in zip(_READERS, counts, strict=True):
             yield single(metric, "leveret_", value)
