@@ -15,7 +15,8 @@ from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.queues.queue import resume
+from leveret.broker.core.message_stores.data_directory import MessageStores
+from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
@@ -159,7 +160,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if queue.backing.qid in numbers:
-                    resume(queue)
+                    queue.resume()
 
     def note_unrestored(self, kind: str, key: Key, reason: str) -> None:
         """Note a definition that could not be restored; see Unrestored.add()."""

@@ -127,7 +127,7 @@ class Queue(Target):
         if traits.counts_deliveries:
             self._return_rules = ReturnRules(self.settings, traits, self._counter)
         if backing.has_waiting:
-            _open_waiting(self)
+            self._open_waiting()
         #: Whether neither limits nor message-ttl nor priorities have to be considered for new messages.
         self._is_plain = not traits.delivers_each_run
 
@@ -152,6 +152,18 @@ class Queue(Target):
     def retained_count(self) -> int:
         """Number of dead letters that no queue has accepted yet (at-least-once strategy)."""
         return self.outbox.retained_count
+
+    def withheld_count(self) -> int:
+        """Return the number of messages that are neither ready nor unacked.
+
+        They are dead letters that no queue has accepted yet, returned ones that wait for their retry, and those that
+        the system cannot read for now.
+        """
+        return self.retained_count + self.contents.delayed_count + self.backing.unreadable_count
+
+    def withheld_bytes(self) -> int:
+        """Return the body bytes of these, as far as they are known: those that cannot be read are missing."""
+        return self.outbox.retained_bytes + self.contents.delayed_bytes
 
     def figures(self) -> StoreFigures:
         """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
@@ -200,7 +212,7 @@ class Queue(Target):
         if self.outbox.values.has_to_check():
             return publish_unique(self, messages, body_bytes, publisher)
         ttl = contents.time_to_live(messages[0])
-        at_once = _deliver_before(self, ttl)
+        at_once = self._deliver_before(ttl)
         taken, limits = len(messages), contents.limits
         if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
             limits = None
@@ -233,11 +245,25 @@ class Queue(Target):
             publish_varied_unique(self, messages)
             return
         ttl = self.contents.settings.message_ttl
-        at_once = _deliver_before(self, ttl)
+        at_once = self._deliver_before(ttl)
         self.contents.append(messages, body_bytes, ttl, longest)
         if self.contents.limits is not None:
             self._shrink(self.contents.limits)
         self._deliver_new(at_once)
+
+    def _deliver_before(self, ttl: int | None) -> bool:
+        """Deliver what is due before messages are appended that are not to wait for the end of the turn.
+
+        Args:
+            ttl: Time to live of the messages in milliseconds; None for no limit.
+        Returns:
+            Whether they are to be delivered at once, although they may have expired by then: consumers wait for them.
+        """
+        is_short = ttl is not None and 0 < ttl < _LONGEST_TURN and bool(self.consumers.ring)
+        if self.scheduled and (is_short or self.traits.delivers_each_run):
+            self.deliver()
+        # What is still ready, or returning, comes before them, and must not be delivered if it has expired.
+        return is_short and not self.store.ready_count and not self.delivery.returning.batches
 
     def _publish_with_zero_ttl(
         self, messages: Sequence[Message], limits: Limits | None, publisher: Publisher | None
@@ -305,6 +331,11 @@ class Queue(Target):
         self.delivery.serve()
         if self.contents.may_have_timed:
             self._head_timer.arm(self.contents.next_expiry())
+
+    def resume(self) -> None:
+        """Deliver messages that the system could not read for a while."""
+        self.backing.look_again()
+        self.host.turn.deliver_later(self)
 
     def get(self, holder: UnackedHolder | None) -> Entry | None:
         """Take the message at the head (basic.get). Those of a quorum queue always have a delivery count.
@@ -405,13 +436,26 @@ class Queue(Target):
             is_quorum = self.traits.counts_deliveries
             to_tail = is_quorum and self.settings.delivery_limit is None and not abandoned
             if rules.delays and self.contents.delayed is None:
-                _open_waiting(self)
+                self._open_waiting()
             append = partial(self.contents.append_returned, rules=rules, to_tail=to_tail, failed=failed)
             self.delivery.put_back(entries, append)
             if is_quorum:
                 self.delivery.serve_returned(self.host.turn.slice())
         if not never_drops:
             self._evict()
+        self.host.turn.deliver_later(self)
+
+    def _open_waiting(self) -> None:
+        """Open the store of messages that wait for their retry."""
+        host = self.host
+        store = self.backing.open_waiting()
+        self.backing.keep_returns()
+        clocks = host.timers, host.turn
+        delayed = DelayedReturns(store, self.name, clocks, host.due_work, self._append_due)
+        self.contents.let_wait(delayed, self.traits)
+
+    def _append_due(self, messages: Sequence[Message]) -> None:
+        self.contents.append_due(messages)
         self.host.turn.deliver_later(self)
 
     # -- consumers ----------------------------------------------------------------------------------------
@@ -517,54 +561,6 @@ class Queue(Target):
         self.backing.delete()
         call_each([consumer.cancelled for consumer in self.consumers.clear()], "after a queue was deleted")
         return ready
-
-
-def withheld_count(queue: Queue) -> int:
-    """Return the number of messages of a queue that are neither ready nor unacked.
-
-    They are dead letters that no queue has accepted yet, returned ones that wait for their retry, and those that the
-    system cannot read for now.
-    """
-    return queue.retained_count + queue.contents.delayed_count + queue.backing.unreadable_count
-
-
-def withheld_bytes(queue: Queue) -> int:
-    """Return the body bytes of these, as far as they are known: those that cannot be read are missing."""
-    return queue.outbox.retained_bytes + queue.contents.delayed_bytes
-
-
-def resume(queue: Queue) -> None:
-    """Let a queue deliver messages that the system could not read for a while."""
-    queue.backing.look_again()
-    queue.host.turn.deliver_later(queue)
-
-
-def _deliver_before(queue: Queue, ttl: int | None) -> bool:
-    """Deliver what is due before messages are appended that are not to wait for the end of the turn.
-
-    Returns:
-        Whether they are to be delivered at once, although they may have expired by then: consumers wait for them.
-    """
-    is_short = ttl is not None and 0 < ttl < _LONGEST_TURN and bool(queue.consumers.ring)
-    if queue.scheduled and (is_short or queue.traits.delivers_each_run):
-        queue.deliver()
-    # What is still ready, or returning, comes before them, and must not be delivered if it has expired.
-    return is_short and not queue.store.ready_count and not queue.delivery.returning.batches
-
-
-def _open_waiting(queue: Queue) -> None:
-    """Open the store of messages that wait for their retry."""
-    host, backing = queue.host, queue.backing
-    store = backing.open_waiting()
-    backing.keep_returns()
-    clocks = host.timers, host.turn
-    delayed = DelayedReturns(store, queue.name, clocks, host.due_work, partial(_append_due, queue))
-    queue.contents.let_wait(delayed, queue.traits)
-
-
-def _append_due(queue: Queue, messages: Sequence[Message]) -> None:
-    queue.contents.append_due(messages)
-    queue.host.turn.deliver_later(queue)
 
 
 def _number(entry: Entry) -> int:

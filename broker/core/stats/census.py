@@ -12,7 +12,7 @@ from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
 from leveret.broker.core.counters.history import GLOBAL, STEP, LossCounters
 from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.node import Node
-from leveret.broker.core.queues.queue import Queue, withheld_count
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.broker.core.vhosts.vhost import VirtualHost
 
@@ -82,7 +82,7 @@ class Census:
             ready, unacknowledged = queue.store.ready_count, queue.unacked_count
             totals[_READY] += ready
             totals[_UNACKNOWLEDGED] += unacknowledged
-            totals[_WAITING] += withheld_count(queue)
+            totals[_WAITING] += queue.withheld_count()
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:

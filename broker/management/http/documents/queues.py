@@ -12,7 +12,7 @@ from leveret.broker.core.deduplication.values import VALUE_BYTES
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
 from leveret.broker.core.queues.browsing import oldest_ready_age, oldest_unacked_age
-from leveret.broker.core.queues.queue import Queue, withheld_bytes, withheld_count
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import delivery_limit
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.queues.traits import UNBOUNDED
@@ -101,10 +101,10 @@ class QueueView(ErlangProcess):
     consumer_capacity = property(lambda self: self.counters.capacity if len(self.queue.consumers) else 0)
     readers = property(lambda self: {self.node: len(self.queue.consumers)})
     messages = property(
-        lambda self: self.queue.store.ready_count + self.queue.unacked_count + withheld_count(self.queue)
+        lambda self: self.queue.store.ready_count + self.queue.unacked_count + self.queue.withheld_count()
     )
     held_bytes = property(lambda self: self.queue.store.ready_bytes + self.queue.delivery.unacked_bytes)
-    message_bytes = property(lambda self: self.held_bytes + withheld_bytes(self.queue))
+    message_bytes = property(lambda self: self.held_bytes + self.queue.withheld_bytes())
     dropped = property(lambda self: {**_NO_DROPS, **self.counters.dropped})
     dead_lettered = property(lambda self: {**_NO_LETTERS, **self.counters.dead_lettered})
     dead_letters_lost = property(lambda self: {**_NO_LETTERS, **self.counters.dead_letters_lost})
@@ -256,7 +256,7 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
         document["policy"] = queue.policy.name
     if with_totals:
         ready, unacknowledged = queue.store.ready_count, queue.unacked_count
-        document["messages"] = ready + unacknowledged + withheld_count(queue)
+        document["messages"] = ready + unacknowledged + queue.withheld_count()
         document["messages_ready"] = ready
         document["messages_unacknowledged"] = unacknowledged
     return document
@@ -277,7 +277,7 @@ def _document(view: QueueView, rates: Rates) -> dict[str, Any]:
     queue = view.queue
     _, before, after, _ = _MAKERS[queue.queue_type]
     document = rates.add_to(before(view), _LENGTHS, view.row, view.counters, "lengths")
-    document["messages"] += withheld_count(queue)
+    document["messages"] += queue.withheld_count()
     return document | after(view)
 
 
