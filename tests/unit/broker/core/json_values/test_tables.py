@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from leveret.broker.core.json_values.tables import check_nesting, table_from_json, table_to_json
+from leveret.broker.core.json_values import long_text as long_json
+from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.json_values.tables import check_nesting, parse_json, table_from_json, table_to_json
 from leveret.protocol.field_table import FieldValue, longstr
 
 
@@ -50,3 +56,92 @@ def test_a_table_is_shown_without_a_deep_stack() -> None:
     for _ in range(3_000):
         shown = shown[0]["k"]
     assert shown == 1
+
+
+def read(octets: bytes) -> tuple[Any, int]:
+    """The value, and how many steps it took."""
+    steps: Generator[None, None, Any] = parse_json_in_steps(octets)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stopped:
+            return stopped.value, count
+        count += 1
+
+
+@pytest.fixture(autouse=True)
+def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is long here."""
+    monkeypatch.setattr(long_json, "_SHORT", 0)
+    monkeypatch.setattr(long_json, "_WINDOW", 8)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+
+@given(values, st.sampled_from([None, 1]), st.booleans())
+def test_reads_what_was_written(value: Any, indent: int | None, ascii_only: bool) -> None:
+    octets = f" {json.dumps(value, indent=indent, ensure_ascii=ascii_only)}\n".encode("utf-8", "surrogatepass")
+    assert read(octets)[0] == value
+
+
+@given(st.text(alphabet='[]{},:"\\ 0123456789.eE+-truefalsnd\n', max_size=60))
+def test_takes_and_refuses_what_the_other_reader_does(text: str) -> None:
+    try:
+        expected = parse_json(text.encode())
+    except ValueError:
+        with pytest.raises(ValueError):
+            read(text.encode())
+    else:
+        assert read(text.encode())[0] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1,2,3,4,5,6,7,8,]",
+        '{"a":1,"bbbbbbbb":2,}',
+        '{"aaaaaaaaaaaa" 1}',
+        "{aaaaaaaaaaaaaa:1}",
+        "[1,2,3,4,5,6,7,8}",
+        "[1,2,3,4,5,6,7,8",
+        "[1,2,3,4,5,6,7,8] 9",
+        "[1,1,1,1,1,1,NaN]",
+        "[1,1,1,1,1,1e999999999]",
+        "[" * 100_000,
+        "[" * 100_000 + "]" * 100_000,
+        '{"a":' * 100_000 + "1" + "}" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_refuses(text: str) -> None:
+    with pytest.raises(ValueError):
+        read(text.encode())
+
+
+def test_space_does_not_matter() -> None:
+    space = b" " * 100
+    assert read(b"[" + space + b"]")[0] == []
+    assert read(b"{" + space + b"}" + space)[0] == {}
+    assert read(space + b'{"a"' + space + b":" + space + b"[1" + space + b",2]" + space + b"}")[0] == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("reader", [lambda octets: read(octets)[0], parse_json], ids=["long", "short"])
+def test_halves_of_characters(reader: Callable[[bytes], Any]) -> None:
+    assert reader(b'["\\ud83d\\ude00 and more"]') == ["\U0001f600 and more"]
+    assert reader(b'["' + b"\\ud800" * 3 + b'", "\xff", "\\uDEAD"]') == ["\ufffd" * 3, "\ufffd", "\ufffd"]
+    assert reader(b'{"\\ud800aaaaaaaa":1, "b":"\\udc00"}') == {"\ufffdaaaaaaaa": 1, "b": "\ufffd"}
+
+
+def test_a_long_text_takes_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    value = {"queues": [{"name": f"q{number}", "arguments": {}} for number in range(5000)]}
+    assert read(json.dumps(value).encode())[0] == value
+    assert read(json.dumps(value).encode())[1] > 50
+    assert read(b"{}") == ({}, 0)

@@ -8,16 +8,20 @@ import pytest
 
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.returns import DeliveryCounter, unstored, without_count
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
-from leveret.protocol.field_table import FieldValue, find
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from leveret.storage.interface import Entry
-from leveret.storage.message import Message
+from leveret.storage.message import Message, StoredMessage, TimedMessage
 from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
-from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish
+from tests.support.messages import ENVELOPE_FIELDS
+from tests.support.queue_content import arguments, contents, deaths, drain, envelope, headers_of, publish
 from tests.support.queues import declare
+from tests.support.simulated_files import SimulatedFiles
+from tests.support.stored_queue import Start
 
 
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
@@ -185,3 +189,326 @@ def test_the_timer_of_a_priority_queue_sees_returned_messages(vhost: VirtualHost
     assert [got(queue)[1].body for _ in range(3)] == [b"b", b"c", b"d"]
     loop.advance(1.1)
     assert +queue.counters.dropped == {"expired": 1}
+
+
+OWN = ("own", FieldValue("S", b"x"))
+ENVELOPE = envelope("k", exchange="x", headers=(OWN,), expiration=500, priority=3, persistent=True, blind_keys=("b",))
+MESSAGES = {
+    "plain": Message(ENVELOPE, b"body"),
+    "timed": TimedMessage(ENVELOPE, b"body", 77),
+    "stored": StoredMessage(ENVELOPE, b"body", 0, 99),
+    "stored and timed": StoredMessage(ENVELOPE, b"body", 77, 99),
+}
+
+
+@pytest.fixture(params=MESSAGES)
+def original(request: pytest.FixtureRequest) -> Message:
+    return MESSAGES[request.param]
+
+
+def is_same(message: Message, original: Message, *but: str) -> bool:
+    same = (message.body, message.expires_at) == (original.body, original.expires_at)
+    fields = [name for name in ENVELOPE_FIELDS if name not in but]
+    return same and all(getattr(message.envelope, name) == getattr(original.envelope, name) for name in fields)
+
+
+def counts(delivered: int, acquired: int) -> FieldTable:
+    return ("x-delivery-count", FieldValue("l", delivered)), ("x-acquired-count", FieldValue("l", acquired))
+
+
+def test_a_count_is_a_header_and_changes_nothing_else(original: Message) -> None:
+    counted = DeliveryCounter().with_count(original, 2)
+    assert is_same(counted, original, "header", "delivery_count")
+    assert counted.envelope.delivery_count == 2
+    assert headers_of(counted) == (OWN, *counts(2, 0)[:1])
+    assert type(counted) is type(original)
+    assert getattr(counted, "arrived_at", None) == getattr(original, "arrived_at", None)
+
+
+def test_all_returns_are_counted_beside_the_failed_ones(original: Message) -> None:
+    counter = DeliveryCounter()
+    counted = counter.with_count(original, 1, 4)
+    assert dict(headers_of(counted)) == dict((OWN, *counts(1, 4)))
+    # The next ones replace them.
+    assert dict(headers_of(counter.with_count(counted, 2, 5))) == dict((OWN, *counts(2, 5)))
+    assert dict(headers_of(counter.with_count(original, 0, 3))) == dict((OWN, *counts(0, 3)[1:]))
+
+
+def test_without_its_count_a_message_is_as_it_was_published(original: Message) -> None:
+    counted = DeliveryCounter().with_count(original, 2, 5)
+    assert is_same(without_count(counted), original)
+    assert without_count(original) is original
+
+
+def test_a_message_without_its_place_on_disk_keeps_the_rest(original: Message) -> None:
+    found = unstored(original)
+    assert is_same(found, original)
+    assert not isinstance(found, StoredMessage)
+    assert isinstance(found, TimedMessage) is (original.expires_at > 0)
+
+
+@pytest.fixture
+def files() -> SimulatedFiles:
+    return SimulatedFiles()
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_counts_and_order_survive(files: SimulatedFiles, written: bool) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 5}
+    before = Start(files, **given)
+    publish(before.queue, *"abc", persistent=True)
+    if written:
+        before.loop.run()
+    before.returned(2)
+    entry, other = before.got(), before.got()
+    before.queue.requeue([other])
+    before.queue.requeue([entry])
+    before.stop()
+    after = Start(files, **given)
+    assert after.drain() == [("b", True, 1), ("a", True, 3), ("c", False, None)]
+    after.stop()
+    assert Start(files, **given).drain() == []
+
+
+def test_the_limit_counts_what_was_before(files: SimulatedFiles) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 2}
+    before = Start(files, **given)
+    publish(before.queue, "a", persistent=True)
+    before.returned(2)
+    before.stop()
+    after = Start(files, **given)
+    after.returned()
+    assert after.drain() == []
+    assert +after.queue.counters.dropped == {"delivery_limit": 1}
+
+
+def test_returned_messages_are_found_without_the_limit(files: SimulatedFiles) -> None:
+    before = Start(files, redelivery_limit=2)
+    publish(before.queue, *"ab", persistent=True)
+    before.returned()
+    before.stop()
+    assert Start(files).drain() == [("a", True, 1), ("b", False, None)]
+
+
+def test_priorities(files: SimulatedFiles) -> None:
+    given: dict[str, Any] = {"redelivery_limit": 2, "max_priority": 9}
+    before = Start(files, **given)
+    for body, priority in (("low", 0), ("a", 5), ("b", 5), ("top", 9)):
+        publish(before.queue, body, priority=priority, persistent=True)
+    entries = [before.got() for _ in range(4)]
+    before.queue.requeue([entries[2]])
+    before.queue.requeue([entries[3]])
+    before.stop()
+    after = Start(files, **given)
+    assert after.drain() == [("top", True, None), ("b", True, 1), ("a", True, None), ("low", True, 1)]
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_transient_messages(files: SimulatedFiles, lazy: bool) -> None:
+    """They can be read wherever they are, and are gone after a restart."""
+    given: dict[str, Any] = {"redelivery_limit": 9, "queue_mode": "lazy" if lazy else "default"}
+    before = Start(files, **given)
+    publish(before.queue, *"abc")
+    for _ in range(4):
+        before.loop.run()
+        before.returned()
+    before.queue.backing.page_out(1 << 20)
+    before.loop.run()
+    before.returned()
+    before.loop.run()
+    assert before.drain() == [("a", True, 5), ("b", False, None), ("c", False, None)]
+    publish(before.queue, *"d")
+    before.returned()
+    before.stop()
+    assert Start(files, **given).drain() == []
+
+
+def test_a_queue_in_memory_moves_to_disk(files: SimulatedFiles) -> None:
+    start = Start(files, durable=False, redelivery_limit=9, max_priority=2)
+    publish(start.queue, *"abc")
+    publish(start.queue, *"d", priority=1)
+    held = [start.got() for _ in range(3)]
+    start.queue.requeue([held[1]])
+    start.queue.backing.page_out(1 << 20)
+    start.loop.run()
+    start.queue.requeue([held[2], held[0]])
+    start.loop.run()
+    assert start.drain() == [("d", True, 1), ("a", True, 1), ("b", True, 1), ("c", False, None)]
+
+
+def test_a_queue_that_moved_to_disk_with_what_was_held_can_be_deleted(files: SimulatedFiles) -> None:
+    start = Start(files, durable=False)
+    publish(start.queue, *"abcd")
+    held = [start.got() for _ in range(4)]
+    start.queue.requeue([held[3]])
+    start.queue.backing.page_out(1 << 20)
+    start.loop.run()
+    assert start.drain() == [("d", True, None)]
+    # How long these are, the store in memory has not counted.
+    start.queue.acknowledge(held[:2])
+    (store,) = start.queue.backing.stores()
+    assert (store.taken_count, store.taken_bytes) == (1, 0)
+    # A checkpoint and an event have the sums of bytes.
+    start.engine.checkpoint()
+    start.loop.advance(2)
+    start.queue.backing.delete()
+    start.loop.advance(2)
+    assert not start.engine.queues
+
+
+# -- delayed retries ----------------------------------------------------------------------------------------
+
+RETRY: dict[str, Any] = {"delayed_retry_type": "all", "delayed_retry_min": 10_000, "delayed_retry_max": 60_000}
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_waits_is_neither_early_nor_lost(files: SimulatedFiles, kind: str) -> None:
+    given = {**RETRY, "queue_type": kind}
+    before = Start(files, **given)
+    publish(before.queue, *"abc", persistent=True)
+    before.returned()
+    before.loop.advance(4)
+    before.returned()
+    before.stop()
+    after = Start(files, 1009.0, **given)
+    after.loop.advance(0.9)
+    assert after.drain() == [("c", False, 0 if kind == "quorum" else None)]
+    assert after.queue.contents.delayed_count == 2
+    after.loop.advance(0.2)
+    assert after.drain() == [("a", True, 0 if kind == "quorum" else 1)]
+    after.loop.advance(3.8)
+    assert after.drain() == []
+    after.stop()
+    again = Start(files, 2000.0, **given)
+    again.loop.advance(0)
+    assert [body for body, *_ in again.drain()] == ["b"]
+    assert again.queue.contents.delayed_count == 0
+
+
+def test_they_are_found_without_the_arguments_and_by_priority(files: SimulatedFiles) -> None:
+    before = Start(files, **RETRY, max_priority=5)
+    for body, priority in (("a", 1), ("b", 5)):
+        publish(before.queue, body, priority=priority, persistent=True)
+    before.returned(2)
+    before.stop()
+    after = Start(files, 1020.0, max_priority=5)
+    publish(after.queue, "c", priority=5)
+    after.loop.advance(0)
+    assert [body for body, *_ in after.drain()] == ["b", "c", "a"]
+
+
+def test_their_time_to_live_survives(files: SimulatedFiles) -> None:
+    before = Start(files, **RETRY)
+    publish(before.queue, "b", persistent=True, expiration=5_000)
+    publish(before.queue, "a", persistent=True, expiration=15_000)
+    before.returned(2)
+    before.stop()
+    after = Start(files, 1010.0, **RETRY)
+    after.loop.advance(0)
+    assert (after.queue.ready_count(), after.queue.counters.dropped["expired"]) == (1, 1)
+    after.loop.advance(4.9)
+    assert after.queue.ready_count() == 1
+    after.loop.advance(0.2)
+    assert after.queue.ready_count() == 0
+
+
+def test_the_count_and_the_delay_go_on(files: SimulatedFiles) -> None:
+    before = Start(files, **RETRY, queue_type="quorum", delivery_limit=2)
+    publish(before.queue, "a", persistent=True)
+    before.queue.requeue([before.got()], failed=True)
+    before.stop()
+    after = Start(files, 1010.0, **RETRY, queue_type="quorum", delivery_limit=2)
+    after.loop.advance(0)
+    after.queue.requeue([after.got()], failed=True)
+    after.loop.advance(19.9)
+    assert after.queue.ready_count() == 0
+    after.loop.advance(0.2)
+    after.queue.requeue([after.got()], failed=True)
+    assert +after.queue.counters.dropped == {"delivery_limit": 1}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_transient_messages_wait_on_disk_until_the_restart(files: SimulatedFiles, durable: bool) -> None:
+    before = Start(files, durable=durable, **RETRY)
+    publish(before.queue, *"ab")
+    publish(before.queue, "c", persistent=True)
+    before.returned(3)
+    before.loop.run()
+    before.loop.advance(1)
+    assert before.queue.backing.held_bytes == 0
+    before.loop.advance(9)
+    assert [body for body, *_ in before.drain()] == ["a", "b", "c"]
+    publish(before.queue, *"de")
+    publish(before.queue, "f", persistent=True)
+    before.returned(3)
+    before.stop()
+    after = Start(files, 2000.0, durable=durable, **RETRY)
+    after.loop.advance(0)
+    assert [body for body, *_ in after.drain()] == (["f"] if durable else [])
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_purge_after_a_start(files: SimulatedFiles, loaded: bool) -> None:
+    before = Start(files, **RETRY)
+    publish(before.queue, *["a"] * 3000, persistent=True)
+    before.returned(3000)
+    before.stop()
+    after = Start(files, 1001.0, **RETRY)
+    if loaded:
+        after.loop.advance(0)
+    assert after.queue.purge() == 3000
+    publish(after.queue, "b", persistent=True)
+    after.returned()
+    after.loop.advance(11)
+    assert [body for body, *_ in after.drain()] == ["b"]
+    after.stop()
+    again = Start(files, 3000.0, **RETRY)
+    again.loop.advance(1)
+    assert again.drain() == []
+
+
+def test_very_many_return_in_their_order(files: SimulatedFiles) -> None:
+    before = Start(files, **RETRY)
+    bodies = [f"{number:04d}" for number in range(3000)]
+    publish(before.queue, *bodies, persistent=True)
+    before.returned(3000)
+    before.loop.advance(10)
+    assert [body for body, *_ in before.drain()] == bodies
+    before.stop()
+    again = Start(files, 3000.0, **RETRY)
+    again.loop.advance(1)
+    assert again.drain() == []
+
+
+def test_a_queue_in_memory_moves_to_disk_with_what_is_held(files: SimulatedFiles) -> None:
+    start = Start(files, durable=False, **RETRY)
+    publish(start.queue, *"abcd")
+    held = [start.got() for _ in range(3)]
+    start.queue.requeue([held[1]])
+    start.queue.acknowledge([held[0]])
+    start.loop.advance(1)
+    start.queue.requeue([held[2]])
+    start.loop.advance(10)
+    assert [body for body, *_ in start.drain()] == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("wait", [1.0, 11.0])
+def test_a_duplicate_of_what_waits_is_dropped(files: SimulatedFiles, wait: float) -> None:
+    """Before a restart and after it."""
+    headers: FieldTable = (("x-deduplication-header", longstr("a")),)
+    given: dict[str, Any] = {**RETRY, "message_deduplication": "true"}
+    before = Start(files, **given)
+    for _ in range(2):
+        publish(before.queue, "a", headers=headers, persistent=True)
+    before.returned()
+    publish(before.queue, "a", headers=headers, persistent=True)
+    assert (before.queue.store.ready_count, before.queue.counters.deduplicated) == (0, 2)
+    before.stop()
+    after = Start(files, **given)
+    after.loop.advance(wait)
+    publish(after.queue, "a", headers=headers, persistent=True)
+    assert after.queue.counters.deduplicated == 1
+    after.loop.advance(11)
+    assert len(after.drain()) == 1
+    publish(after.queue, "a", headers=headers, persistent=True)
+    assert len(after.drain()) == 1

@@ -1,27 +1,221 @@
-"""Queues that drop duplicates, compared with a list of the values that are in the queue."""
+"""Keys of header values: what is equal, and that the header is found wherever it stands."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from leveret.broker.core.deduplication.values import (
+    DEDUPLICATION_HEADER,
+    KEY_BYTES,
+    NEVER,
+    TTL_HEADER,
+    RememberedValues,
+    read_key,
+    read_ttl,
+)
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.terms import to_term
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.messages import WaitingInQueue
 from leveret.policies.policy import read_policy
-from leveret.protocol.field_table import FieldValue
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, FieldValue, find
+from leveret.protocol.header_scan import locate_header
+from leveret.protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
+from tests.support.amqp_strategies import field_values, tables
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, envelope, publish
 from tests.support.queues import declare, new_vhost
 from tests.support.stepping_clock import SteppingClock
+
+
+def header_with(*table: tuple[str, FieldValue]) -> bytes:
+    return encode_content_header(0, {properties.HEADERS: encode_headers(table), properties.REPLY_TO: encode_text("r")})
+
+
+def key_of(value: FieldValue) -> bytes:
+    key = read_key(header_with((DEDUPLICATION_HEADER, value)))
+    assert key is not None
+    return key
+
+
+@given(field_values(), field_values())
+def test_equal_keys_mean_equal_values(first: FieldValue, second: FieldValue) -> None:
+    assert (key_of(first) == key_of(second)) is (_class_of(first) == _class_of(second))
+    assert len(key_of(first)) == KEY_BYTES
+
+
+def _class_of(value: FieldValue) -> object:
+    """Return something that is equal for equal values."""
+    if value.kind in "AF":
+        return repr(value)
+    kind = {"S": "S", "x": "S", "f": "d", "d": "d"}.get(value.kind, "I" if value.kind in "bBsuIilLT" else value.kind)
+    return kind, to_term(value)
+
+
+@given(tables(), tables(), st.sets(st.sampled_from([flag for flag, _ in FLAGS if flag != 0x2000])))
+def test_the_header_is_found(before: FieldTable, after: FieldTable, flags: set[int]) -> None:
+    wanted = FieldValue("S", b"value")
+    table = (*before, (DEDUPLICATION_HEADER, wanted), *after)
+    widths = {0x1000: b"\x02", 0x0800: b"\x05", 0x0040: bytes(8)}
+    values = {flag: widths.get(flag, encode_text(f"\x16{DEDUPLICATION_HEADER}S")) for flag in flags}
+    header = encode_content_header(0, {**values, properties.HEADERS: encode_headers(table)})
+    first = find(table, DEDUPLICATION_HEADER)
+    assert first is not None
+    assert read_key(header) == key_of(first)
+    without = encode_content_header(0, {**values, properties.HEADERS: encode_headers((*before, *after))})
+    if find((*before, *after), DEDUPLICATION_HEADER) is None:
+        assert read_key(without) is None
+
+
+def test_without_headers() -> None:
+    assert read_key(encode_content_header(0)) is None
+    assert read_key(encode_content_header(0, {properties.REPLY_TO: encode_text(f"\x16{DEDUPLICATION_HEADER}")})) is None
+    assert locate_header(header_with(("a", FieldValue("V", None))), b"\x01b") == -1
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [
+        (FieldValue("b", -1), -1),
+        (FieldValue("B", 200), 200),
+        (FieldValue("l", 1 << 60), 1 << 60),
+        (FieldValue("d", 300.7), 300),
+        (FieldValue("f", 1.5), 1),
+        (FieldValue("S", b"300"), None),
+        (FieldValue("T", 300), None),
+        (FieldValue("t", True), None),
+        (FieldValue("V", None), None),
+    ],
+)
+def test_the_ttl_of_a_message(value: FieldValue, milliseconds: int | None) -> None:
+    assert read_ttl(header_with((TTL_HEADER, value))) == milliseconds
+    assert read_ttl(header_with()) is None
+
+
+_KEYS = st.integers(0, 11).map(lambda number: b"%d" % number)
+_TTLS = st.one_of(st.just(NEVER), st.integers(1, 40))
+
+
+class Remembering(RuleBasedStateMachine):
+    """The same steps on the values and on a model: expiry by key, in the order in which they were remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = RememberedValues()
+        self.model: dict[bytes, int] = {}
+        self.now = 1
+
+    def _drop_expired_of_model(self) -> None:
+        self.model = {key: expiry for key, expiry in self.model.items() if expiry > self.now}
+
+    @rule(key=_KEYS, ttl=_TTLS)
+    def add(self, key: bytes, ttl: int) -> None:
+        self._drop_expired_of_model()
+        assert self.values.has(key, self.now) is (key in self.model)
+        if key not in self.model:
+            expiry = NEVER if ttl == NEVER else self.now + ttl
+            self.values.add(key, expiry)
+            self.model[key] = expiry
+
+    @rule(count=st.integers(1, 200), ttl=st.integers(1, 5))
+    def add_many(self, count: int, ttl: int) -> None:
+        """Values that soon expire, behind others that do not: enough that what is left of them is cleared away."""
+        for number in range(count):
+            key = b"many %d" % (number % 7)
+            if not self.values.has(key, self.now):
+                self.values.add(key, self.now + ttl)
+            self._drop_expired_of_model()
+            self.model.setdefault(key, self.now + ttl)
+            self.pass_time(1)
+            assert self.values.drop_expired(self.now, 10_000)
+
+    @rule(key=_KEYS)
+    def remove(self, key: bytes) -> None:
+        self.values.remove(key)
+        self.model.pop(key, None)
+
+    @rule(micros=st.integers(1, 30))
+    def pass_time(self, micros: int) -> None:
+        self.now += micros
+
+    @rule(count=st.integers(0, 5))
+    def drop_expired(self, count: int) -> None:
+        if self.values.drop_expired(self.now, count):
+            self._drop_expired_of_model()
+            assert dict(self.values.items()) == self.model
+            assert self.values.next_expiry() <= min(self.model.values(), default=NEVER)
+
+    @precondition(lambda self: len(self.values) > 0)
+    @rule()
+    def drop_oldest(self) -> None:
+        while not self.values.drop_expired(self.now, 3):
+            pass
+        self._drop_expired_of_model()
+        if self.model:
+            self.values.drop_oldest()
+            del self.model[next(iter(self.model))]
+
+    @invariant()
+    def same(self) -> None:
+        live = {key: expiry for key, expiry in self.values.items() if expiry > self.now}
+        assert list(live.items()) == [(key, expiry) for key, expiry in self.model.items() if expiry > self.now]
+
+
+TestRemembering = Remembering.TestCase
+
+
+@given(st.lists(st.tuples(_KEYS, _TTLS), max_size=60), st.integers(1, 8))
+def test_the_oldest_ones_go(added: list[tuple[bytes, int]], size: int) -> None:
+    values = RememberedValues()
+    order: list[bytes] = []
+    for key, ttl in added:
+        if values.has(key, 0):
+            continue
+        while len(values) >= size:
+            values.drop_oldest()
+            order.pop(0)
+        values.add(key, min(ttl, NEVER))
+        order.append(key)
+    assert [key for key, _ in values.items()] == order
+
+
+def test_what_is_left_of_values_is_bounded() -> None:
+    """Values that expire before older ones leave nothing behind, nor do those that are forgotten before they expire."""
+    values = RememberedValues()
+    values.add(b"first", NEVER)
+    for number in range(20_000):
+        key = b"%d" % (number % 3)
+        values.add(key, number + 2)
+        values.drop_expired(number + 2, 10)
+    for number in range(20_000):
+        values.add(b"short-lived", 10**9 + number)
+        values.remove(b"short-lived")
+    tracemalloc.start()
+    copied = {name: len(getattr(values, name)) for name in ("_order", "_holes", "_sooner")}
+    tracemalloc.stop()
+    assert all(length < 3000 for length in copied.values()), copied
+
+
+def test_the_memory_of_a_value() -> None:
+    tracemalloc.start()
+    values = RememberedValues()
+    for number in range(100_000):
+        values.add(number.to_bytes(15, "big"), 10**12 + number)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / 100_000 < 190
+
 
 HEADER = "x-deduplication-header"
 UNIQUE = ("x-message-deduplication", FieldValue("t", True))
