@@ -15,8 +15,6 @@ from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.message_stores.data_directory import MessageStores
-from leveret.broker.core.message_stores.queue_backing import QueueBacking
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers

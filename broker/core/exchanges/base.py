@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.messages.target import Remembering, Target
@@ -143,6 +143,16 @@ class Exchange:
             yield from self.destinations(key, headers)
             if count % _STEP == 0:
                 yield None
+
+    def apply_policy(self, definition: Mapping[str, Any]) -> None:
+        """Let the keys of a policy replace what the type reads in the arguments.
+
+        Args:
+            definition: The definition of the policy in force; empty without one.
+        """
+
+    def close(self) -> None:
+        """Forget what it keeps or remembers, because it has been deleted."""
 
     def keeper(self, headers: FieldTable) -> Target | None:
         """Return what keeps a message with these headers until it is due; None if it is routed at once."""

@@ -111,6 +111,11 @@ class DeduplicatingExchange(FanoutExchange):
         self.persistence = self._declared_persistence = _read_persistence(self.arguments)
         self.duplicates: DuplicateFilter | None = None
 
+    def close(self) -> None:
+        """Forget the values."""
+        if self.duplicates is not None:
+            self.duplicates.close()
+
     @property
     def is_filter(self) -> bool:
         """Whether the virtual host has made the filter."""
@@ -124,11 +129,7 @@ class DeduplicatingExchange(FanoutExchange):
         return FilteredRoute(self.vhost_name, self.name, self.duplicates, behind, histories, counters)
 
     def apply_policy(self, definition: Mapping[str, Any]) -> None:
-        """Let the keys of a policy replace the arguments; what is remembered stays.
-
-        Args:
-            definition: The definition of the policy in force; empty without one.
-        """
+        """Let the keys of a policy replace the arguments; what is remembered stays."""
         self.persistence = definition.get(CACHE_PERSISTENCE, self._declared_persistence)
         if self.duplicates is not None:
             size, ttl = definition.get(CACHE_SIZE, self._cache_size), definition.get(CACHE_TTL, self._cache_ttl)

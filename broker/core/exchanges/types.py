@@ -6,7 +6,7 @@ A new type needs a class in this folder and a row here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from leveret.broker.core.delays.waiting import WaitingMessages, read_delay
 from leveret.broker.core.exchanges.amqp_types import DirectExchange, FanoutExchange, HeadersExchange, TopicExchange
@@ -102,6 +102,18 @@ class DelayedExchange(Exchange):
 
     def _remove(self, binding: Binding) -> None:
         self.inner.unbind(binding)
+
+    def apply_policy(self, definition: Mapping[str, Any]) -> None:
+        """Limit the number of waiting messages; the exchange inside reads its own keys."""
+        self.inner.apply_policy(definition)
+        if self.waiting is not None:
+            self.waiting.limit = definition.get("max-delayed")
+
+    def close(self) -> None:
+        """Delete the waiting messages."""
+        if self.waiting is not None:
+            self.waiting.delete()
+        self.inner.close()
 
     def keeper(self, headers: FieldTable) -> Target | None:
         """Return what keeps a message until it is due; None if it has no delay."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.browsing import note_values
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.recorder import DurableRecorder
@@ -108,12 +106,8 @@ class VirtualHostPolicies:
         # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
-        deduplicating = exchange.router()
-        if isinstance(deduplicating, DeduplicatingExchange):
-            deduplicating.apply_policy({} if policy is None else policy.definition)
-            self._move_values(exchange)
-        if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
-            exchange.waiting.limit = None if policy is None else policy.definition.get("max-delayed")
+        exchange.apply_policy({} if policy is None else policy.definition)
+        self._move_values(exchange)
 
     def missing_letter_exchange(self, queue: Queue) -> str | None:
         """Return the dead-letter exchange in the settings of a queue if it does not exist, so that letters are lost."""

@@ -402,11 +402,7 @@ class VirtualHost:
         return True
 
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
-        if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
-            exchange.waiting.delete()
-        deduplicating = exchange.router()
-        if isinstance(deduplicating, DeduplicatingExchange) and deduplicating.duplicates is not None:
-            deduplicating.duplicates.close()
+        exchange.close()
         self.due_messages.clear_cache()
         self.unrestored.delete_bindings("exchange", exchange.name)
         self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.seconds())
