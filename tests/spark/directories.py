@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from leveret.analytics.options import parse_options
+from leveret.analytics.tables.table_query import make_query
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message, TimedMessage
@@ -15,6 +17,19 @@ from tests.support.segment_stores import Clock
 
 #: 2023-11-14 22:13:20 UTC
 START = 1_700_000_000_000_000
+
+
+def rows_of_table(
+    path: Path | str, table: str = "messages", columns: Sequence[str] | None = None, **options: str
+) -> list[dict[str, Any]]:
+    """The rows of a table, as Spark's tasks and `leveret.scan` read them; options are those of the data source."""
+    query = make_query(parse_options({"path": str(path), "table": table, **options}), None, columns)
+    rows: list[dict[str, Any]] = []
+    for batch in query.read(query.plan().parts):
+        assert batch.schema == query.schema
+        batch.validate(full=True)
+        rows += batch.to_pylist()
+    return rows
 
 
 class DirectoryBuilder:

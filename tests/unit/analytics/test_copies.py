@@ -6,21 +6,12 @@ from typing import Any
 import fsspec
 import pytest
 
-from leveret.analytics.options import parse_options
-from leveret.analytics.spark.readers import LeveretReader
-from leveret.analytics.tables.table_query import make_query
 from leveret.storage.event_format import EventKind
-from tests.spark.directories import DirectoryBuilder
+from tests.spark.directories import DirectoryBuilder, rows_of_table
 
 
 def rows(location: str, columns: list[str], **options: str) -> list[tuple[Any, ...]]:
-    reader = LeveretReader(make_query(parse_options({"path": location, **options}), None, columns))
-    return [
-        tuple(row.values())
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
+    return [tuple(row.values()) for row in rows_of_table(location, columns=columns, **options)]
 
 
 @pytest.mark.parametrize("protocol", ["file", "local", "memory"])

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.options import parse_options
-from leveret.analytics.spark.readers import LeveretReader
-from leveret.analytics.tables.table_query import make_query
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
 from leveret.storage.stores.numbered_store import NumberedSegments
-from tests.spark.directories import START, DirectoryBuilder
+from tests.spark.directories import START, DirectoryBuilder, rows_of_table
 
 _BEGIN = datetime.fromtimestamp(START / 1_000_000, UTC)
-
-
-def read(path: Path, table: str, **options: str) -> list[dict[str, Any]]:
-    reader = LeveretReader(
-        make_query(parse_options({"path": str(path), "table": table, **options}), None, list(TABLES[table]))
-    )
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 @pytest.fixture
@@ -45,7 +34,7 @@ def builder(tmp_path: Path) -> DirectoryBuilder:
 
 
 def test_has_what_waits(builder: DirectoryBuilder, tmp_path: Path) -> None:
-    rows = read(tmp_path, "delayed")
+    rows = rows_of_table(tmp_path, "delayed")
     assert [(row["vhost"], row["delayed_in"], row["seq"], row["body"]) for row in rows] == [
         ("shop", "late", 1, b"one"),
         ("shop", "late", 3, b"three"),
@@ -62,7 +51,7 @@ def test_has_what_waits(builder: DirectoryBuilder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["messages", "segments", "queues"])
 def test_other_tables_have_queues_only(builder: DirectoryBuilder, tmp_path: Path, table: str) -> None:
-    (row,) = read(tmp_path, table)
+    (row,) = rows_of_table(tmp_path, table)
     assert (row["vhost"], row["queue"]) == ("shop", "late")
     assert row.get("body", b"waits in the queue") == b"waits in the queue"
     assert row.get("messages", 1) == 1
@@ -70,26 +59,27 @@ def test_other_tables_have_queues_only(builder: DirectoryBuilder, tmp_path: Path
 
 def test_events_name_the_exchange(builder: DirectoryBuilder, tmp_path: Path) -> None:
     rows = [
-        (row["vhost"], row["queue"], row["exchange"], row["kind"], row["messages"]) for row in read(tmp_path, "events")
+        (row["vhost"], row["queue"], row["exchange"], row["kind"], row["messages"])
+        for row in rows_of_table(tmp_path, "events")
     ]
     assert rows == [("shop", None, "late", "refused", 5), ("shop", None, "late", "routed", 1)]
-    assert read(tmp_path, "events", queue="late") == []
+    assert rows_of_table(tmp_path, "events", queue="late") == []
 
 
 def test_a_deleted_exchange_keeps_its_name(builder: DirectoryBuilder, tmp_path: Path) -> None:
     builder.engine.delete_queue(builder.engine.queues[2])
     builder.tick()
-    events = read(tmp_path, "events")
+    events = rows_of_table(tmp_path, "events")
     assert sum(row["messages"] for row in events if (row["exchange"], row["kind"]) == ("late", "queue_deleted")) == 2
-    assert read(tmp_path, "delayed") == []
+    assert rows_of_table(tmp_path, "delayed") == []
 
 
 def test_options(builder: DirectoryBuilder, tmp_path: Path) -> None:
-    assert len(read(tmp_path, "delayed", vhost="shop")) == 2
-    assert read(tmp_path, "delayed", vhost="other") == []
+    assert len(rows_of_table(tmp_path, "delayed", vhost="shop")) == 2
+    assert rows_of_table(tmp_path, "delayed", vhost="other") == []
     with pytest.raises(AnalyticsError, match="option 'queue' does not apply to table delayed"):
         parse_options({"path": str(tmp_path), "table": "delayed", "queue": "late"})
     builder.engine.delete_queue(builder.engine.queues[1])
     builder.tick()
     with pytest.raises(NoSuchQueueError, match="queues there: none"):
-        read(tmp_path, "messages", queue="late")
+        rows_of_table(tmp_path, "messages", queue="late")

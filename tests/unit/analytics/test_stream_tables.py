@@ -6,29 +6,18 @@ import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import leveret
-from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.option_values import EARLIEST, LATEST, OffsetPlace, PlaceKind, parse_place
 from leveret.analytics.options import parse_options
-from leveret.analytics.spark.readers import LeveretReader
 from leveret.analytics.streaming.message_stream import MessageStream
-from leveret.analytics.tables.table_query import make_query
 from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.engine import EngineOptions
 from leveret.storage.stores.stream_store import StreamStore
-from tests.spark.directories import DirectoryBuilder
-
-
-def read(path: Path, table: str, **options: str) -> list[dict[str, Any]]:
-    reader = LeveretReader(
-        make_query(parse_options({"path": str(path), "table": table, **options}), None, list(TABLES[table]))
-    )
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+from tests.spark.directories import DirectoryBuilder, rows_of_table
 
 
 class StreamDirectory(DirectoryBuilder):
@@ -56,13 +45,13 @@ def test_messages_and_events(tmp_path: Path) -> None:
     for _ in range(3):
         builder.tick()
     assert 5 < removed < 29
-    rows = read(tmp_path, "messages")
+    rows = rows_of_table(tmp_path, "messages")
     assert [(row["queue"], row["stream_offset"]) for row in rows] == [("log", number) for number in range(removed, 30)]
     assert all(row["seq"] == row["stream_offset"] + 1 for row in rows)
     assert [row["body"] for row in rows] == [b"%d" % number for number in range(removed, 30)]
-    events = [(row["queue"], row["kind"], row["messages"]) for row in read(tmp_path, "events")]
+    events = [(row["queue"], row["kind"], row["messages"]) for row in rows_of_table(tmp_path, "events")]
     assert events == [("log", "retention", removed)]
-    assert [row["messages"] for row in read(tmp_path, "queues")] == [30 - removed]
+    assert [row["messages"] for row in rows_of_table(tmp_path, "queues")] == [30 - removed]
 
 
 def test_events_are_of_messages_only(tmp_path: Path) -> None:
@@ -77,13 +66,13 @@ def test_events_are_of_messages_only(tmp_path: Path) -> None:
     for _ in range(3):
         builder.tick()
     for options in ({}, {"vhost": "shop"}):
-        events = [(row["queue"], row["kind"], row["messages"]) for row in read(tmp_path, "events", **options)]
+        events = [(row["queue"], row["kind"], row["messages"]) for row in rows_of_table(tmp_path, "events", **options)]
         assert events == [("log", "queue_deleted", 2)]
 
 
 def time_of(path: Path, offset: int) -> str:
     """When the message with an offset has arrived, in ISO 8601."""
-    (found,) = [row["enqueued_at"] for row in read(path, "messages") if row["stream_offset"] == offset]
+    (found,) = [row["enqueued_at"] for row in rows_of_table(path, "messages") if row["stream_offset"] == offset]
     assert isinstance(found, datetime)
     return found.astimezone(UTC).isoformat()
 
@@ -114,7 +103,7 @@ def test_a_range_of_a_stream(tmp_path: Path) -> None:
     builder.write(30)
 
     def found(**options: str) -> list[int]:
-        return [row["stream_offset"] for row in read(tmp_path, "messages", queue="log", **options)]
+        return [row["stream_offset"] for row in rows_of_table(tmp_path, "messages", queue="log", **options)]
 
     assert found(startingoffsets="7", endingoffsets="11") == [7, 8, 9, 10]
     assert found(startingoffsets="27") == [27, 28, 29]
@@ -134,10 +123,10 @@ def test_queues_have_no_offsets(tmp_path: Path) -> None:
     builder.write(3)
     builder.publish(builder.store(builder.queue("work")), [b"a"])
     builder.tick()
-    assert [row["stream_offset"] for row in read(tmp_path, "messages", queue="work")] == [None]
+    assert [row["stream_offset"] for row in rows_of_table(tmp_path, "messages", queue="work")] == [None]
     for options in ({"queue": "work"}, {}):
         with pytest.raises(AnalyticsError, match="are for streams, and queue 'work' in virtual host '/' is none"):
-            read(tmp_path, "messages", startingoffsets="1", **options)
+            rows_of_table(tmp_path, "messages", startingoffsets="1", **options)
     with pytest.raises(AnalyticsError, match="is none"):
         MessageStream(parse_options({"path": str(tmp_path), "startingoffsets": "1"})).first()
 

@@ -12,29 +12,14 @@ import numpy as np
 import pytest
 from pamqp import encode
 
-from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import DamagedRecordError
 from leveret.analytics.options import parse_options
 from leveret.analytics.rows.record_rows import find_records, in_ranges, select_rows
 from leveret.analytics.selection import RowLimits
-from leveret.analytics.spark.readers import LeveretReader
 from leveret.analytics.tables.table_query import make_query
 from leveret.analytics.times import microseconds
 from leveret.storage.snapshots.snapshot import take_snapshot
-from tests.spark.directories import START, DirectoryBuilder
-
-
-def read(path: Path, columns: list[str] | None = None, **options: str) -> list[dict[str, Any]]:
-    given = {"path": str(path), **options}
-    table = options.get("table", "messages")
-    reader = LeveretReader(make_query(parse_options(given), None, columns or list(TABLES[table])))
-    rows: list[dict[str, Any]] = []
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            assert batch.schema.names == (columns or list(TABLES[table]))
-            batch.validate(full=True)
-            rows += batch.to_pylist()
-    return rows
+from tests.spark.directories import START, DirectoryBuilder, rows_of_table
 
 
 @pytest.fixture
@@ -62,7 +47,7 @@ def test_all_columns_of_a_message(builder: DirectoryBuilder, tmp_path: Path) -> 
     builder.publish(store, [b"hello"], "orders.neu.ü", START + 5_000_000, **properties)
     builder.publish(store, [b""])
     builder.tick()
-    first, second = read(tmp_path)
+    first, second = rows_of_table(tmp_path)
     typed = json.loads(first.pop("headers_json"))
     assert (typed["tenant"], typed["n"]) == ({"type": "longstr", "value": "ä"}, {"type": "int8", "value": 5})
     assert typed["x-death"]["value"][0]["value"]["time"] == {"type": "timestamp", "value": 1672617600}
@@ -112,7 +97,9 @@ def test_many_segments_of_mixed_messages(builder: DirectoryBuilder, tmp_path: Pa
         expected[number] = (body, properties.get("message_id"), properties.get("content_type"), "k" * (number % 9))
     builder.settle(store, 123)
     builder.tick()
-    rows = read(tmp_path, ["seq", "body", "message_id", "content_type", "routing_key", "headers", "redelivered"])
+    rows = rows_of_table(
+        tmp_path, columns=["seq", "body", "message_id", "content_type", "routing_key", "headers", "redelivered"]
+    )
     found = {row["seq"]: (row["body"], row["message_id"], row["content_type"], row["routing_key"]) for row in rows}
     assert found == {seq: each for seq, each in expected.items() if seq > 123}
     assert all(dict(row["headers"]) == {"n": str(row["seq"])} for row in rows if row["seq"] % 3 == 0)
@@ -127,7 +114,7 @@ def test_priorities_spilled_messages_and_queues_that_do_not_last(builder: Direct
     builder.publish(builder.store(queue, 4), [b"transient"], delivery_mode=1)
     builder.publish(builder.store(builder.queue("volatile", durable=False)), [b"v"])
     builder.tick()
-    rows = read(tmp_path, ["queue", "seq", "body", "persistent", "priority"])
+    rows = rows_of_table(tmp_path, columns=["queue", "seq", "body", "persistent", "priority"])
     assert sorted((row["queue"], row["seq"], row["body"], row["persistent"]) for row in rows) == [
         ("p", 1, b"0", True),
         ("p", 1, b"4", True),
@@ -147,7 +134,7 @@ def test_redelivered_messages(builder: DirectoryBuilder, tmp_path: Path) -> None
     store.requeue(taken)
     builder.engine.checkpoint()
     builder.tick()
-    assert [row["redelivered"] for row in read(tmp_path, ["redelivered"])] == [True, True, False]
+    assert [row["redelivered"] for row in rows_of_table(tmp_path, columns=["redelivered"])] == [True, True, False]
 
 
 def test_as_of_a_moment_in_the_past(builder: DirectoryBuilder, tmp_path: Path) -> None:
@@ -163,7 +150,7 @@ def test_as_of_a_moment_in_the_past(builder: DirectoryBuilder, tmp_path: Path) -
     builder.tick()
 
     def seqs(as_of: int) -> list[int]:
-        return [row["seq"] for row in read(tmp_path, ["seq"], asOf=str(as_of / 1e6))]
+        return [row["seq"] for row in rows_of_table(tmp_path, columns=["seq"], asOf=str(as_of / 1e6))]
 
     # Their segments are in the trash.
     assert seqs(first + 10) == list(range(1, 31))
@@ -176,11 +163,11 @@ def test_events_of_a_file_that_began_after_them(builder: DirectoryBuilder, tmp_p
     builder.publish(store, [b"x"])
     builder.settle(store, 1)
     builder.tick()
-    (row,) = read(tmp_path, table="events")
+    (row,) = rows_of_table(tmp_path, table="events")
     assert row["event_at"] == row["at"]
     at = Decimal(microseconds(row["at"])) / 1_000_000
-    assert len(read(tmp_path, table="events", since=str(at), until=str(at))) == 1
-    assert read(tmp_path, table="events", until=str(at - Decimal("0.000001"))) == []
+    assert len(rows_of_table(tmp_path, table="events", since=str(at), until=str(at))) == 1
+    assert rows_of_table(tmp_path, table="events", until=str(at - Decimal("0.000001"))) == []
 
 
 def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) -> None:
@@ -191,7 +178,7 @@ def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) 
     octets = bytearray(victim.read_bytes())
     octets[octets.index(b"0010") + 1] ^= 1
     victim.write_bytes(octets)
-    rows = read(tmp_path, ["seq", "body"])
+    rows = rows_of_table(tmp_path, columns=["seq", "body"])
     assert [row["body"] for row in rows] == [b"%04d" % number for number in range(100) if number != 10]
     with take_snapshot(str(tmp_path)) as snapshot:
         view = snapshot.queues[0].stores[0].segments[0]
@@ -199,7 +186,7 @@ def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) 
         found = select_rows(bytes(octets), view, snapshot.cut.time, RowLimits(), view.live)
         assert found.damage.records == 1
     with pytest.raises(DamagedRecordError):
-        read(tmp_path, ["seq"], mode="failfast")
+        rows_of_table(tmp_path, columns=["seq"], mode="failfast")
 
 
 def test_the_walk_along_the_index_finds_what_a_scan_finds(builder: DirectoryBuilder, tmp_path: Path) -> None:
@@ -224,7 +211,7 @@ def test_claims_of_publishers_do_not_stop_a_query(builder: DirectoryBuilder, tmp
     builder.publish(store, [b"b"], headers={"x-death": [{"count": -5}, "no table"]})
     builder.publish(store, [b"c"], headers={"x-death": 5})
     builder.tick()
-    rows = read(tmp_path, ["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
+    rows = rows_of_table(tmp_path, columns=["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
     assert [tuple(row.values()) for row in rows] == [((1 << 63) - 1, "maxlen", None), (0, None, None), (0, None, None)]
 
 
@@ -239,7 +226,7 @@ def test_a_timestamp_in_milliseconds_or_microseconds_is_the_same_time(
     for timestamp in (1_769_860_800, 1_769_860_800_000, 1_769_860_800_000_000, 253_402_300_799, 1 << 63):
         builder.publish(store, [b"m"], timestamp=timestamp)
     builder.tick()
-    rows = read(tmp_path, ["timestamp"])
+    rows = rows_of_table(tmp_path, columns=["timestamp"])
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert [row["timestamp"] for row in rows] == [at, at, at, last, None]
 
@@ -270,7 +257,7 @@ def test_a_dead_letter_has_its_original_exchange_and_routing_key(builder: Direct
         builder.publish(store, [b"m"], "dead", headers=headers)
     builder.publish(store, [b"m"])
     builder.tick()
-    rows = read(tmp_path, ["original_routing_key", "original_exchange"])
+    rows = rows_of_table(tmp_path, columns=["original_routing_key", "original_exchange"])
     assert [(row["original_exchange"], row["original_routing_key"]) for row in rows] == [
         ("shop", "order.new"),
         ("again", "retry"),
@@ -291,7 +278,7 @@ def test_a_row_has_a_key_for_the_whole_life_of_its_queue(builder: DirectoryBuild
         for priority in (0, 5, 0):
             builder.publish(builder.store(queue, priority), [b"x"] * 3)
         builder.tick()
-        rows = read(tmp_path, ["queue_id", "store_priority", "seq", "queue"])
+        rows = rows_of_table(tmp_path, columns=["queue_id", "store_priority", "seq", "queue"])
         assert {row.pop("queue") for row in rows} == {"q"}
         keys += [tuple(row.values()) for row in rows]
         builder.engine.delete_queue(queue)
@@ -308,10 +295,10 @@ def test_small_queues_share_a_task(builder: DirectoryBuilder, tmp_path: Path) ->
     for number in range(100):
         builder.publish(builder.store(builder.queue(f"q{number}")), [b"x"])
     builder.tick()
-    reader = LeveretReader(make_query(parse_options({"path": str(tmp_path)}), None, ["queue"]))
-    partitions = reader.partitions()
-    assert len(partitions) < 50
-    queues = [row["queue"] for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+    query = make_query(parse_options({"path": str(tmp_path)}), None, ["queue"])
+    parts = query.plan().parts
+    assert len(parts) < 50
+    queues = [row["queue"] for batch in query.read(parts) for row in batch.to_pylist()]
     assert sorted(queues) == sorted(f"q{number}" for number in range(100))
 
 
