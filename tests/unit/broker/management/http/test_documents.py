@@ -10,11 +10,11 @@ from aiohttp.test_utils import make_mocked_request
 from pamqp import commands
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.management.http.documents.clients import connection_document
+from leveret.broker.management.http.documents.clients import channel_document, connection_document
 from leveret.broker.management.http.documents.messages import message_text
 from leveret.broker.management.http.documents.overview import MemoryBreakdown
 from leveret.broker.management.http.statistics import Rates
-from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
+from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 
 @pytest.fixture
@@ -34,6 +34,19 @@ def declared(broker: MemoryBroker, client: MemoryClient) -> Queue:
 
 def rates(broker: MemoryBroker) -> Rates:
     return Rates(make_mocked_request("GET", "/api/x"), broker.broker)
+
+
+def test_channel_in_transaction_mode(broker: MemoryBroker, client: MemoryClient) -> None:
+    declared(broker, client)
+    client.send(publish(1, "q", b"x"))
+    client.call(1, commands.Basic.Get, queue="q")
+    client.call(1, commands.Tx.Select)
+    client.send(publish(1, "q", b"x"), publish(1, "q", b"x"))
+    client.send(method(1, commands.Basic.Ack, delivery_tag=1))
+    [channel] = client.connection.channels
+    document = channel_document(channel, "n", rates(broker))
+    assert (document["transactional"], document["confirm"]) == (True, False)
+    assert (document["messages_uncommitted"], document["acks_uncommitted"]) == (2, 1)
 
 
 def test_states_of_a_connection(broker: MemoryBroker, client: MemoryClient) -> None:
