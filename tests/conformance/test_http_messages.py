@@ -253,6 +253,7 @@ class TestGet:
             ({"count": 1, "requeue": True, "encoding": "auto"}, "[{key_missing,ackmode}]"),
             ({**GET, "encoding": "utf8"}, "Unsupported encoding. Please use auto or base64."),
             ({**GET, "count": "x"}, ["not_integer", "x"]),
+            ({**GET, "count": True}, ["not_integer", True]),
             ({**GET, "truncate": "x"}, ["not_integer", "x"]),
         ],
     )
