@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import re
-import signal
 import socket
 import sys
 import time
@@ -21,7 +20,7 @@ from leveret.analytics.archive.layout import is_broker_name, parse_data_name
 from leveret.analytics.archive.manifest import DataFile
 from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
 from leveret.analytics.archive.upkeep import Upkeep
-from leveret.analytics.arguments import ARCHIVE_PROGRAM, exit_on_sigterm, make_archive_parser
+from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.columns import ARCHIVED_TABLES, TABLES, TIME_COLUMNS
 from leveret.analytics.data_files import absolute_location
@@ -246,8 +245,6 @@ def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -
     return name
 
 
-#: Seconds in which the archiver ends in order when the broker that has started it is dead.
-_SECONDS_TO_END: Final = 10.0
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -264,7 +261,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with exit_on_sigterm():
             if given.until_eof:
-                Thread(target=_end_at_eof, daemon=True).start()
+                Thread(target=end_at_eof, daemon=True).start()
             options = _options(given)
             if given.once:
                 _run(options, given.to, None)
@@ -338,15 +335,6 @@ def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
 def _tell(copied: Copied) -> None:
     rows = " and ".join(f"{count} {table}" for table, count in copied.rows.items())
     _say(f"manifest {copied.number}: {rows} in {copied.files} files")
-
-
-def _end_at_eof() -> None:
-    """End the process in order, and after some seconds anyway, as the archive bears it, when stdin ends."""
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_SECONDS_TO_END)
-    os._exit(1)
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +16,8 @@ from typing import Final
 from leveret.analytics.options import CommandOption, command_options
 from leveret.storage.readers.reader_file import is_reader_name
 
+#: Seconds in which a process ends in order when the broker that has started it is dead.
+_SECONDS_TO_END: Final = 10.0
 #: The jobs, and what they are for.
 SUMMARIES: Final[Mapping[str, str]] = {
     "backlog": "waiting messages by queue and routing key, with age and sizes",
@@ -269,3 +272,12 @@ def exit_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_at_eof() -> None:
+    """End the process in order, and after some seconds anyway, when stdin ends: the broker that started it is dead."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_SECONDS_TO_END)
+    os._exit(1)

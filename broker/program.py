@@ -11,10 +11,12 @@ import uvloop
 from leveret.broker import logs
 from leveret.broker.app import StartError
 from leveret.broker.check import check_config, refusal_text
-from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, read_or_exit
+from leveret.broker.config.cli import BACKUP_COMMANDS, CHECK_CONFIG, CONFIG_REFERENCE, parse, read_or_exit
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.rendering import reference_page
 from leveret.broker.process import open_log, serve
+
+_BACKUP_PROGRAM = "leveret.analytics.backup"
 
 
 def run(argv: list[str]) -> None:
@@ -26,6 +28,10 @@ def run(argv: list[str]) -> None:
     Raises:
         SystemExit: 0 after a clean stop, 1 if it cannot start, 2 for bad usage.
     """
+    if argv and argv[0] in BACKUP_COMMANDS:
+        # Another process, because the broker does not know what reads its files.
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", _BACKUP_PROGRAM, *argv])
     if argv[:1] == [CHECK_CONFIG] or argv == [CONFIG_REFERENCE]:
         sys.exit(_run_command(argv))
     loaded = read_or_exit(argv, os.environ)

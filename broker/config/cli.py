@@ -20,7 +20,9 @@ CHECK_CONFIG: Final = "check-config"
 """Command that checks a configuration; the broker's options follow."""
 CONFIG_REFERENCE: Final = "config-reference"
 """Command that prints the reference of all options."""
-COMMANDS: Final = (CHECK_CONFIG, CONFIG_REFERENCE)
+BACKUP_COMMANDS: Final = ("backup", "restore", "verify")
+"""Commands that take, restore and read backups."""
+COMMANDS: Final = (CHECK_CONFIG, CONFIG_REFERENCE, *BACKUP_COMMANDS)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:

@@ -18,6 +18,8 @@ class End(Enum):
     KILL = "kill"
     POWER = "power"
     STOP = "stop"
+    #: With its disk; a backup is restored.
+    LOSS = "loss"
 
 
 def compare(

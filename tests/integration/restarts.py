@@ -39,13 +39,13 @@ class Restarts:
     def end(self) -> None:
         """Stop the broker, or kill it once what has moved from queue to queue is only where it is now."""
         if self.killed:
-            self._wait_for_moves()
+            self.wait_for_moves()
             self.process.kill()
         else:
             assert self.process.stop() == 0
         self.disconnect()
 
-    def _wait_for_moves(self) -> None:
+    def wait_for_moves(self) -> None:
         """Dead letters and returned messages are in two places until they are on the disk; so is a later message."""
         channel = self.channel()
         channel.queue_declare("restarts-marker", durable=True, arguments=[("x-max-length", "I", 1)])

@@ -8,15 +8,21 @@ the time, by the clock of time.monotonic(), before which the broker is not to st
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from leveret.analytics.backup.capture import Capture
+from leveret.analytics.backup.repository import Repository
+from leveret.analytics.backup.restore import restore
 from tests.crash.comparison import End
 from tests.integration.restarts import Restarts
+from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.tables import Triple
 from tests.support.wire import Channel
@@ -81,6 +87,29 @@ class _Work:
         self._continue = lambda: self._steps.send(self.place.channel())
 
 
+class _Backups:
+    """Backups of a broker's data directory, which is lost then."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._repository = Repository(str(directory / "backups"))
+
+    def take(self) -> None:
+        """Take a backup of a moment that has not been yet."""
+        now = time.time_ns() // 1000
+        with closing(Capture(str(self._directory / "data"), self._repository)) as capture:
+            wait_until(lambda: capture.take().name.time > now, "a backup of what there is now")
+
+    def restore(self) -> None:
+        """Put what is restored in the place of the data directory."""
+        restored = self._directory / "restored"
+        found = restore(self._repository, str(restored), None, lambda queue: True)
+        assert not found.missing
+        assert not found.written.damaged
+        shutil.rmtree(self._directory / "data")
+        restored.rename(self._directory / "data")
+
+
 def run_rows(end: End, directory: Path, seed: int) -> None:
     """Have all rows load a broker, end it, and look at what they find, as often as they want."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -88,6 +117,7 @@ def run_rows(end: End, directory: Path, seed: int) -> None:
     directory, rng = directory.resolve(), random.Random(seed)
     (directory / "data").mkdir(mode=0o750)
     disk = PreloadedDisk(build(directory), directory / "data", directory) if end is End.POWER else None
+    backups = _Backups(directory) if end is End.LOSS else None
     with LeveretProcess(
         directory,
         # The rows do not answer connection.close.
@@ -100,15 +130,23 @@ def run_rows(end: End, directory: Path, seed: int) -> None:
         work.sort(key=lambda each: each.row.is_late)
         while True:
             for each in work:
+                if backups and each.row.is_late and not each.is_over:
+                    # Then the next one has little to send, and these rows' messages are not due before it.
+                    backups.take()
                 if not each.is_over:
                     each.go_on()
             if all(each.is_over for each in work):
                 break
+            if backups:
+                broker.wait_for_moves()
+                backups.take()
             broker.end()
             for place in places:
                 place.disconnect()
             if disk:
                 disk.cut_power(rng)
+            if backups:
+                backups.restore()
             time.sleep(max(0.0, max(each.earliest for each in work) - time.monotonic()))
             process.start()
         assert "Traceback" not in process.log_text()

@@ -1,0 +1,262 @@
+"""Takes backups of a data directory, while a broker runs on it or not; sends what no earlier one has sent."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from leveret.analytics.backup.layout import (
+    TAIL_BYTES,
+    BackupName,
+    BackupRefusedError,
+    Manifest,
+    StoredFile,
+)
+from leveret.analytics.backup.repository import Repository
+from leveret.storage.directory.directory_format import FORMAT_FILE
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.event_details import details_name
+from leveret.storage.event_log import file_name
+from leveret.storage.format import Stream
+from leveret.storage.snapshots.segments import read_manifest
+from leveret.storage.snapshots.snapshot import (
+    Choice,
+    QueueView,
+    Request,
+    Snapshot,
+    read_directory_format,
+    take_snapshot,
+)
+
+#: Files of the data directory that a backup has beside queues, event log and checkpoints.
+DEFINITIONS: Final = "definitions.sqlite"
+_SMALL_FILES: Final = (FORMAT_FILE, "losses.json", "events/deleted-queues.jsonl")
+#: Octets of one object at most.
+_PART_BYTES: Final = 16 << 20
+#: Parts of a file above which it is sent again as a whole.
+_PARTS_MAX: Final = 24
+_QUEUE_FILE: Final = "QUEUE.json"
+_MANIFEST: Final = "MANIFEST"
+#: Seconds in which the file of definitions may be locked.
+_BUSY_SECONDS: Final = 10.0
+
+
+class Captured(NamedTuple):
+    """A backup that was taken.
+
+    Attributes:
+        name: Its number, moment and kind.
+        files: Number of its files.
+        bytes: Their size.
+        sent: Bytes that were sent for it.
+    """
+
+    name: BackupName
+    files: int
+    bytes: int
+    sent: int
+
+
+class Capture:
+    """Takes the backups of one data directory. Only one process may do so.
+
+    Args:
+        data_dir: The data directory.
+        repository: Where the backups go.
+    Raises:
+        BackupRefusedError: Another process does so, the repository is of another data directory or in this one.
+        DataDirectoryError: It is no data directory, or a newer version has written it.
+        AnalyticsError: The repository cannot be read or made.
+    """
+
+    def __init__(self, data_dir: str, repository: Repository) -> None:
+        self._data_dir = data_dir.rstrip("/") or "/"
+        self._repository = repository
+        self._store_id = read_directory_format(DiskFiles(), self._data_dir).store_id
+        inside = repository.local_path
+        if inside is not None and f"{inside}/".startswith(f"{os.path.abspath(data_dir)}/"):
+            raise BackupRefusedError(f"{repository.shown} is in the data directory; put the backups somewhere else")
+        self._lock = open(f"{self._data_dir}/{FORMAT_FILE}", "rb")  # noqa: SIM115 - closed by close()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            repository.make(self._store_id)
+            names = repository.backups()
+            self._last = names[-1] if names else BackupName(0, 0, False)
+            self._files = repository.files_at(self._last) if names else {}
+        except BlockingIOError as error:
+            self._lock.close()
+            raise BackupRefusedError(f"another process takes backups of {self._data_dir}; run one") from error
+        except BaseException:
+            self._lock.close()
+            raise
+        self._signatures: dict[int, object] = {}
+        self._chosen: set[int] = set()
+        self._sent = 0
+
+    def close(self) -> None:
+        """Let other processes take backups."""
+        self._lock.close()
+
+    def take(self, is_full: bool = True) -> Captured:
+        """Take a backup.
+
+        Args:
+            is_full: Whether its manifest names all files; otherwise it builds on the last one.
+        Raises:
+            SnapshotError: There is nothing to read yet, or files are removed faster than they can be linked.
+            AnalyticsError: The repository could not be written; what was sent counts not.
+            OSError: The data directory cannot be read.
+        """
+        self._sent = 0
+        request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
+        with take_snapshot(self._data_dir, request) as snapshot:
+            files = dict(self._events(snapshot))
+            for queue in snapshot.queues:
+                files |= self._queue(queue, snapshot)
+        # Definitions are read after the queues: what was confirmed before the cut is in a queue that they have.
+        files |= self._small_files()
+        there = {f"{qid:08x}" for qid in self._signatures}
+        unchanged = there - {f"{qid:08x}" for qid in self._chosen}
+        files |= {path: file for path, file in self._files.items() if path[2:10] in unchanged and path[:2] == "q/"}
+        is_full = is_full or not self._last.number
+        name = BackupName(self._last.number + 1, max(snapshot.cut.time, self._last.time), is_full)
+        changes: dict[str, StoredFile | None] = {**files}
+        if not is_full:
+            changes = {path: file for path, file in files.items() if self._files.get(path) != file}
+            changes |= dict.fromkeys(self._files.keys() - files.keys())
+        self._repository.write_manifest(Manifest(name, changes))
+        self._files, self._last = files, name
+        return Captured(name, len(files), sum(file.size for file in files.values()), self._sent)
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def _choose(self, choice: Choice) -> Collection[int]:
+        """Return the queues whose files are not as they were at the last backup."""
+        before = self._signatures
+        self._signatures = {qid: self._signature(qid) for qid in choice.wanted}
+        self._chosen = {qid for qid, found in self._signatures.items() if found is None or before.get(qid) != found}
+        return self._chosen
+
+    def _signature(self, qid: int) -> object:
+        """Return what changes when a queue's files do; None if it cannot be known."""
+        found: list[tuple[str, int]] = []
+        waiting = [f"{self._data_dir}/q/{qid:08x}"]
+        try:
+            for directory in waiting:
+                with os.scandir(directory) as entries:
+                    for each in entries:
+                        if each.is_dir(follow_symlinks=False):
+                            waiting.append(each.path)
+                        else:
+                            found.append((each.path, each.stat(follow_symlinks=False).st_size))
+        except OSError:
+            return None
+        return sorted(found)
+
+    def _queue(self, queue: QueueView, snapshot: Snapshot) -> Iterator[tuple[str, StoredFile]]:
+        directory = f"q/{queue.qid:08x}"
+        yield from self._small(f"{directory}/{_QUEUE_FILE}").items()
+        for store in queue.stores:
+            place = f"{directory}/p{store.priority:03d}" if store.priority else directory
+            known = read_manifest(DiskFiles(), f"{self._data_dir}/{place}")
+            yield from self._small(f"{place}/{_MANIFEST}").items()
+            for view in store.segments:
+                state = known.get((view.stream, view.first_seq, view.generation))
+                # What was deleted before the last backup is in no moment that can be restored from this one.
+                since = self._last.time or snapshot.cut.time
+                if view.stream == Stream.DURABLE and not (state and state.deleted and state.deleted < since):
+                    yield f"{place}/{view.file_name}", self._send(f"{place}/{view.file_name}", view.path)
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def _events(self, snapshot: Snapshot) -> Iterator[tuple[str, StoredFile]]:
+        for view in snapshot.events:
+            path = f"events/{file_name(view.file)}"
+            yield path, self._send(path, view.path, view.end)
+            details = f"{os.path.dirname(view.path)}/{details_name(view.file)}"
+            with suppress(FileNotFoundError):
+                path = f"events/{details_name(view.file)}"
+                yield path, self._send(path, details)
+
+    def _small_files(self) -> dict[str, StoredFile]:
+        files: dict[str, StoredFile] = {}
+        with TemporaryDirectory() as directory:
+            copy = f"{directory}/{DEFINITIONS}"
+            self._copy_definitions(copy)
+            files[DEFINITIONS] = self._send_whole(copy)
+        paths = [*_SMALL_FILES, *(f"ckpt/{name}" for name in DiskFiles().list_directory(f"{self._data_dir}/ckpt"))]
+        # A queue that was declared since the cut is in the definitions, and must have its directory.
+        paths += [f"q/{name}/{_QUEUE_FILE}" for name in DiskFiles().list_directory(f"{self._data_dir}/q")]
+        for path in paths:
+            files |= self._small(path)
+        return files
+
+    def _copy_definitions(self, target: str) -> None:
+        source = f"file:{self._data_dir}/{DEFINITIONS}?mode=ro"
+        try:
+            with (
+                closing(sqlite3.connect(source, uri=True, timeout=_BUSY_SECONDS)) as database,
+                closing(sqlite3.connect(target)) as copy,
+            ):
+                database.backup(copy)
+        except sqlite3.Error as error:
+            raise OSError(f"{self._data_dir}/{DEFINITIONS} cannot be read: {error}") from error
+
+    def _small(self, path: str) -> dict[str, StoredFile]:
+        """Send a file that is replaced as a whole, if it exists."""
+        try:
+            if not stat.S_ISREG(os.lstat(f"{self._data_dir}/{path}").st_mode):
+                return {}
+            return {path: self._send_whole(f"{self._data_dir}/{path}")}
+        except FileNotFoundError:
+            return {}
+
+    def _send_whole(self, local: str) -> StoredFile:
+        with open(local, "rb") as file:
+            octets = file.read()
+        parts = [octets[at : at + _PART_BYTES] for at in range(0, len(octets), _PART_BYTES)]
+        return StoredFile(len(octets), crc32(octets[-TAIL_BYTES:]), tuple(self._put(part) for part in parts))
+
+    def _send(self, path: str, local: str, end: int | None = None) -> StoredFile:
+        """Send what has been appended to a file since the last backup.
+
+        Args:
+            path: Its path in the data directory.
+            local: Where it can be read.
+            end: Its size in bytes; None for all of it.
+        """
+        before = self._files.get(path)
+        with open(local, "rb") as file:
+            size = os.fstat(file.fileno()).st_size if end is None else end
+            parts: list[tuple[str, int]] = []
+            at = 0
+            if before is not None and before.size <= size and _tail(file.fileno(), before.size) == before.tail:
+                if before.size == size:
+                    return before
+                if len(before.parts) < _PARTS_MAX:
+                    parts, at = list(before.parts), before.size
+            file.seek(at)
+            while at < size:
+                octets = file.read(min(_PART_BYTES, size - at))
+                if not octets:
+                    break
+                parts.append(self._put(octets))
+                at += len(octets)
+            return StoredFile(at, _tail(file.fileno(), at), tuple(parts))
+
+    def _put(self, octets: bytes) -> tuple[str, int]:
+        self._sent += len(octets)
+        return self._repository.put(octets)
+
+
+def _tail(handle: int, size: int) -> int:
+    """Return the checksum of the end of a file that has, or had, this size."""
+    first = max(0, size - TAIL_BYTES)
+    return crc32(os.pread(handle, size - first, first))

@@ -1,0 +1,171 @@
+"""Restores a data directory from a backup, as it was at a moment, or some of its queues."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from leveret.analytics.backup.capture import DEFINITIONS
+from leveret.analytics.backup.layout import BackupError, BackupRefusedError, StoredFile
+from leveret.analytics.backup.moments import ROOT, BackupFiles, Moment
+from leveret.analytics.backup.repository import Repository
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.segments.segment import segment_of_name
+from leveret.storage.snapshots.segments import read_manifest
+from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
+from leveret.storage.snapshots.writing import Numbers, Written, merge_definitions, write_data_directory
+
+
+class Restored(NamedTuple):
+    """A restored data directory.
+
+    Attributes:
+        time: Its moment, in microseconds since 1970.
+        written: What is in it.
+        missing: Number of files that may have had messages and are not in the backup.
+    """
+
+    time: int
+    written: Written
+    missing: int
+
+
+def selects(pattern: str | None, vhost: str | None) -> Callable[[QueueView], bool]:
+    """Return whether a queue is chosen.
+
+    Args:
+        pattern: What its name must match, such as ``orders.*``; several with commas between. None for all.
+        vhost: Its virtual host; None for all.
+    """
+    patterns = None if pattern is None else [each.strip() for each in pattern.split(",")]
+
+    def is_chosen(queue: QueueView) -> bool:
+        return (vhost is None or queue.vhost == vhost) and (
+            patterns is None or any(fnmatchcase(queue.name, each) for each in patterns)
+        )
+
+    return is_chosen
+
+
+def snapshot_at(moment: Moment) -> Snapshot:
+    """Return a snapshot of a backup.
+
+    Raises:
+        SnapshotError: It has no cut at that time.
+        OSError: A file that is needed is damaged.
+    """
+    request = Request(events=True, kind="", as_of=moment.time, purpose="restore")
+    return take_snapshot(ROOT, request, files=moment.files)
+
+
+def restore(repository: Repository, target: str, at: int | None, is_chosen: Callable[[QueueView], bool]) -> Restored:
+    """Restore a data directory.
+
+    Args:
+        repository: The backup.
+        target: Path of a directory that is empty or does not exist.
+        at: The moment, in microseconds since 1970; None for the newest backup.
+        is_chosen: Which queues get their messages; the others are empty.
+    Raises:
+        BackupRefusedError: The directory is not empty, or there is no backup of that time.
+        AnalyticsError: The backup cannot be read.
+        SnapshotError: It has nothing of that time.
+        OSError: The directory cannot be written.
+    """
+    if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
+        raise BackupRefusedError(f"{target} is not an empty directory; give one that is empty or does not exist")
+    if repository.open() is None:
+        raise BackupRefusedError(f"{repository.shown} is not a backup of Leveret")
+    moment = Moment(repository, at)
+    snapshot = snapshot_at(moment)
+    files = DiskFiles()
+    os.makedirs(target, 0o750, exist_ok=True)
+    _write_definitions(repository, moment, snapshot, Path(target))
+    for name in ("losses.json",):
+        octets = moment.files.read_all(f"{ROOT}/{name}")
+        if octets is not None and moment.is_backup:
+            _write_private(Path(target, name), octets)
+    written = write_data_directory(files, target, snapshot, _reader(moment.files), _numbers(moment), is_chosen)
+    _sync(target)
+    return Restored(snapshot.cut.time, written, snapshot.missing_segments)
+
+
+def _write_definitions(repository: Repository, moment: Moment, snapshot: Snapshot, target: Path) -> None:
+    before, after = moment.definitions
+    assert before is not None
+    path = target / DEFINITIONS
+    _write_private(path, repository.read(before))
+    if after is not None and after != before:
+        later = target / f"{DEFINITIONS}.later"
+        _write_private(later, repository.read(after))
+        numbers = {queue.qid for queue in snapshot.queues if any(store.segments for store in queue.stores)}
+        merge_definitions(path, later, numbers.__contains__)
+        for each in target.glob(f"{DEFINITIONS}*"):
+            if each != path:
+                each.unlink()
+
+
+def _reader(files: BackupFiles) -> Callable[[str], bytes]:
+    def read(path: str) -> bytes:
+        octets = files.read_all(path)
+        if octets is None:
+            raise OSError(f"{path.removeprefix(ROOT).lstrip('/')} is not in the backup")
+        return octets
+
+    return read
+
+
+def _numbers(moment: Moment) -> Numbers:
+    """Return the numbers that were given until the newest backup."""
+    files = moment.newest_files
+    next_seqs: dict[tuple[int, int], int] = {}
+    next_qid = 1
+    for name in files.list_directory(f"{ROOT}/q"):
+        qid = int(name, 16)
+        next_qid = max(next_qid, qid + 1)
+        for entry in files.list_directory(f"{ROOT}/q/{name}"):
+            priority = int(entry[1:]) if len(entry) == 4 and entry[0] == "p" and entry[1:].isdigit() else 0
+            directory = f"{ROOT}/q/{name}/{entry}" if priority else f"{ROOT}/q/{name}"
+            last = max(
+                (
+                    max(edit.last_seq, edit.first_seq)
+                    for edit in (known.edit for known in read_manifest(files, directory).values())
+                ),
+                default=0,
+            )
+            for each in files.list_directory(directory):
+                segment = segment_of_name(each)
+                if segment is not None:
+                    # One that is not full has at most 65,536 records, and numbers are skipped by a million.
+                    last = max(last, segment.first_seq + (1 << 16))
+            next_seqs[qid, priority] = max(next_seqs.get((qid, priority), 1), last + 1)
+    return Numbers(next_seqs, next_qid)
+
+
+def _write_private(path: Path, octets: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with open(handle, "wb") as file:
+        file.write(octets)
+
+
+def _sync(target: str) -> None:
+    """Sync all files and directories, the target's entry last."""
+    for directory, _, names in os.walk(target, topdown=False):
+        for path in (*(os.path.join(directory, name) for name in names), directory):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def check_whole(repository: Repository, file: StoredFile) -> str | None:
+    """Return what is wrong with a file in a backup; None if it is whole."""
+    try:
+        repository.read(file)
+    except BackupError as error:
+        return str(error)
+    return None

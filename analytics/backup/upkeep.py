@@ -1,0 +1,96 @@
+"""Deletes backups that are not to be kept any longer, and what only they needed."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from leveret.analytics.backup.layout import BackupName
+from leveret.analytics.backup.repository import Repository
+from leveret.analytics.errors import OptionError
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|m|min|h|d|w)?")
+
+
+class Keep(NamedTuple):
+    """How long backups are kept.
+
+    Attributes:
+        all_us: Microseconds for which all are kept.
+        daily_us: Microseconds for which the first one of each day is kept.
+    """
+
+    all_us: int
+    daily_us: int
+
+
+def parse_keep(text: str) -> Keep:
+    """Parse how long backups are kept: ``24h,30d`` keeps all for 24 hours, and the first of each day for 30 days.
+
+    Raises:
+        OptionError: It is not of this form.
+    """
+    parts = [each.strip() for each in text.split(",")]
+    if not 1 <= len(parts) <= 2:
+        raise OptionError(f"'{text}' does not say how long backups are kept; write 24h,30d")
+    spans = [int(parse_duration(each) * 1_000_000) for each in parts]
+    return Keep(spans[0], spans[-1])
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration such as ``90``, ``15m``, ``24h`` or ``30d``; return seconds.
+
+    Raises:
+        OptionError: It is no duration, or 0.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _UNITS[(match[2] or "s")[0]] if match else 0.0
+    if not seconds:
+        raise OptionError(f"'{text}' is not a duration; write seconds, or 15m, 24h or 30d")
+    return seconds
+
+
+def superfluous(backups: list[BackupName], keep: Keep, now: int) -> list[BackupName]:
+    """Return the backups that need not be kept: older ones but the first full one of each day, and never the newest.
+
+    Args:
+        backups: All backups in order.
+        keep: How long they are kept.
+        now: Microseconds since 1970.
+    """
+    fulls = [each for each in backups if each.is_full]
+    # What is kept whole begins with a full backup, on which the later ones build.
+    since = max((each.number for each in fulls if each.time <= now - keep.all_us), default=0)
+    last_full = max((each.number for each in fulls), default=0)
+    days: dict[object, BackupName] = {}
+    for each in fulls:
+        if each.time > now - keep.daily_us:
+            days.setdefault(datetime.fromtimestamp(each.time // 1_000_000, UTC).date(), each)
+    kept = set(days.values())
+    return [each for each in backups if each.number < min(since, last_full) and each not in kept]
+
+
+def clean_up(repository: Repository, keep: Keep, now: int) -> int:
+    """Delete superfluous backups and the objects that none needs; return how many backups were deleted.
+
+    Args:
+        repository: The repository, to which nobody else writes.
+        keep: How long backups are kept.
+        now: Microseconds since 1970.
+    Raises:
+        AnalyticsError: Something could not be read or deleted; what is left is deleted the next time.
+    """
+    gone = superfluous(repository.backups(), keep, now)
+    if not gone:
+        return 0
+    # A backup that builds on another one is deleted before it.
+    repository.delete(reversed(gone))
+    kept: set[str] = set()
+    for name in repository.backups():
+        for file in repository.read_manifest(name).files.values():
+            if file is not None:
+                kept.update(part for part, _ in file.parts)
+    repository.delete_objects(kept)
+    return len(gone)
