@@ -25,6 +25,8 @@ class Restarts:
     def __init__(self, process: LeveretProcess, killed: bool) -> None:
         self.process = process
         self.killed = killed
+        #: How much longer than a kill the end takes.
+        self.slowness = 1
         self._connections: list[Connection] = []
 
     def connect(self, vhost: str = "/") -> Connection:

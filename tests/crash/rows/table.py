@@ -94,9 +94,11 @@ class _Backups:
         self._directory = directory
         self._repository = Repository(str(directory / "backups"))
 
-    def take(self) -> None:
-        """Take a backup of a moment that has not been yet."""
+    def take(self, broker: Restarts) -> None:
+        """Take a backup of all that there is now."""
         now = time.time_ns() // 1000
+        # There is no tick, at which a backup is taken, if nothing is written after the last one.
+        broker.wait_for_moves()
         with closing(Capture(str(self._directory / "data"), self._repository)) as capture:
             wait_until(lambda: capture.take().name.time > now, "a backup of what there is now")
 
@@ -126,20 +128,21 @@ def run_rows(end: End, directory: Path, seed: int) -> None:
         before_kill=disk.stop_between_calls if disk else None,
     ) as process:
         broker, *places = (Restarts(process, end is not End.STOP) for _ in range(len(_ROWS) + 1))
+        for place in places:
+            place.slowness = 8 if backups else 1
         work = [_Work(each, place) for each, place in zip(_ROWS, places, strict=True)]
         work.sort(key=lambda each: each.row.is_late)
         while True:
             for each in work:
                 if backups and each.row.is_late and not each.is_over:
                     # Then the next one has little to send, and these rows' messages are not due before it.
-                    backups.take()
+                    backups.take(broker)
                 if not each.is_over:
                     each.go_on()
             if all(each.is_over for each in work):
                 break
             if backups:
-                broker.wait_for_moves()
-                backups.take()
+                backups.take(broker)
             broker.end()
             for place in places:
                 place.disconnect()
