@@ -211,7 +211,7 @@ class SimulatedFiles:
     def sync_directory(self, path: str) -> None:
         if self.sync_fails:
             raise OSError(errno.EIO, "input/output error")
-        for name in [each for each in self._synced_names if os.path.dirname(each) == path]:
+        for name in [each for each in [*self._synced_names] if os.path.dirname(each) == path]:
             del self._synced_names[name]
         self._synced_names |= {name: each for name, each in self._names.items() if os.path.dirname(name) == path}
         self._synced_directories |= {each for each in self._directories if os.path.dirname(each) == path}

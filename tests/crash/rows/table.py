@@ -133,8 +133,9 @@ def run_rows(end: End, directory: Path, seed: int) -> None:
         work = [_Work(each, place) for each, place in zip(_ROWS, places, strict=True)]
         work.sort(key=lambda each: each.row.is_late)
         while True:
+            late = next((each for each in work if each.row.is_late and not each.is_over), None)
             for each in work:
-                if backups and each.row.is_late and not each.is_over:
+                if backups and each is late:
                     # Then the next one has little to send, and these rows' messages are not due before it.
                     backups.take(broker)
                 if not each.is_over:
