@@ -96,6 +96,8 @@ class Capture:
         except BaseException:
             self._lock.close()
             raise
+        #: What changes when a queue's files do, by queue: in the last valid backup, and in this one.
+        self._last_signatures: dict[int, object] = {}
         self._signatures: dict[int, object] = {}
         self._chosen: set[int] = set()
         self._sent = 0
@@ -132,15 +134,15 @@ class Capture:
             changes = {path: file for path, file in files.items() if self._files.get(path) != file}
             changes |= dict.fromkeys(self._files.keys() - files.keys())
         self._repository.write_manifest(Manifest(name, changes))
-        self._files, self._last = files, name
+        self._files, self._last, self._last_signatures = files, name, self._signatures
         return Captured(name, len(files), sum(file.size for file in files.values()), self._sent)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def _choose(self, choice: Choice) -> Collection[int]:
         """Return the queues whose files are not as they were at the last backup."""
-        before = self._signatures
-        self._signatures = {qid: self._signature(qid) for qid in choice.wanted}
+        # It is called again if there has to be a later cut, so those of the last backup stay until this one is valid.
+        before, self._signatures = self._last_signatures, {qid: self._signature(qid) for qid in choice.wanted}
         self._chosen = {qid for qid, found in self._signatures.items() if found is None or before.get(qid) != found}
         return self._chosen
 

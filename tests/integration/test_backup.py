@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from leveret.analytics.backup.verify import verify
 from leveret.analytics.errors import AnalyticsError
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles
+from leveret.storage.snapshots import segments
 from leveret.storage.snapshots.cut import last_tick
 from tests.conformance.topology import counts, drain, got
 from tests.integration.program import run as run_program
@@ -343,3 +345,27 @@ def test_what_is_refused(broker: LeveretProcess, channel: Channel, tmp_path: Pat
     if os.geteuid():
         (tmp_path / "locked").mkdir(mode=0o500)
         assert "Permission denied" in run(*take, tmp_path / "locked" / "b").stderr
+
+
+def test_a_cut_that_is_too_old_costs_no_queue(
+    broker: LeveretProcess, channel: Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel.queue_declare("q", durable=True)
+    publish(channel, "q", [b"m"] * 10)
+    settle(broker)
+    count, real = 0, segments.count_missing
+
+    def count_missing(*arguments: Any) -> int:
+        # As if a segment had been dropped between the cut and its link: a later cut is taken.
+        nonlocal count
+        count += 1
+        if count == 1:
+            publish(channel, "q", [b"n"])
+            return 1
+        return real(*arguments)
+
+    monkeypatch.setattr("leveret.storage.snapshots.snapshot.count_missing", count_missing)
+    with closing(Capture(str(broker.data_dir), Repository(str(tmp_path / "backup")))) as capture:
+        capture.take()
+    restore(Repository(str(tmp_path / "backup")), str(tmp_path / "r"), None, selects(None, None))
+    assert bodies_in(tmp_path / "r", "q") == [b"m"] * 10 + [b"n"]
