@@ -350,8 +350,9 @@ def test_what_is_refused(broker: LeveretProcess, channel: Channel, tmp_path: Pat
 def test_a_cut_that_is_too_old_costs_no_queue(
     broker: LeveretProcess, channel: Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channel.queue_declare("q", durable=True)
-    publish(channel, "q", [b"m"] * 10)
+    for name in ("q", "unchanged"):
+        channel.queue_declare(name, durable=True)
+        publish(channel, name, [b"m"] * 10)
     settle(broker)
     count, real = 0, segments.count_missing
 
@@ -369,3 +370,4 @@ def test_a_cut_that_is_too_old_costs_no_queue(
         capture.take()
     restore(Repository(str(tmp_path / "backup")), str(tmp_path / "r"), None, selects(None, None))
     assert bodies_in(tmp_path / "r", "q") == [b"m"] * 10 + [b"n"]
+    assert bodies_in(tmp_path / "r", "unchanged") == [b"m"] * 10
