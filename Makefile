@@ -35,10 +35,10 @@ run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: setup
-setup: needs-java needs-chromium $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium
+setup: needs-java needs-chromium needs-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, etcd
 
 .PHONY: test
-test: offer-java offer-chromium $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
+test: offer-java offer-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docker" $(ARGS)
 
 .PHONY: test-all
@@ -180,9 +180,13 @@ needs-java:
 	@sh tests/system-needs.sh java
 
 # What the tests can do without is installed only where it may be; else they leave out what needs it.
-.PHONY: offer-java offer-chromium
-offer-java offer-chromium:
+.PHONY: offer-java offer-chromium offer-etcd
+offer-java offer-chromium offer-etcd:
 	@sh tests/system-needs.sh offer $(@:offer-%=%)
+
+.PHONY: needs-etcd
+needs-etcd:
+	@sh tests/system-needs.sh etcd
 
 .PHONY: needs-chromium
 needs-chromium:

@@ -6,14 +6,14 @@ import asyncio
 import errno
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from leveret.broker.addresses import address_of, bind, describe_error, format_address
+from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.archiving import ArchiverProcess
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.declaration import option_values
@@ -44,7 +44,14 @@ from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Interceptor, Server
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
-from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
+from leveret.protocol.proxy_header import ProxiedAddresses
+from leveret.storage.commit.committer import Copies
+from leveret.storage.definitions_database import (
+    Changes,
+    DefinitionsDamagedError,
+    DefinitionsDatabase,
+    DefinitionsVersionError,
+)
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError
 
 if TYPE_CHECKING:
@@ -57,12 +64,33 @@ log = logging.getLogger("leveret")
 _ABOUT_THE_PORT: Final = (errno.EADDRINUSE, errno.EACCES)
 #: How the options of listeners begin that have the addresses of `--host`.
 _HOST_OR: Final = "--host or "
+#: Seconds without enough copies after which publishes that wait for them are nacked.
+_COPIES_SECONDS: Final = 30
 #: Name of the database of definitions in the data directory.
 DEFINITIONS: Final = "definitions.sqlite"
 
 
 class StartError(Exception):
     """The broker cannot start; the text says in one line why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What a leader has of its cluster.
+
+    Attributes:
+        copies: Other machines that must have what clients are told.
+        record: Records changes of definitions that are durable.
+        report: Returns what is known of the cluster, for JSON.
+        metrics: Returns the metrics of this node as lines of Prometheus's text format.
+        hand_over: Lets the node of a name lead, or any for ""; returns its name.
+    """
+
+    copies: Copies
+    record: Callable[[Changes], None]
+    report: Callable[[], dict[str, Any]]
+    metrics: Callable[[], Iterator[str]]
+    hand_over: Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,7 @@ class Embedding:
         bind: Returns the listening sockets of a planned listener; its arguments are the listener, a port and a backlog.
         interceptor: Gets the events of all AMQP connections; None for none.
         clock_offset: Microseconds by which its clock is ahead of the system's.
+        replica: What it has of a cluster; None for a broker alone.
     """
 
     files: DiskFiles
@@ -82,6 +111,7 @@ class Embedding:
     bind: Callable[[PlannedListener, int, int], list[socket]]
     interceptor: Interceptor | None = None
     clock_offset: int = 0
+    replica: Replica | None = None
 
 
 class App:
@@ -103,6 +133,9 @@ class App:
         alarms = Alarms()
         turn = Turn(loop.call_soon, timers.monotonic)
         gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
+        self._replica = None if embedding is None else embedding.replica
+        if self._replica is not None:
+            gate.copies = self._replica.copies
         try:
             self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe, files)
         except DataDirectoryUnusableError as error:
@@ -142,6 +175,9 @@ class App:
         self._losses: LossRecord | None = None
         self._loss_log = LossLog(self.broker)
         self._tls: Tls | None = None
+        self._taking: set[asyncio.Task[None]] = set()
+        #: Nacks publishes that wait for copies.
+        self._refusing: asyncio.TimerHandle | None = None
         self._definitions: DefinitionsKeeper | None = None
 
     async def start(self) -> None:
@@ -166,8 +202,11 @@ class App:
             StartError: The definitions in the data directory cannot be used.
             DefinitionsError: A definition is invalid.
         """
+        database = _open_database(self.settings.data_dir, self._embedding is not None and self._embedding.is_temporary)
+        if self._replica is not None:
+            database.on_written = self._replica.record
         self._definitions = keeper = DefinitionsKeeper(
-            _open_database(self.settings.data_dir, self._embedding is not None and self._embedding.is_temporary),
+            database,
             self.broker,
             self.accounts,
             self.server.loop.call_soon_threadsafe,
@@ -215,7 +254,9 @@ class App:
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         save = self._save_definitions
-        return RequestContext(self.broker, self.accounts, self.node, self.settings, access, save, self.jobs)
+        return RequestContext(
+            self.broker, self.accounts, self.node, self.settings, access, save, self.jobs, self._replica
+        )
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -260,6 +301,7 @@ class App:
 
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
+        self._stop_refusing()
         self.node.is_serving = False
         self._sampler.stop()
         self._loss_log.stop()
@@ -298,6 +340,46 @@ class App:
             return False
         return all(vhost.due_work.is_idle for vhost in broker.vhosts.values())
 
+    def take_forwarded(self, service: str, sock: socket, peer: Address, local: Address) -> None:
+        """Serve a client that another node forwards.
+
+        Args:
+            service: Name of the listener that it has connected to there.
+            sock: What forwards its bytes.
+            peer: The client's address.
+            local: The address that it has connected to.
+        """
+        tls = self._tls if service in ("amqps", "management-tls") else None
+        if service.startswith("management"):
+            work = self._management.take_forwarded(tls, sock, peer)
+        else:
+            work = self._listener.take_forwarded(tls, sock, ProxiedAddresses(peer, local))
+        task = self.server.loop.create_task(work)
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    def set_enough_copies(self, enough: bool) -> None:
+        """Block publishers unless there are enough copies."""
+        alarms = self.broker.alarms
+        self._stop_refusing()
+        if enough:
+            alarms.clear("copies")
+            return
+        log.warning("too few copies: publishers are blocked; what waits for %d s is nacked", _COPIES_SECONDS)
+        alarms.set("copies")
+        self._refusing = self.server.loop.call_later(_COPIES_SECONDS, self._refuse_held)
+
+    def _stop_refusing(self) -> None:
+        if self._refusing is not None:
+            self._refusing.cancel()
+            self._refusing = None
+
+    def _refuse_held(self) -> None:
+        """Nack what waits for copies, again and again until there are enough."""
+        for channel in self._listener.connections.channels():
+            channel.refuse_held()
+        self._refusing = self.server.loop.call_later(1, self._refuse_held)
+
     def drop_connections(self) -> int:
         """Reset the sockets of all AMQP connections; return how many there were."""
         return self._listener.drop_connections()
@@ -316,6 +398,7 @@ class App:
                 sockets are reset.
         """
         self._is_closed = True
+        self._stop_refusing()
         self.broker.turn.before_writing.clear()
         if self._archiver is not None:
             await self._archiver.kill()
@@ -359,14 +442,23 @@ class App:
 
     def ready_line(self) -> str:
         """Return the line that the program prints when it accepts connections."""
-        where = " ".join(
-            f"{name}={','.join(format_address(*each) for each in bound)}" for name, bound in self.addresses.items()
-        )
-        return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
+        return ready_line(self.addresses, self.settings.data_dir)
 
     def _save_definitions(self) -> None:
         if self._definitions is not None:
             self._definitions.save()
+
+
+def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str = "") -> str:
+    """Return the line that the program prints when it accepts connections.
+
+    Args:
+        addresses: Where it listens, by listener.
+        data_dir: The data directory.
+        role: The node's role in its cluster; "" for a broker alone.
+    """
+    where = " ".join(f"{name}={','.join(format_address(*each) for each in bound)}" for name, bound in addresses.items())
+    return f"leveret {VERSION} ready {where} data={data_dir}{f' role={role}' if role else ''}"
 
 
 def _make_archiver(settings: Settings) -> ArchiverProcess | None:

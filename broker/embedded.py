@@ -26,13 +26,13 @@ from leveret.broker.app import App, Embedding
 from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings
+from leveret.broker.ports import Ports
 from leveret.broker.testing.environment import (
     BrokerClock,
     DataFolder,
     FillableFiles,
     FillableUnsyncedFiles,
     NotRunningError,
-    Ports,
 )
 from leveret.broker.testing.fault_interceptor import FaultInterceptor
 from leveret.broker.testing.faults import Faults

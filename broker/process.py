@@ -18,6 +18,7 @@ from leveret.broker.app import App, StartError
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.garbage import GarbageCollection
+from leveret.broker.replicated import ReplicatedBroker
 from leveret.broker.version import VERSION
 
 log = logging.getLogger("leveret")
@@ -40,7 +41,11 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     loop = asyncio.get_running_loop()
     stopping = _Stopping(loop.time)
     GarbageCollection(loop.call_soon).start()
-    app = App(settings)
+    app: App | ReplicatedBroker
+    if settings.replication.register == "none":
+        app = App(settings)
+    else:
+        app = ReplicatedBroker(settings, _print_ready_line, stopping.requested.set)
     try:
         await app.start()
     except StartError:
@@ -51,7 +56,8 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
     # Not earlier: a broker that cannot start says only why.
     log.info("version %s, %s", VERSION, compilation.describe())
-    _print_ready_line(app.ready_line())
+    if isinstance(app, App):
+        _print_ready_line(app.ready_line())
     await stopping.requested.wait()
     await app.stop()
     log.info("stopped")
@@ -67,7 +73,7 @@ def _print_ready_line(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
+def _reload(app: App | ReplicatedBroker, read_settings: Callable[[], Settings]) -> None:
     """Read the configuration again, and put it in force; if any of it cannot be used, none of it is."""
     handlers: list[logging.Handler] = []
     try:

@@ -141,6 +141,8 @@ class DefinitionsDatabase:
     def __init__(self, path: Path, is_temporary: bool = False) -> None:
         self._path = path
         self._is_temporary = is_temporary
+        #: Called with changes that are durable, in the thread that has written them.
+        self.on_written: Callable[[Changes], None] | None = None
         self.changes: Changes = {}
         #: A write has failed; see _reopen().
         self._needs_reopen = False
@@ -231,6 +233,8 @@ class DefinitionsDatabase:
             if self._database.in_transaction:
                 self._database.execute("rollback")
             raise
+        if self.on_written is not None:
+            self.on_written(changes)
 
     def _reopen(self) -> None:
         """Reopen the database after a failed write, checkpoint the WAL and check for damage.

@@ -152,7 +152,9 @@ class StorageEngine:
             raise
         if deliver is not None:
             interval = self._options.sync_interval / _SECOND if self._options.sync is SyncMode.INTERVAL else 0.0
-            self._commits.start(Committer(self._files, deliver, on_failure or _raise, interval, self._redo))
+            self._commits.start(
+                Committer(self._files, deliver, on_failure or _raise, interval, self._redo, self._options.copies)
+            )
 
     # --- queues -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from leveret.storage.commit.committer import SyncMode
+from leveret.storage.commit.committer import Copies, SyncMode
 
 _SECOND: Final = 1_000_000
 #: Segments that must fit into the free space.
@@ -38,6 +38,7 @@ class EngineOptions:
         reader_max_bytes: Maximum size of the files that are kept for named readers alone.
         when_defined: Calls back once all queues made so far are certain to exist after a crash. The removal events of
             moved messages wait for that, as their copies are in one of these queues.
+        copies: Other machines that must have what is synced before anybody is told; None without.
     """
 
     segment_bytes: int = 16 << 20
@@ -55,6 +56,7 @@ class EngineOptions:
     reader_max_age: int = 86_400 * _SECOND
     reader_max_bytes: int = 1 << 30
     when_defined: Callable[[Callable[[], None]], None] = _at_once
+    copies: Copies | None = None
 
     @property
     def bytes_needed(self) -> int:

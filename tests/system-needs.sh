@@ -4,9 +4,10 @@
 #   system-needs.sh python        Python 3.11+ that can make virtual environments
 #   system-needs.sh java          a JDK 17+ and Maven, for the tests with the Java client
 #   system-needs.sh chromium      Chromium, for the tests of the UI
+#   system-needs.sh etcd          etcd, for the tests of replication
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh offer WHAT    the same, but is content if it may not install it
-#   system-needs.sh has WHAT      whether java, jdk, chromium or docker is there
+#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd or docker is there
 #   system-needs.sh how WHAT      prints the command that installs it
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
@@ -56,6 +57,10 @@ find_chromium() {
     return 1
 }
 
+has_etcd() {
+    command -v etcd >/dev/null 2>&1
+}
+
 has_docker() {
     # The daemon and debootstrap are not on the path of everybody.
     PATH=$PATH:/usr/sbin
@@ -91,6 +96,7 @@ apt_packages() {
             has_maven || echo maven
             ;;
         chromium) first_available chromium-headless-shell chromium chromium-browser ;;
+        etcd) echo "etcd-server" ;;
         docker) echo "docker.io debootstrap" ;;
     esac
 }
@@ -105,6 +111,7 @@ say_command() {
         jdk) dnf="java-21-openjdk-devel" brew="openjdk@21" ;;
         java) dnf="java-21-openjdk-devel maven" brew="openjdk@21 maven" ;;
         chromium) dnf="chromium" brew="--cask chromium" ;;
+        etcd) dnf="etcd" brew="etcd" ;;
         docker) dnf="moby-engine debootstrap" brew="docker" ;;
     esac
     if command -v dnf >/dev/null 2>&1; then
@@ -138,6 +145,7 @@ has() {
         java) has_java ;;
         jdk) has_jdk ;;
         chromium) find_chromium >/dev/null ;;
+        etcd) has_etcd ;;
         docker) has_docker ;;
     esac
 }
@@ -209,6 +217,7 @@ case ${1:-} in
     python) need python "Python 3.11 or newer with its venv module" find_python ;;
     java) need java "a JDK 17 or newer and Maven" has_java ;;
     chromium) need chromium "Chromium" find_chromium ;;
+    etcd) need etcd "etcd" has_etcd ;;
     docker) need docker "Docker and debootstrap" has_docker ;;
     offer) offer "${2:?usage: $0 offer WHAT}" ;;
     has) has "${2:?usage: $0 has WHAT}" ;;
@@ -216,7 +225,7 @@ case ${1:-} in
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)
-        echo "usage: $0 python | java | chromium | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
+        echo "usage: $0 python | java | chromium | etcd | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
         exit 2
         ;;
 esac

@@ -103,6 +103,7 @@ NEEDS: Final = (
     Need("spark", "Spark", "jdk"),
     Need("java", "the Java client", "java"),
     Need("ui", "the web pages", "chromium"),
+    Need("etcd", "replication", "etcd"),
 )
 _SCRIPT: Final = str(Path(__file__).with_name("system-needs.sh"))
 

@@ -90,6 +90,69 @@ class DiskFreeLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSslOptions:
+    """TLS between the nodes of a cluster, each of which has a certificate, and to etcd (`etcds://`)."""
+
+    certfile: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "PEM file of this node's certificate and its chain."
+    )
+    keyfile: Path | None = option(kinds.optional(kinds.path(), "none"), None, "PEM file of this node's private key.")
+    cacertfile: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "PEM file of the authorities that the nodes' certificates are of."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """Standbys on other machines, which have everything that was confirmed and take over."""
+
+    register: str = option(
+        kinds.location(),
+        "none",
+        "Where the nodes of a cluster agree on who leads: `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]/NAME`, or"
+        " `etcds://…` with TLS; `none` for a broker alone.",
+        secret=False,
+    )
+    node: str = option(kinds.text(empty=True), "", "Name of this node in the cluster; by default the host's name.")
+    port: int = option(_PORT, 5679, "Port for the other nodes.")
+    advertise: str = option(
+        kinds.text(empty=True),
+        "",
+        "Host, or HOST:PORT, at which the other nodes reach this one's replication port; by default the first host"
+        " that it listens on, or the host's name.",
+    )
+    secret: str = option(
+        kinds.text(empty=True),
+        "",
+        "Secret that all nodes of the cluster share; needed between machines unless `replication.ssl_options` is set.",
+        secret=True,
+    )
+    lease: int = option(
+        kinds.duration(2_000, 600_000, "ms"), 10_000, "Time after which a leader that is not heard of is replaced."
+    )
+    timeout: int = option(
+        kinds.duration(100, 600_000, "ms"),
+        3_000,
+        "Time for which confirms wait for a standby that does not acknowledge, before it leaves the in-sync set.",
+    )
+    min_copies: int = option(
+        kinds.integer(1, 100),
+        2,
+        "Nodes, the leader included, that must have what is confirmed; with fewer publishers are blocked. 1 to go on"
+        " alone.",
+    )
+    backlog: int = option(
+        kinds.size(1 << 20, 2**63 - 1),
+        1 << 30,
+        "Operations that are kept for standbys that were away; one that misses more gets a copy.",
+    )
+    sync_rate: int = option(
+        kinds.size(0, 2**63 - 1), 0, "Rate at which a copy is sent to a standby, per second; 0 for no limit."
+    )
+    ssl_options: ReplicationSslOptions = group(ReplicationSslOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SslOptions:
     """TLS options of the listeners."""
 
@@ -473,6 +536,7 @@ class Settings:
 
     storage: Storage = group(Storage)
     archive: Archive = group(Archive)
+    replication: Replication = group(Replication)
     compat: Compat = group(Compat)
     management: Management = group(Management)
     management_agent: ManagementAgent = group(ManagementAgent)

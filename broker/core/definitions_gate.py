@@ -17,6 +17,7 @@ from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.callbacks import call_each
+from leveret.storage.commit.committer import Copies
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")
@@ -54,6 +55,7 @@ class DefinitionsGate:
         changes: Incremented by every change and every use of an unwritten definition.
         is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
         alarm_seconds: Those 30 s.
+        copies: Other machines that must have a batch before replies are sent; None without.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class DefinitionsGate:
         new_slice: Callable[[], TimeSlice] = lambda: UNLIMITED,
     ) -> None:
         self.alarm_seconds = ALARM_SECONDS
+        self.copies: Copies | None = None
         self._call_later = call_later
         self._alarms = alarms or Alarms()
         self._new_slice = new_slice
@@ -250,8 +253,14 @@ class DefinitionsGate:
             database.write(batch)
         except Exception as error:  # noqa: BLE001 - after any error the batch has not been written
             failure = error
-        self._call_soon_threadsafe(self._finished)
+        if self.copies is None or failure is not None:
+            self._call_soon_threadsafe(self._finished)
+        else:
+            self.copies.when_copied(self._finish_soon)
         return failure
+
+    def _finish_soon(self) -> None:
+        self._call_soon_threadsafe(self._finished)
 
     def _finished(self) -> None:
         """Handle the end of a write, successful or not."""

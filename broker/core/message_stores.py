@@ -395,6 +395,7 @@ def _engine_options(settings: Settings, gate: DefinitionsGate) -> EngineOptions:
         append_files=storage.append_files,
         read_files=storage.read_files,
         when_defined=gate.when_written,
+        copies=gate.copies,
     )
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING
 
-from leveret.broker.addresses import Acceptor
+from leveret.broker.addresses import Acceptor, Address
 from leveret.broker.tls import Tls
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class HttpListener:
             await acceptor.stop()
         if self._created is not None:
             await self._created.abandon()
+
+    async def take_forwarded(self, tls: Tls | None, sock: socket, peer: Address) -> None:
+        """Serve a client that another node forwards; see HttpServer.serve()."""
+        await self._server().serve(tls, sock, peer)
 
     async def _take(self, tls: Tls | None, sock: socket) -> None:
         await self._server().serve(tls, sock)

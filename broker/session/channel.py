@@ -272,6 +272,11 @@ class Channel:
             self.output.confirm(confirms)
         return _HeldConfirms(self, confirms, last)
 
+    def refuse_held(self) -> None:
+        """Nack publishes that wait for copies on other machines."""
+        if self.confirms is not None and self.confirms.refuse_held():
+            self.output.confirm(self.confirms)
+
     def flush_confirms(self) -> None:
         """Send confirms that are due."""
         if self.confirms is not None:

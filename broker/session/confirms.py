@@ -147,6 +147,13 @@ class Confirms:
         else:
             del held[:count]
 
+    def refuse_held(self) -> bool:
+        """Refuse held publishes: it is not known when their copies will be made; return whether there are any."""
+        held, self._held = self._held, []
+        for first, last in held:
+            self._refused += range(first, last + 1)
+        return bool(held)
+
     def _accept(self, first: int, last: int) -> None:
         """Ack a range of publishes with the next flush."""
         self._counters.confirm += last - first + 1

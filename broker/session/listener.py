@@ -68,24 +68,34 @@ class Listener:
         # It has the methods of a Protocol, but cannot inherit from it.
         return cast("asyncio.Protocol", Connection(self._server, self.connections, proxied))
 
-    async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
+    async def take_forwarded(self, tls: Tls | None, sock: socket.socket, addresses: ProxiedAddresses) -> None:
+        """Serve a client that another node forwards.
+
+        Args:
+            tls: TLS settings; None for no encryption.
+            sock: What forwards the client's bytes.
+            addresses: The client's address, and the one that it has connected to.
+        """
+        await self._take(tls, sock, addresses)
+
+    async def _take(self, tls: Tls | None, sock: socket.socket, proxied: ProxiedAddresses | None = None) -> None:
         """Create a connection for an accepted socket, after PROXY protocol header and TLS handshake."""
         if self._clients.refuse(with_handshake=True):
             sock.close()
             return
         self._clients.handshakes += 1
         try:
-            await self._connect(tls, sock)
+            await self._connect(tls, sock, proxied)
         finally:
             self._clients.handshakes -= 1
 
-    async def _connect(self, tls: Tls | None, sock: socket.socket) -> None:
-        settings, name = self._server.settings, socket_name(sock)
-        proxied: ProxiedAddresses | None = None
+    async def _connect(self, tls: Tls | None, sock: socket.socket, proxied: ProxiedAddresses | None) -> None:
+        settings = self._server.settings
+        name = socket_name(sock) if proxied is None else connection_name(proxied.peer, proxied.local)
         try:
             if settings.proxy_protocol:
-                proxied = await _read_proxy_header(sock, settings.handshake_timeout / 1000)
-                name = socket_name(sock) if proxied is None else connection_name(proxied.peer, proxied.local)
+                proxied = await _read_proxy_header(sock, settings.handshake_timeout / 1000) or proxied
+                name = name if proxied is None else connection_name(proxied.peer, proxied.local)
             make = partial(self._connection, proxied)
             if tls is None:
                 await self._server.loop.connect_accepted_socket(make, sock)

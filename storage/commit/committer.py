@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic, sleep
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from leveret.storage.callbacks import call_each
 from leveret.storage.commit.redo_log import RedoLog, Tail
@@ -25,6 +25,8 @@ _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds between attempts while no file descriptors are left, and maximum number of attempts during shutdown.
 _RETRY_PAUSE: Final = 0.1
 _MAX_TRIES_AT_END: Final = 50
+#: Seconds for copies at the end.
+_COPIES_SECONDS: Final = 10.0
 
 #: Threads that sync in parallel, enough to saturate a disk.
 SYNC_THREADS: Final = 8
@@ -167,6 +169,16 @@ class CommitGroup:
         self.tails.clear()
 
 
+class Copies(Protocol):
+    """Other machines that have to have what is synced here."""
+
+    def when_copied(self, callback: Callable[[], None]) -> None:
+        """Call back, in any thread and in the order of the calls, once they have all that has been done by now."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, at the end, until they have all that has been done by now; return False if that takes longer."""
+
+
 class Committer:
     """Commits groups one after the other in its own thread.
 
@@ -177,6 +189,7 @@ class Committer:
             callback is called: the contents of the disk are unknown, so the process must end and recover.
         interval: Minimum seconds between the syncs of two groups.
         redo: The redo log, if used.
+        copies: Machines that must have a group, too, before its callbacks are called; None without.
 
     Attributes:
         deliver: Schedules a function in the thread that owns the stores.
@@ -189,8 +202,10 @@ class Committer:
         on_failure: Callable[[OSError], None],
         interval: float = 0.0,
         redo: RedoLog | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._files = files
+        self._copies = copies
         self.deliver = deliver
         self._on_failure = on_failure
         self._interval = interval
@@ -226,6 +241,8 @@ class Committer:
         self._tasks.put(None)
         if self._syncer is not None:
             self._syncer.join()
+        if self._copies is not None:
+            self._copies.wait(_COPIES_SECONDS)
         self._drain()
         return not self._failed
 
@@ -240,13 +257,19 @@ class Committer:
                     self._fail(error, waiting)
                     return
                 if group.is_awaited:
-                    self._completed.append(group)
-                    self.deliver(self._drain)
+                    if self._copies is None:
+                        self._complete(group)
+                    else:
+                        self._copies.when_copied(partial(self._complete, group))
                 for synced in waiting:
                     synced.set()
                 if self._interval:
                     # Groups accumulate meanwhile.
                     self._closing.wait(max(0.0, started + self._interval - monotonic()))
+
+    def _complete(self, group: CommitGroup) -> None:
+        self._completed.append(group)
+        self.deliver(self._drain)
 
     def _merge(self, task: CommitGroup | threading.Event) -> tuple[CommitGroup, list[threading.Event]]:
         """Return one group of a task and all that are waiting, and the events to set after it."""

@@ -8,7 +8,7 @@ from typing import Final
 from leveret.storage.callbacks import call_each
 
 #: Resource names in the reason of connection.blocked.
-_REASONS: Final = {"memory": "memory", "disk": "disk"}
+_REASONS: Final = {"copies": "copies", "memory": "memory", "disk": "disk"}
 
 
 class Alarms:
@@ -39,7 +39,7 @@ class Alarms:
         """Set the alarm of a resource.
 
         Args:
-            resource: ``memory`` or ``disk``.
+            resource: ``memory``, ``disk`` or ``copies``.
             cause: The reason; the alarm remains set until all its causes are cleared.
         """
         self._set.add((resource, cause))

@@ -22,6 +22,7 @@ from leveret.broker.management.http.controllers.policies import Policies, Policy
 from leveret.broker.management.http.controllers.queue_browse import DeadLetters, QueueBrowse
 from leveret.broker.management.http.controllers.queue_messages import QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
+from leveret.broker.management.http.controllers.replication import Replication
 from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
 from leveret.broker.management.http.controllers.streams import ConsumerNames, Readers
 from leveret.broker.management.http.controllers.users import Permissions, Users
@@ -69,6 +70,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     DeadLetters,
     ConsumerNames,
     Readers,
+    Replication,
     JobResources,
     Losses,
 )

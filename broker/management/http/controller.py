@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -32,6 +32,7 @@ class RequestContext:
         access: Authentication and authorization.
         save: Makes changes durable; called after every request that may have changed something.
         jobs: Long work on messages.
+        replication: What is known of the cluster, and how to let another node lead; None for a broker alone.
     """
 
     broker: Broker
@@ -41,6 +42,23 @@ class RequestContext:
     access: Access
     save: Callable[[], None]
     jobs: Jobs
+    replication: Replication | None = None
+
+
+class Replication(Protocol):
+    """The cluster that the broker is a node of."""
+
+    @property
+    def report(self) -> Callable[[], dict[str, Any]]:
+        """Returns what is known of it, for JSON."""
+
+    @property
+    def metrics(self) -> Callable[[], Iterator[str]]:
+        """Returns the metrics of this node as lines of Prometheus's text format."""
+
+    @property
+    def hand_over(self) -> Callable[[str], Awaitable[str]]:
+        """Begins to let the node of a name lead, or any for ""; returns its name. RuntimeError if that cannot be."""
 
 
 class Controller(ABC):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from leveret.broker.addresses import Acceptor, Refused, format_address
+from leveret.broker.addresses import Acceptor, Address, Refused, format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.resources.sockets import Clients
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
@@ -60,12 +60,13 @@ class HttpServer:
             acceptor.start(sock)
             self._acceptors.append(acceptor)
 
-    async def serve(self, tls: Tls | None, sock: socket) -> None:
+    async def serve(self, tls: Tls | None, sock: socket, forwarded: Address | None = None) -> None:
         """Serve an accepted connection.
 
         Args:
             tls: TLS of the connection; None for no encryption.
             sock: The accepted socket. The server closes it.
+            forwarded: Address of a client that another node forwards; None for the socket's own.
         """
         make, peer = await self._protocol_factory(), "?"
         if tls is not None and self._clients.refuse(with_handshake=True):
@@ -73,7 +74,9 @@ class HttpServer:
             return
         self._clients.handshakes += tls is not None
         try:
-            peer = format_address(*sock.getpeername()[:2])
+            peer = format_address(*(forwarded or sock.getpeername()[:2]))
+            if forwarded is not None:
+                make = partial(_protocol_at, make, forwarded)
             if tls is None:
                 await asyncio.get_running_loop().connect_accepted_socket(make, sock)
             else:
@@ -129,6 +132,34 @@ class HttpServer:
         """Stop listening, and reset all connections."""
         self._watch.abort_all()
         await self.stop()
+
+
+class _ForwardedTransport:
+    """A transport to a client that another node forwards, whose address it tells.
+
+    Args:
+        transport: The transport to the other node.
+        peer: The client's address.
+    """
+
+    def __init__(self, transport: asyncio.BaseTransport, peer: Address) -> None:
+        self._transport = transport
+        self._peer = peer
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the connection."""
+        return self._peer if name == "peername" else self._transport.get_extra_info(name, default)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _protocol_at(make: Callable[[], asyncio.Protocol], peer: Address) -> asyncio.Protocol:
+    """Return a protocol that sees the address of a forwarded client."""
+    protocol = make()
+    made = protocol.connection_made
+    protocol.connection_made = lambda transport: made(_ForwardedTransport(transport, peer))  # type: ignore[arg-type, method-assign]
+    return protocol
 
 
 async def set_server_header(request: web.BaseRequest, response: web.StreamResponse) -> None:

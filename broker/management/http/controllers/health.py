@@ -37,7 +37,7 @@ _BODY: Final = b"test_message"
 
 
 class Probes(Controller):
-    """The resources ``/health/live`` and ``/health/ready``, which need no login and say nothing but yes or no."""
+    """Checks that need no login and say nothing but yes or no: of the process, and of who leads."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -45,7 +45,11 @@ class Probes(Controller):
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
-        return [web.get("/health/live", self.live), web.get("/health/ready", self.ready)]
+        return [
+            web.get("/health/live", self.live),
+            web.get("/health/ready", self.ready),
+            *resource("health/checks/leader", GET=self.leader),
+        ]
 
     async def live(self, request: web.Request) -> web.Response:
         """Respond with 200: whoever answers is alive."""
@@ -54,6 +58,10 @@ class Probes(Controller):
     async def ready(self, request: web.Request) -> web.Response:
         """Respond with 200 if clients are served; with 503 while the broker starts or stops."""
         return _yes_or_no(self._node.is_serving)
+
+    async def leader(self, request: web.Request) -> web.Response:
+        """Respond with 200: a standby of a cluster answers this itself."""
+        return json_response(_OK)
 
 
 def _yes_or_no(answer: bool) -> web.Response:

@@ -159,6 +159,9 @@ class Metrics:
             *reader_families(self._context.broker),
         ):
             yield exposition.text([family])
+        if self._context.replication is not None:
+            for lines in self._context.replication.metrics():
+                yield lines.encode()
 
 
 async def _no_content(request: web.Request) -> web.Response:

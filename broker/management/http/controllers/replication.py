@@ -1,0 +1,39 @@
+"""What is known of a cluster, and letting another node lead. RabbitMQ does not have this resource."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.request_bodies import read_object
+from leveret.broker.management.http.responses import json_response
+
+
+class Replication(Controller):
+    """The resource ``/api/replication``: for monitors, and for administrators to let another node lead."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [*resource("replication", GET=self.show), *resource("replication/failover", POST=self.fail_over)]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show the role of this node, and the standbys."""
+        self._access.require(request, "monitoring")
+        cluster = self._context.replication
+        if cluster is None:
+            return json_response({"node": self._node_name, "role": "alone", "standbys": []})
+        return json_response(cluster.report())
+
+    async def fail_over(self, request: web.Request) -> web.Response:
+        """Begin to let another node lead; respond with its name before this one closes its clients."""
+        self._access.require(request, "administrator")
+        wanted = (await read_object(request)).get("node", "") if request.can_read_body else ""
+        cluster = self._context.replication
+        if cluster is None:
+            raise bad_request("replication.register is none: there is no other node")
+        try:
+            successor = await cluster.hand_over(str(wanted))
+        except RuntimeError as error:
+            raise bad_request(str(error)) from error
+        return json_response({"node": successor}, status=202)

@@ -1,0 +1,366 @@
+"""A broker that is a node of a cluster: leads, or forwards clients to the leader, in one process.
+
+Replication has a thread and an event loop of its own, so that leases and acknowledgements do not wait for the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from socket import gethostname, socket, socketpair
+from typing import Any, Final
+from urllib.parse import unquote
+
+import uvloop
+
+from leveret.broker.addresses import address_of, bind, describe_error, format_address
+from leveret.broker.app import App, Embedding, Replica, StartError, ready_line
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.listening import planned_listeners
+from leveret.broker.config.options import Replication, Settings
+from leveret.broker.ports import Ports
+from leveret.broker.replication.applying import pack_changes
+from leveret.broker.replication.etcd import EtcdRegister
+from leveret.broker.replication.forwarding import Forwarder, relay
+from leveret.broker.replication.link import Link
+from leveret.broker.replication.register import Register
+from leveret.broker.replication.report import metrics, report
+from leveret.broker.replication.roles import Member, Plan, ReplicationError
+from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.storage.definitions_database import Changes
+from leveret.storage.disk.files import DirectoryInUseError
+from leveret.storage.disk.recording import Kind, Operation, Operations, RecordingFiles
+
+log = logging.getLogger("leveret.replication")
+
+#: Makes the register of a node: name of the node, and seconds of the lease.
+RegisterMaker = Callable[[str, float], Register]
+_SCHEMES: Final = ("etcd://", "etcds://")
+
+
+class ReplicatedBroker:
+    """One node, with the interface of App. Used by the broker's event loop, but for the methods of Host.
+
+    Args:
+        settings: Configuration of the broker.
+        on_role: Called with the ready line when this node begins to lead, or to follow.
+        on_end: Called when it cannot go on; stop() raises the reason.
+        make_register: Makes its register; by default the one that is configured.
+    Raises:
+        StartError: The configuration cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_role: Callable[[str], object],
+        on_end: Callable[[], object],
+        make_register: RegisterMaker | None = None,
+    ) -> None:
+        self._settings = settings
+        self._on_role = on_role
+        self._on_end = on_end
+        options = settings.replication
+        if settings.storage.sync.mode != "always":
+            raise StartError(
+                "storage.sync must be `always` with replication.register: confirms are promises of all nodes"
+            )
+        self._name = options.node or gethostname()
+        self._server_tls, self._client_tls = _tls(options)
+        self._make_register = make_register or _configured(options, self._client_tls)
+        self._ports = Ports()
+        self._loop = asyncio.get_running_loop()
+        self._app: App | None = None
+        self._forwarder: Forwarder | None = None
+        self._addresses: dict[str, list[tuple[str, int]]] = {}
+        self._told = ""
+        self._member: Member | None = None
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+        self._ended: Future[None] = Future()
+        self._is_stopping = False
+        self._has_enough = False
+        self.has_role = asyncio.Event()
+
+    # --- the interface of App -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen, and wait until this node leads or follows.
+
+        Raises:
+            StartError: It can do neither.
+        """
+        listening = self._bind_replication()
+        await self._stand_by("", "")
+        threading.Thread(target=self._replicate, args=(listening,), name="replication", daemon=True).start()
+        ended = asyncio.wrap_future(self._ended)
+        ended.add_done_callback(lambda _: self.has_role.set())
+        await self.has_role.wait()
+        if ended.done():
+            await ended
+        else:
+            ended.add_done_callback(self._note_end)
+
+    def _note_end(self, ended: asyncio.Future[None]) -> None:
+        if ended.exception() is not None and not self._is_stopping:
+            log.critical("%s", ended.exception())
+            self._on_end()
+
+    async def stop(self) -> None:
+        """Hand over if this node leads, and stop.
+
+        Raises:
+            StartError: This node could not go on before; the text says why.
+        """
+        self._is_stopping = True
+        if self._thread_loop is not None and self._member is not None and not self._ended.done():
+            self._thread_loop.call_soon_threadsafe(self._member.stop)
+        try:
+            if self._thread_loop is not None:
+                await asyncio.wrap_future(self._ended)
+        finally:
+            if self._app is not None:
+                await self._app.stop()
+            if self._forwarder is not None:
+                await self._forwarder.stop()
+            self._ports.close()
+
+    def reload(self, settings: Settings) -> None:
+        """Apply the options that can change without a restart; see App.reload()."""
+        if self._app is not None:
+            self._app.reload(settings)
+        self._settings = settings
+
+    def ready_line(self) -> str:
+        """Return the line that was printed last."""
+        return self._told
+
+    # --- roles, in the broker's event loop ----------------------------------------------------------------------------
+
+    async def _lead(self, shipping: Shipping, operations: Operations) -> None:
+        """Open the broker in the place of the forwarder."""
+        forwarder, self._forwarder = self._forwarder, None
+        if forwarder is not None:
+            await forwarder.stop()
+        self._ports.rewind()
+
+        def record(changes: Changes) -> None:
+            operations.add_sync(Operation(Kind.DEFINITIONS, "", 0, pack_changes(changes)))
+
+        replica = Replica(shipping, record, self._report, self._metrics, self.hand_over)
+        files = RecordingFiles(str(self._settings.data_dir), operations)
+        app = App(self._settings, Embedding(files, False, self._ports.bind, replica=replica))
+        try:
+            await app.start()
+        except BaseException:
+            await app.abandon()
+            raise
+        self._app = app
+        app.set_enough_copies(self._has_enough)
+        self._tell(ready_line(app.addresses, self._settings.data_dir, "leader"))
+
+    async def _stop_leading(self, is_clean: bool, reason: str) -> None:
+        app, self._app = self._app, None
+        if app is None:
+            return
+        if is_clean:
+            await app.stop()
+        else:
+            log.error("closes all clients: %s", reason)
+            await app.abandon(close_politely=True)
+
+    async def _stand_by(self, leader: str, address: str) -> None:
+        if self._forwarder is None:
+            options = self._settings.replication
+            self._forwarder = Forwarder(
+                self._name, options.secret, self._client_tls, self._settings.management.path_prefix, self._report,
+                self._metrics,
+            )  # fmt: skip
+            self._ports.rewind()
+            self._addresses = {}
+            for each in planned_listeners(self._settings):
+                try:
+                    sockets = self._ports.bind(each, each.endpoint.port, self._settings.tcp_listen_options.backlog)
+                except OSError as error:
+                    where = format_address(each.endpoint.host, each.endpoint.port)
+                    raise StartError(
+                        f"cannot listen on {where}: {describe_error(error)}; choose another {each.option}"
+                    ) from error
+                self._addresses.setdefault(each.name, []).extend(map(address_of, sockets))
+                for sock in sockets:
+                    await self._forwarder.listen(each.name, sock)
+        self._forwarder.set_leader(address)
+        if leader:
+            self._tell(ready_line(self._addresses, self._settings.data_dir, "standby"))
+
+    def _tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self.has_role.set()
+            self._on_role(line)
+
+    def _take(self, sock: socket, wish: Mapping[str, Any]) -> None:
+        """Serve a client that another node forwards."""
+        if self._app is None:
+            sock.close()
+        else:
+            self._app.take_forwarded(str(wish["service"]), sock, tuple(wish["peer"]), tuple(wish["local"]))
+
+    def _report(self) -> dict[str, Any]:
+        return report(self._name, self._member)
+
+    def _metrics(self) -> Iterator[str]:
+        return metrics(self._report())
+
+    async def hand_over(self, wanted: str) -> str:
+        """Let another node lead; see Member.hand_over()."""
+        assert self._member is not None
+        assert self._thread_loop is not None
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(self._member.hand_over(wanted), self._thread_loop)
+        )
+
+    # --- the thread of replication; Host ------------------------------------------------------------------------------
+
+    def _replicate(self, listening: socket) -> None:
+        loop = uvloop.new_event_loop()
+        self._thread_loop = loop
+        try:
+            loop.run_until_complete(self._be_member(listening))
+        except DirectoryInUseError as error:
+            self._ended.set_exception(StartError(f"cannot use the data directory: {error}"))
+        except ReplicationError as error:
+            self._ended.set_exception(StartError(str(error)))
+        except Exception as error:
+            if not isinstance(error, StartError | DefinitionsError):
+                log.exception("internal error in replication")
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+        finally:
+            loop.close()
+
+    async def _be_member(self, listening: socket) -> None:
+        settings, options = self._settings, self._settings.replication
+        lease = options.lease / 1000
+        plan = Plan(
+            self._name,
+            Path(settings.data_dir),
+            _advertised(options, listening),
+            options.secret,
+            lease,
+            Limits(options.timeout / 1000, options.min_copies, options.sync_rate),
+            options.backlog,
+            self._server_tls,
+            self._client_tls,
+        )
+        self._member = Member(plan, self._make_register(self._name, lease), self)
+        if self._is_stopping:
+            self._member.stop()
+        await self._member.run(listening)
+
+    async def _in_broker(self, work: Any) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def lead(self, shipping: Shipping, operations: Operations, epoch: int) -> None:
+        """Open the broker; see Host."""
+        await self._in_broker(self._lead(shipping, operations))
+
+    async def stop_leading(self, is_clean: bool, reason: str) -> None:
+        """Close the broker; see Host."""
+        await self._in_broker(self._stop_leading(is_clean, reason))
+
+    async def stand_by(self, leader: str, address: str) -> None:
+        """Forward clients to the leader; see Host."""
+        await self._in_broker(self._stand_by(leader, address))
+
+    def set_enough_copies(self, enough: bool) -> None:
+        """Block publishers unless there are enough copies; see Host."""
+        self._loop.call_soon_threadsafe(self._set_enough, enough)
+
+    def _set_enough(self, enough: bool) -> None:
+        self._has_enough = enough
+        if self._app is not None:
+            self._app.set_enough_copies(enough)
+
+    async def forward(self, link: Link, wish: dict[str, Any]) -> None:
+        """Serve a client that another node forwards; see Host."""
+        ours, theirs = socketpair()
+        theirs.setblocking(False)
+        self._loop.call_soon_threadsafe(self._take, theirs, wish)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        await relay(link.reader, link.writer, reader, writer)
+
+    def _bind_replication(self) -> socket:
+        port = self._settings.replication.port
+        host = self._settings.host[0]
+        try:
+            return bind(host, port, 128)[0]
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {format_address(host, port)}: {describe_error(error)};"
+                " choose another replication.port"
+            ) from error
+
+
+def _advertised(options: Replication, listening: socket) -> str:
+    """Return host and port at which other nodes reach this one."""
+    host, port = address_of(listening)
+    if options.advertise:
+        name, colon, given = options.advertise.rpartition(":")
+        return options.advertise if colon and given.isdigit() and name else f"{options.advertise}:{port}"
+    return format_address(gethostname() if host in ("0.0.0.0", "::") else host, port)
+
+
+def _configured(options: Replication, tls: ssl.SSLContext | None) -> RegisterMaker:
+    """Return what makes the register that is configured.
+
+    Raises:
+        StartError: The option cannot be used.
+    """
+    url = options.register
+    scheme = next((each for each in _SCHEMES if url.startswith(each)), None)
+    hosts, _, name = url[len(scheme or "") :].partition("/")
+    if scheme is None or not hosts or not name:
+        raise StartError("replication.register must be none or etcd://HOST:PORT[,HOST:PORT]/NAME")
+    login: tuple[str, str] | None = None
+    if "@" in hosts:
+        who, _, hosts = hosts.rpartition("@")
+        user, _, password = who.partition(":")
+        login = unquote(user), unquote(password)
+    if scheme == "etcds://" and tls is None:
+        raise StartError("replication.register: etcds:// needs replication.ssl_options.cacertfile")
+    endpoints = [each if ":" in each else f"{each}:2379" for each in hosts.split(",")]
+
+    def make(node: str, lease: float) -> Register:
+        return EtcdRegister(endpoints, name, node, lease, login, tls if scheme == "etcds://" else None)
+
+    return make
+
+
+def _tls(options: Replication) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """Return the TLS contexts of a node: for links that it accepts, and for those that it opens.
+
+    Raises:
+        StartError: The files cannot be used.
+    """
+    files = options.ssl_options
+    given = files.certfile, files.keyfile, files.cacertfile
+    if not any(given):
+        return None, None
+    if not all(given):
+        raise StartError("replication.ssl_options needs certfile, keyfile and cacertfile")
+    try:
+        server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+        for context in (server, client):
+            context.load_cert_chain(str(files.certfile), None if files.keyfile is None else str(files.keyfile))
+            context.load_verify_locations(str(files.cacertfile))
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+    except OSError as error:
+        raise StartError(f"replication.ssl_options cannot be used: {error}") from error
+    return server, client

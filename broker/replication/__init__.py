@@ -1,0 +1,1 @@
+"""Standbys on other machines, which have everything that was confirmed and take over."""

@@ -1,0 +1,226 @@
+"""A standby's side: gets what it needs from the leader, applies it, and acknowledges it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import sqlite3
+import ssl
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from leveret.broker.replication.applying import Applier, OutOfStep
+from leveret.broker.replication.backlog import Backlog
+from leveret.broker.replication.copying import Received, keep_aside
+from leveret.broker.replication.frames import FrameError, unpack_frame
+from leveret.broker.replication.link import Link, LinkError, Message, connect
+from leveret.broker.replication.node_record import (
+    DIVERGED,
+    OWN,
+    NodeRecord,
+    finish_switch,
+    is_empty,
+    store_id,
+    write_record,
+)
+from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
+from leveret.storage.format import FORMAT_VERSION
+
+log = logging.getLogger("leveret.replication")
+
+#: Seconds between lines of progress in the log.
+_PROGRESS_SECONDS: Final = 10.0
+
+
+class Following:
+    """The copy of one node. Used by the event loop of replication; its data directory must be locked.
+
+    Args:
+        name: Name of this node.
+        root: The data directory.
+        record: What is known of it.
+        backlog: Keeps the frames that are applied, so that others can continue if this node leads.
+        address: Host and port of this node's replication port.
+        secret: The shared secret.
+        tls: Encrypts the link; None for no encryption.
+
+    Attributes:
+        record: What is on the disk of it.
+        epoch: Epoch of the last operation that was applied; 0 if the copy cannot be continued.
+        number: Number of the last operation that was applied.
+        highest: The highest epoch that was heard of; what comes from a lower one is refused.
+        received, to_receive: Bytes of a copy.
+        is_connected: Whether there is a leader to follow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        record: NodeRecord,
+        backlog: Backlog,
+        address: str,
+        secret: str,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._name = name
+        self._root = root
+        self._backlog = backlog
+        self._address = address
+        self._secret = secret
+        self._tls = tls
+        self._pool = ThreadPoolExecutor(1, "standby")
+        self._applier: Applier | None = None
+        self._link: Link | None = None
+        self._reported = 0.0
+        self.record = record
+        self.epoch, self.number = record.position
+        self.highest = record.epoch
+        self.received = self.to_receive = 0
+        self.is_connected = False
+        backlog.clear(self.number)
+
+    async def follow(self, host: str, port: int, epoch: int) -> None:
+        """Follow a leader until the link is closed.
+
+        Args:
+            host: Its host.
+            port: Its replication port.
+            epoch: Its epoch.
+        Raises:
+            LinkError: The leader refuses this node, or sends what it should not.
+            OSError, EOFError: The link is broken.
+            FrameError: A frame is damaged; nothing of it has been applied.
+            OutOfStep: The copy is none of this leader's; the next time it is made again.
+            sqlite3.Error: Definitions cannot be written.
+        """
+        wish: Mapping[str, Any] = {
+            "purpose": "follow",
+            "node": self._name,
+            "store": store_id(self._root),
+            "is_empty": is_empty(self._root),
+            "epoch": self.epoch,
+            "number": self.number,
+            "address": self._address,
+        }
+        link, told = await connect(host, port, self._secret, wish, self._tls)
+        self._link = link
+        try:
+            if int(told.get("epoch", 0)) != epoch:
+                raise LinkError(f"it leads epoch {told.get('epoch')}, and the register says {epoch}")
+            if int(told.get("format", 0)) > FORMAT_VERSION:
+                raise LinkError(
+                    f"it writes format {told['format']} of the data directory, and this version of Leveret knows"
+                    f" {FORMAT_VERSION}; upgrade this node"
+                )
+            self.highest = epoch
+            begun = json.loads(await link.expect(Message.HELLO))
+            if "continue" in begun:
+                if begun["continue"] != self.number:
+                    raise LinkError(f"it goes on from operation {begun['continue']} after {self.number}")
+                self._note("following", epoch)
+            else:
+                await self._receive_copy(link, epoch)
+            self.is_connected = True
+            self.epoch = epoch
+            self._acknowledge(link)
+            await self._apply_frames(link, epoch)
+        except (OutOfStep, sqlite3.Error, FrameError):
+            # Part of a frame may have been applied.
+            self.epoch = 0
+            raise
+        finally:
+            self.is_connected = False
+            self._link = None
+            link.close()
+
+    def disconnect(self) -> bool:
+        """Close the link; return whether there is one."""
+        if self._link is None:
+            return False
+        self._link.close()
+        return True
+
+    async def _receive_copy(self, link: Link, epoch: int) -> None:
+        contents = await link.expect(Message.FILES)
+        loop = asyncio.get_running_loop()
+        await self.rest()
+        self.epoch = 0
+        received = await loop.run_in_executor(self._pool, Received, self._root, contents)
+        log.warning("receives a copy of %d bytes at operation %d", received.bytes, received.number)
+        await received.receive(link, self._note_progress)
+        self.number = received.number
+        self._backlog.clear(self.number)
+        await loop.run_in_executor(self._pool, self._switch, epoch)
+        log.warning("has a copy at operation %d", self.number)
+
+    def _switch(self, epoch: int) -> None:
+        """Put the copy in the place of what was there."""
+        before = self.record
+        self._note("leaving", epoch)
+        self.record = finish_switch(self._root, self.record)
+        self._note("following", epoch)
+        if before.doing == "leading":
+            kept = keep_aside(self._root, before.epoch)
+            log.warning(
+                "this node led epoch %d, and may have had operations that nobody confirmed: %d files that differ are"
+                " kept in %s",
+                before.epoch,
+                kept,
+                self._root / DIVERGED / str(before.epoch),
+            )
+        shutil.rmtree(self._root / OWN / "old", ignore_errors=True)
+
+    def _note_progress(self, received: int, to_receive: int) -> None:
+        self.received, self.to_receive = received, to_receive
+        now = asyncio.get_running_loop().time()
+        if now - self._reported > _PROGRESS_SECONDS:
+            self._reported = now
+            log.info("%d of %d bytes of the copy are here", received, to_receive)
+
+    async def _apply_frames(self, link: Link, epoch: int) -> None:
+        loop = asyncio.get_running_loop()
+        if self._applier is None:
+            self._applier = Applier(self._root)
+        applier = self._applier
+        while True:
+            frame = unpack_frame(await link.expect(Message.FRAME))
+            if frame.first != self.number + 1:
+                raise FrameError(f"it begins with operation {frame.first} after {self.number}")
+            if frame.epoch > epoch or epoch < self.highest:
+                raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
+            await loop.run_in_executor(self._pool, applier.apply, frame)
+            self.number = frame.last
+            self._backlog.add(frame)
+            self._acknowledge(link)
+
+    def _acknowledge(self, link: Link) -> None:
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(self.number))
+
+    def _note(self, doing: str, epoch: int) -> None:
+        self.record = NodeRecord(doing, epoch, self.number)
+        write_record(self._root, self.record)
+
+    async def rest(self) -> None:
+        """Close all files; the data directory can be used by a broker."""
+        applier, self._applier = self._applier, None
+        if applier is not None:
+            await asyncio.get_running_loop().run_in_executor(self._pool, applier.close)
+
+    async def close(self) -> None:
+        """Close everything, and note where the copy stands."""
+        self.disconnect()
+        await self.rest()
+        if self.record.doing == "following" and self.epoch:
+            self.record = replace(self.record, doing="nothing", epoch=self.epoch, number=self.number)
+            write_record(self._root, self.record)
+        self._pool.shutdown()
+
+    def retire(self) -> None:
+        """End the thread: this node leads."""
+        self._pool.shutdown()

@@ -1,0 +1,196 @@
+"""A standby's ports: clients that connect to it are served by the leader.
+
+Their bytes go to the leader's replication port, after a handshake that tells the client's address, and there into the
+broker as if the client had connected to it. Metrics and health are the standby's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from socket import socket
+from typing import Any, Final
+
+from leveret.broker.addresses import unmap_ipv4
+from leveret.broker.replication.link import LinkError, connect
+
+log = logging.getLogger("leveret.replication")
+
+#: Seconds for which a client waits until there is a leader.
+_LEADER_SECONDS: Final = 10.0
+_PIECE: Final = 64 << 10
+_HEAD_SECONDS: Final = 10.0
+#: Answers to health checks of a standby, by path; others ask the leader.
+_CHECKS: Final[Mapping[str, int]] = {
+    "/health/live": 200, "/health/ready": 200, "/api/health/checks/leader": 503,
+}  # fmt: skip
+
+
+class Forwarder:
+    """The ports of a standby. Used by the broker's event loop.
+
+    Args:
+        node: Name of this node.
+        secret: The shared secret.
+        tls: Encrypts the links to the leader; None for no encryption.
+        prefix: Prefix of the paths of the HTTP API.
+        report: Returns what is known of this node's replication, for `/api/replication`.
+        metrics: Returns this node's metrics as text.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        secret: str,
+        tls: ssl.SSLContext | None,
+        prefix: str,
+        report: Callable[[], Mapping[str, Any]],
+        metrics: Callable[[], Iterator[str]],
+    ) -> None:
+        self._node = node
+        self._secret = secret
+        self._tls = tls
+        self._prefix = f"/{prefix.strip('/')}".rstrip("/")
+        self._report = report
+        self._metrics = metrics
+        self._servers: list[asyncio.Server] = []
+        self._clients: set[asyncio.Task[None]] = set()
+        self._leader: tuple[str, int] | None = None
+        self._has_leader = asyncio.Event()
+
+    async def listen(self, service: str, sock: socket) -> None:
+        """Forward the clients of a listening socket.
+
+        Args:
+            service: Name of the listener.
+            sock: The socket; stop() closes it.
+        """
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._serve(service, reader, writer)
+
+        self._servers.append(await asyncio.start_server(serve, sock=sock))
+
+    def set_leader(self, address: str) -> None:
+        """Forward to another leader from now on.
+
+        Args:
+            address: Host and port of its replication port; "" while there is none.
+        """
+        host, _, port = address.rpartition(":")
+        self._leader = (host.strip("[]"), int(port)) if address else None
+        if self._leader is None:
+            self._has_leader.clear()
+        else:
+            self._has_leader.set()
+
+    async def stop(self) -> None:
+        """Stop listening, and close the connections of all clients."""
+        for server in self._servers:
+            server.close()
+        clients = [*self._clients]
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+
+    async def _serve(self, service: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            head = b""
+            if service in ("management", "prometheus"):
+                async with asyncio.timeout(_HEAD_SECONDS):
+                    head = await reader.read(_PIECE)
+                answered = self._answer(service, head)
+                if answered:
+                    writer.write(answered)
+                    await writer.drain()
+                    writer.close()
+                    return
+            await self._forward(service, reader, writer, head)
+        except asyncio.CancelledError:
+            # By stop(); a stream's task that ends so would be logged.
+            pass
+        except (OSError, EOFError, TimeoutError, LinkError) as error:
+            log.debug("a client of %s is not forwarded: %s", service, error)
+        finally:
+            self._clients.discard(task)
+            if not writer.is_closing():
+                writer.transport.abort()
+
+    async def _forward(
+        self, service: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes
+    ) -> None:
+        async with asyncio.timeout(_LEADER_SECONDS):
+            await self._has_leader.wait()
+        assert self._leader is not None
+        peer, local = (writer.get_extra_info(name)[:2] for name in ("peername", "sockname"))
+        wish = {
+            "purpose": "forward",
+            "node": self._node,
+            "service": service,
+            "peer": [unmap_ipv4(peer[0]), peer[1]],
+            "local": [unmap_ipv4(local[0]), local[1]],
+        }
+        link, _ = await connect(*self._leader, self._secret, wish, self._tls)
+        link.writer.write(head)
+        await relay(reader, writer, link.reader, link.writer)
+
+    def _answer(self, service: str, head: bytes) -> bytes:
+        """Return the response to a request that a standby answers itself; empty for the leader's."""
+        parts = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        path = (parts[1] if len(parts) == 3 else "").partition("?")[0].removeprefix(self._prefix).rstrip("/")
+        if service == "prometheus":
+            if path != "/metrics":
+                return _response(404, "text/plain", b"")
+            return _response(200, "text/plain; version=0.0.4", "".join(self._metrics()).encode())
+        if path in _CHECKS:
+            status = _CHECKS[path]
+            told = {"status": "ok"} if status == 200 else {"status": "failed", "reason": "this node is a standby"}
+            return _response(status, "application/json", json.dumps(told).encode())
+        if path == "/api/health/replication":
+            return _response(200, "application/json", json.dumps(self._report()).encode())
+        return b""
+
+
+def _response(status: int, kind: str, body: bytes) -> bytes:
+    reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
+    head = f"HTTP/1.1 {status} {reason}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}connection: close\r\n\r\n".encode() + body
+
+
+async def relay(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    other_reader: asyncio.StreamReader,
+    other_writer: asyncio.StreamWriter,
+) -> None:
+    """Pass bytes on between two connections until both directions have ended, then close both."""
+    pumps = [asyncio.create_task(_pump(reader, other_writer)), asyncio.create_task(_pump(other_reader, writer))]
+    try:
+        await asyncio.gather(*pumps)
+    except (OSError, EOFError):
+        pass
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        for each in (writer, other_writer):
+            each.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while octets := await reader.read(_PIECE):
+        writer.write(octets)
+        await writer.drain()
+    if writer.can_write_eof():
+        with suppress(OSError):
+            writer.write_eof()
+    else:
+        # TLS has no end of one direction.
+        raise EOFError

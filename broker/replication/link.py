@@ -1,0 +1,213 @@
+"""The connection between two nodes: handshake with a shared secret, and messages.
+
+    message  u8 kind | u32 bytes | bytes
+
+Who accepts sends a challenge. Who connects answers with what it wants and a proof that it knows the secret, and gets a
+proof in turn. Every message of the handshake is JSON after 32 bytes of proof. Encryption is TLS's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import ssl
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any, Final
+
+from leveret.broker.addresses import is_loopback
+from leveret.broker.replication.frames import FRAME_MAX, VERSION
+
+_HEAD: Final = struct.Struct("<BI")
+_PROOF_BYTES: Final = 32
+#: Largest message of a handshake in bytes.
+_HANDSHAKE_MAX: Final = 64 << 10
+#: A frame may be larger than FRAME_MAX if one operation is.
+_MESSAGE_MAX: Final = 4 * FRAME_MAX
+_HANDSHAKE_SECONDS: Final = 5.0
+_BUFFER: Final = 1 << 20
+
+
+class Message(IntEnum):
+    """Kinds of messages."""
+
+    HELLO = 1
+    FRAME = 2
+    ACKNOWLEDGEMENT = 3
+    FILES = 4
+    DATA = 5
+    END = 6
+
+
+class LinkError(Exception):
+    """The other side is not who it should be, or says something that it should not; the text says what."""
+
+
+class Refused(LinkError):
+    """The other node has refused the connection; the text is its reason."""
+
+
+class Link:
+    """An open connection.
+
+    Args:
+        reader: What comes in.
+        writer: What goes out.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, kind: Message, octets: bytes = b"") -> None:
+        """Send a message; drain() waits until there is room for more.
+
+        Raises:
+            OSError: The connection is closed.
+        """
+        if self.writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self.writer.write(_HEAD.pack(kind, len(octets)))
+        if octets:
+            self.writer.write(octets)
+
+    def send_json(self, kind: Message, value: object) -> None:
+        """Send a message that is JSON."""
+        self.send(kind, json.dumps(value).encode())
+
+    async def drain(self) -> None:
+        """Wait until there is room for more.
+
+        Raises:
+            OSError: The connection is broken.
+        """
+        await self.writer.drain()
+
+    async def receive(self, limit: int = _MESSAGE_MAX) -> tuple[Message, bytes]:
+        """Return the next message.
+
+        Raises:
+            LinkError: It is none of this version, or too long.
+            OSError: The connection is broken.
+            EOFError: It was closed.
+        """
+        kind, size = _HEAD.unpack(await self.reader.readexactly(_HEAD.size))
+        if size > limit:
+            raise LinkError(f"a message of {size} bytes is too long")
+        octets = await self.reader.readexactly(size)
+        try:
+            return Message(kind), octets
+        except ValueError:
+            raise LinkError(f"a message is of unknown kind {kind}") from None
+
+    async def expect(self, kind: Message, limit: int = _MESSAGE_MAX) -> bytes:
+        """Return the next message, which must be of a kind; see receive()."""
+        found, octets = await self.receive(limit)
+        if found is not kind:
+            raise LinkError(f"message {found.name} came instead of {kind.name}")
+        return octets
+
+    def close(self) -> None:
+        """Close the connection, without what is not sent yet."""
+        self.writer.transport.abort()
+
+
+async def connect(
+    host: str, port: int, secret: str, wish: Mapping[str, Any], tls: ssl.SSLContext | None = None
+) -> tuple[Link, dict[str, Any]]:
+    """Connect to a node.
+
+    Args:
+        host: Its host.
+        port: Its replication port.
+        secret: The shared secret; empty without one.
+        wish: What it is asked for, as JSON.
+        tls: Encrypts the link; None for no encryption.
+    Returns:
+        The link, and the node's answer.
+    Raises:
+        Refused: It refuses.
+        LinkError: It does not know the secret, or is of another version.
+        OSError: It cannot be reached.
+        EOFError: It has closed the connection.
+    """
+    async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER, ssl=tls)
+        link = Link(reader, writer)
+        try:
+            challenge = _decode(await link.expect(Message.HELLO, _HANDSHAKE_MAX))
+            if challenge.get("link") != VERSION:
+                raise LinkError(
+                    f"the node at {host}:{port} has another version of replication: {challenge.get('link')}"
+                )
+            theirs, ours = str(challenge["nonce"]), secrets.token_hex(16)
+            asked = json.dumps({**wish, "nonce": ours, "link": VERSION}).encode()
+            link.send(Message.HELLO, _proof(secret, "asks", theirs, asked) + asked)
+            octets = await link.expect(Message.HELLO, _HANDSHAKE_MAX)
+            proof, answer = octets[:_PROOF_BYTES], octets[_PROOF_BYTES:]
+            answered = _decode(answer)
+            if "refused" in answered:
+                raise Refused(str(answered["refused"]))
+            if not hmac.compare_digest(proof, _proof(secret, "answers", ours, answer)):
+                raise LinkError(f"the node at {host}:{port} has another replication.secret")
+        except BaseException:
+            link.close()
+            raise
+        return link, answered
+
+
+async def accept(link: Link, secret: str, is_encrypted: bool) -> dict[str, Any]:
+    """Return what a node that has connected wants; answer() answers it.
+
+    Raises:
+        LinkError: It does not know the secret, or is of another version.
+        OSError: The connection is broken.
+        EOFError: It was closed.
+    """
+    async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        nonce = secrets.token_hex(16)
+        link.send_json(Message.HELLO, {"link": VERSION, "nonce": nonce})
+        octets = await link.expect(Message.HELLO, _HANDSHAKE_MAX)
+        proof, asked = octets[:_PROOF_BYTES], octets[_PROOF_BYTES:]
+        peer = link.writer.get_extra_info("peername")
+        if not secret and not is_encrypted and not (peer and is_loopback(peer[0])):
+            raise await _refuse(link, "it is another machine: set replication.secret or replication.ssl_options")
+        if not hmac.compare_digest(proof, _proof(secret, "asks", nonce, asked)):
+            raise await _refuse(link, "it has another replication.secret")
+        wish = _decode(asked)
+        if wish.get("link") != VERSION:
+            raise await _refuse(link, f"it has version {wish.get('link')} of replication, not {VERSION}")
+        return wish
+
+
+def answer(link: Link, secret: str, wish: Mapping[str, Any], answered: Mapping[str, Any]) -> None:
+    """Answer what a node wants: accept it, or with a text `refused`, refuse it."""
+    octets = json.dumps(answered).encode()
+    link.send(Message.HELLO, _proof(secret, "answers", str(wish.get("nonce", "")), octets) + octets)
+
+
+async def _refuse(link: Link, reason: str) -> LinkError:
+    """Tell a node, which has not proven who it is, that it is refused."""
+    link.send(Message.HELLO, bytes(_PROOF_BYTES) + json.dumps({"refused": reason}).encode())
+    with suppress(OSError):
+        await link.drain()
+        link.writer.close()
+    return LinkError(reason)
+
+
+def _proof(secret: str, side: str, nonce: str, octets: bytes) -> bytes:
+    return hmac.digest(secret.encode(), b"\0".join((side.encode(), nonce.encode(), octets)), "sha256")
+
+
+def _decode(octets: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(octets)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise LinkError("a message is not a JSON object")
+    return value

@@ -1,0 +1,265 @@
+"""Who leads: the register that all nodes of a cluster share, and one in memory for tests.
+
+A register has one value, the state, which is replaced by compare-and-set, and a claim of the leader that ends with its
+lease. Everything that must be true at all times hangs on the state. The claim, and with it all clocks, only tells when
+another node may try to lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+#: Version of the state as JSON.
+_VERSION: Final = 1
+#: Epochs that the state remembers.
+_HISTORY: Final = 20
+
+
+class RegisterError(Exception):
+    """The register cannot be reached, or does not answer as it should. Whether a write has happened is not known."""
+
+
+class NewerStateError(Exception):
+    """The state was written by a newer version; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of a cluster.
+
+    Attributes:
+        epoch: Number of the leader's term; each leader has a higher one than all before.
+        leader: Name of the node that leads, or has led last.
+        in_sync: Names of the nodes that have everything that was confirmed; only these may lead.
+        addresses: Host and port of the replication port, by name.
+        store: ID of the data directory that all are copies of; "" while the first leader has not told it.
+        history: Epochs that the leader's copy has followed, and the number of the last operation before each began;
+            oldest first. An epoch is missing whose operations it never got.
+        successor: Name of the node that a leader has handed over to; "" otherwise. Others let it claim first.
+    """
+
+    epoch: int
+    leader: str
+    in_sync: tuple[str, ...]
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    store: str = ""
+    history: tuple[tuple[int, int], ...] = ()
+    successor: str = ""
+
+    def to_json(self) -> str:
+        """Return it as JSON that a person can read."""
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "epoch": self.epoch,
+                "leader": self.leader,
+                "in_sync": list(self.in_sync),
+                "addresses": dict(self.addresses),
+                "store": self.store,
+                "history": [list(each) for each in self.history[-_HISTORY:]],
+                "successor": self.successor,
+            }
+        )
+
+    def next(self, name: str, address: str, epoch: int, number: int) -> State:
+        """Return the state in which another node leads.
+
+        Args:
+            name: Its name.
+            address: Host and port of its replication port.
+            epoch: The epoch that its copy has followed last; 0 if it is not known where its copy ends.
+            number: Number of the last operation in its copy.
+        """
+        in_sync = self.in_sync
+        if name not in (self.leader, self.successor):
+            # The old leader may have operations that nobody else has.
+            in_sync = tuple(each for each in in_sync if each != self.leader)
+        term = self.epoch + 1
+        return replace(
+            self,
+            epoch=term,
+            leader=name,
+            in_sync=in_sync,
+            addresses={**self.addresses, name: address},
+            history=(*(each for each in self.history if each[0] <= epoch), (term, number)),
+            successor="",
+        )
+
+    def may_continue(self, epoch: int, number: int) -> bool:
+        """Return whether all operations up to `number` of a copy that followed `epoch` are the leader's, too."""
+        known = any(began == epoch for began, _ in self.history)
+        return known and all(number <= last for began, last in self.history if began > epoch)
+
+
+def read_state(text: str) -> State:
+    """Decode a state.
+
+    Raises:
+        RegisterError: It is malformed.
+        NewerStateError: It is of a newer version.
+    """
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if int(found.get("version", 1)) > _VERSION:
+            raise NewerStateError(
+                f"the register was written by a newer version of Leveret (state {found['version']}, this version"
+                f" knows {_VERSION}); upgrade this node"
+            )
+        return State(
+            int(found["epoch"]),
+            str(found["leader"]),
+            tuple(map(str, found["in_sync"])),
+            {str(name): str(address) for name, address in found.get("addresses", {}).items()},
+            str(found.get("store", "")),
+            tuple((int(epoch), int(last)) for epoch, last in found.get("history", ())),
+            str(found.get("successor", "")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RegisterError(f"the state in the register is malformed: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the register says.
+
+    Attributes:
+        state: The state; None before the first leader.
+        revision: What write() compares.
+        claimed_by: Name of the leader whose claim is valid; "" without one.
+    """
+
+    state: State | None
+    revision: int
+    claimed_by: str
+
+
+class Register(Protocol):
+    """The register of a cluster, as one node uses it. Every method may raise RegisterError."""
+
+    async def read(self) -> Reading:
+        """Return what it says."""
+
+    async def write(self, state: State, revision: int) -> int | None:
+        """Replace the state if its revision is this one; return the new revision, or None if it is another one."""
+
+    async def claim(self, state: State, revision: int) -> int | None:
+        """Replace the state as write() does and claim the leadership, if nobody else claims it."""
+
+    async def renew(self) -> bool:
+        """Extend the lease of the own claim; return whether it is still valid."""
+
+    async def resign(self, state: State | None = None, revision: int = 0) -> int | None:
+        """Give up the own claim, and with a state, replace that as write() does in the same step."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until something may have changed, at most this long."""
+
+    async def close(self) -> None:
+        """Close all connections; the own claim ends with its lease."""
+
+
+class MemoryHub:
+    """What the registers of all nodes share, in tests.
+
+    Attributes:
+        is_away: Whether it cannot be reached, from all nodes.
+        cut_off: Names of nodes that cannot reach it.
+    """
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.revision = 0
+        self.claimed_by = ""
+        self.expires = 0.0
+        self.is_away = False
+        self.cut_off: set[str] = set()
+        self.changed = asyncio.Event()
+
+    def change(self) -> None:
+        """Wake all who wait."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+
+class MemoryRegister:
+    """A register in memory, for nodes in one event loop; implements Register.
+
+    Args:
+        hub: What all nodes share.
+        node: Name of the node.
+        lease: Seconds after which a claim that is not renewed ends.
+    """
+
+    def __init__(self, hub: MemoryHub, node: str, lease: float) -> None:
+        self._hub = hub
+        self._node = node
+        self._lease = lease
+
+    def _reach(self) -> MemoryHub:
+        hub = self._hub
+        if hub.is_away or self._node in hub.cut_off:
+            raise RegisterError("the register cannot be reached")
+        if hub.claimed_by and hub.expires <= _now():
+            hub.claimed_by = ""
+        return hub
+
+    async def read(self) -> Reading:
+        """Return what it says."""
+        hub = self._reach()
+        return Reading(None if hub.text is None else read_state(hub.text), hub.revision, hub.claimed_by)
+
+    async def write(self, state: State, revision: int) -> int | None:
+        """Replace the state."""
+        hub = self._reach()
+        if hub.revision != revision:
+            return None
+        hub.text, hub.revision = state.to_json(), revision + 1
+        hub.change()
+        return hub.revision
+
+    async def claim(self, state: State, revision: int) -> int | None:
+        """Replace the state and claim the leadership."""
+        hub = self._reach()
+        if hub.claimed_by not in ("", self._node):
+            return None
+        written = await self.write(state, revision)
+        if written is not None:
+            hub.claimed_by, hub.expires = self._node, _now() + self._lease
+        return written
+
+    async def renew(self) -> bool:
+        """Extend the lease."""
+        hub = self._reach()
+        if hub.claimed_by != self._node:
+            return False
+        hub.expires = _now() + self._lease
+        return True
+
+    async def resign(self, state: State | None = None, revision: int = 0) -> int | None:
+        """Give up the own claim."""
+        hub = self._reach()
+        written: int | None = hub.revision
+        if state is not None:
+            written = await self.write(state, revision)
+        if written is not None and hub.claimed_by == self._node:
+            hub.claimed_by = ""
+            hub.change()
+        return written
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until something may have changed."""
+        try:
+            await asyncio.wait_for(self._hub.changed.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,426 @@
+"""The leader's side: ships operations to standbys, and lets go what waits for them.
+
+What waits for copies is let go when every node of the in-sync set has acknowledged it. A node that does not acknowledge
+in time leaves the set, in the register first. A node enters the set after everything waits for it already, so whoever
+is in the register's set has all that was ever let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from leveret.broker.replication.backlog import Backlog
+from leveret.broker.replication.copying import Moment, send_copy
+from leveret.broker.replication.frames import FrameError, pack_frames
+from leveret.broker.replication.link import Link, LinkError, Message
+from leveret.broker.replication.register import State
+from leveret.storage.disk.recording import Operations
+
+log = logging.getLogger("leveret.replication")
+
+ACKNOWLEDGEMENT: Final = struct.Struct("<Q")
+#: Seconds after which what nobody waits for is sent.
+_IDLE_SECONDS: Final = 0.1
+#: Operations that a node that catches up may be behind before everything waits for it.
+_NEAR_OPERATIONS: Final = 10_000
+#: Seconds after which who waits looks whether that is in vain.
+_LOOK_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of replication.
+
+    Attributes:
+        timeout: Seconds without an acknowledgement, with something waiting, after which a node leaves the set.
+        min_copies: Nodes, with the leader, that must have what is confirmed.
+        sync_rate: Bytes per second at which a copy is sent; 0 for no limit.
+    """
+
+    timeout: float
+    min_copies: int
+    sync_rate: int
+
+
+class Judge(Protocol):
+    """What the leader asks of whoever talks to the register."""
+
+    @property
+    def may_confirm(self) -> bool:
+        """Whether this node still leads for certain, or as far as its lease says."""
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether this node does not lead any more."""
+
+    async def change(self, change: Callable[[State], State]) -> bool:
+        """Change the register's state; return whether it is changed. If not, this node does not lead any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Standby:
+    """A node that follows.
+
+    Attributes:
+        name: Its name.
+        link: Its connection; None while it has none.
+        acknowledged: Number of the last operation that it has on disk.
+        doing: `frames`, `copy`, or `away`.
+        sent, to_send: Bytes of the copy.
+        since: Time at which it connected, of the event loop.
+    """
+
+    name: str
+    link: Link | None = None
+    acknowledged: int = 0
+    doing: str = "away"
+    sent: int = 0
+    to_send: int = 0
+    since: float = 0.0
+
+
+class Shipping:
+    """Ships what one leader records in one epoch. Used by the event loop of replication, but for when_copied().
+
+    Args:
+        name: Name of this node.
+        root: The data directory.
+        epoch: The epoch.
+        operations: What is recorded.
+        backlog: The last frames.
+        state: The register's state.
+        judge: Talks to the register.
+        limits: Limits.
+        on_enough: Called when there are enough copies, or not any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        epoch: int,
+        operations: Operations,
+        backlog: Backlog,
+        state: State,
+        judge: Judge,
+        limits: Limits,
+        on_enough: Callable[[bool], None],
+    ) -> None:
+        self._name = name
+        self._root = root
+        self._epoch = epoch
+        self._operations = operations
+        self._backlog = backlog
+        self._judge = judge
+        self._limits = limits
+        self._on_enough = on_enough
+        self._loop = asyncio.get_running_loop()
+        self.state = state
+        self.standbys: dict[str, Standby] = {each: Standby(each) for each in state.in_sync if each != name}
+        #: Nodes that are about to enter the set; everything waits for them, too.
+        self._entering: set[str] = set()
+        self._leaving: set[str] = set()
+        #: What waits: number, time, and what is called.
+        self._waiting: deque[tuple[int, float, Callable[[], None]]] = deque()
+        self._has_enough: bool | None = None
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._copies = 0
+        self._spawn(self._tick())
+
+    @property
+    def operation(self) -> int:
+        """Number of the last operation."""
+        return self._operations.number
+
+    def is_entering(self, name: str) -> bool:
+        """Whether everything waits for a node that the register does not know yet."""
+        return name in self._entering
+
+    # --- what waits for copies; the broker's threads ------------------------------------------------------------------
+
+    def when_copied(self, callback: Callable[[], None]) -> None:
+        """Call back, in the thread of replication, when all that is recorded by now is on all copies. Any thread."""
+        self._loop.call_soon_threadsafe(self._await, self._operations.number, callback)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all that is recorded by now is on all copies, at the end: no client is connected any more.
+
+        What still waits then is let go in any case, unless another node leads.
+
+        Args:
+            seconds: How long.
+        Returns:
+            Whether the copies have it.
+        """
+        copied = threading.Event()
+        self.when_copied(copied.set)
+        left = min(seconds, 2 * self._limits.timeout) if self._has_enough else 0
+        while not copied.wait(_LOOK_SECONDS):
+            if self._is_closed or self._judge.has_lost:
+                return False
+            left -= _LOOK_SECONDS
+            if left < 0:
+                self._loop.call_soon_threadsafe(self._let_all_go)
+                copied.wait(1)
+                return False
+        return True
+
+    def _let_all_go(self) -> None:
+        while self._waiting and not self._judge.has_lost:
+            self._waiting.popleft()[2]()
+
+    def _await(self, number: int, callback: Callable[[], None]) -> None:
+        self._waiting.append((number, self._loop.time(), callback))
+        self.ship()
+        self._release()
+
+    # --- shipping -----------------------------------------------------------------------------------------------------
+
+    def ship(self) -> None:
+        """Make frames of what has been recorded since the last call."""
+        first, operations = self._operations.take()
+        while operations:
+            for frame in pack_frames(self._epoch, first, operations):
+                self._backlog.add(frame)
+            first, operations = self._operations.take()
+
+    async def _tick(self) -> None:
+        """Ship what nobody waits for, and drop who does not acknowledge."""
+        while True:
+            await asyncio.sleep(min(_IDLE_SECONDS, self._limits.timeout / 4))
+            self.ship()
+            self._release()
+            if not self._waiting:
+                continue
+            number, since, _ = self._waiting[0]
+            if self._loop.time() - since < self._limits.timeout:
+                continue
+            for each in [*self.standbys.values()]:
+                if each.acknowledged < number:
+                    if each.name in self.state.in_sync and each.name not in self._leaving:
+                        self._spawn(self.drop(each.name, f"it has not acknowledged for {self._limits.timeout:g} s"))
+                    self._entering.discard(each.name)
+
+    def _release(self) -> None:
+        """Let go what all copies have."""
+        enough = len(self.state.in_sync) >= self._limits.min_copies
+        if enough is not self._has_enough:
+            self._has_enough = enough
+            self._on_enough(enough)
+        if not self._waiting or not enough or self._is_closed or not self._judge.may_confirm:
+            return
+        limit = self._operations.number
+        for name, each in self.standbys.items():
+            if name in self.state.in_sync or name in self._entering:
+                limit = min(limit, each.acknowledged)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= limit:
+            waiting.popleft()[2]()
+
+    async def drop(self, name: str, reason: str) -> bool:
+        """Take a node out of the in-sync set; return whether it is out."""
+        self._leaving.add(name)
+        try:
+            log.warning("%s leaves the in-sync set: %s", name, reason)
+            done = await self._change(lambda state: replace(state, in_sync=_without(state.in_sync, name)))
+        finally:
+            self._leaving.discard(name)
+        self._release()
+        return done
+
+    async def _change(self, change: Callable[[State], State]) -> bool:
+        return not self._is_closed and await self._judge.change(change)
+
+    def note_state(self, state: State) -> None:
+        """Take over the register's state, which this node has changed."""
+        self.state = state
+        for name in state.in_sync:
+            if name != self._name:
+                self.standbys.setdefault(name, Standby(name))
+        self._release()
+
+    # --- standbys -----------------------------------------------------------------------------------------------------
+
+    def refusal(self, name: str, store: str, is_empty: bool) -> str:
+        """Return why a node may not follow; "" if it may.
+
+        Args:
+            name: Its name.
+            store: ID of its data directory.
+            is_empty: Whether that is empty.
+        """
+        if name == self._name or (name in self.standbys and self.standbys[name].link is not None):
+            return f"another node is called {name}; set replication.node to another name"
+        if not self.state.store:
+            return "the leader is starting"
+        if not is_empty and store != self.state.store:
+            return (
+                f"its data directory is another broker's ({store or 'unknown'}, the cluster's is {self.state.store});"
+                " move it away to follow with an empty one"
+            )
+        return ""
+
+    async def serve(self, link: Link, name: str, epoch: int, number: int, address: str) -> None:
+        """Serve a node that follows until its link is closed.
+
+        Args:
+            link: Its link, after the handshake.
+            name: Its name.
+            epoch: The epoch that its copy followed last; 0 if its copy cannot be continued.
+            number: Number of the last operation in its copy.
+            address: Host and port of its replication port.
+        """
+        each = self.standbys.setdefault(name, Standby(name))
+        each.link, each.since, each.acknowledged = link, self._loop.time(), 0
+        sending: asyncio.Task[None] | None = None
+        try:
+            self.ship()
+            if self._can_continue(epoch, number):
+                link.send_json(Message.HELLO, {"epoch": self._epoch, "continue": number})
+            else:
+                number = await self._copy(link, each)
+            each.acknowledged, each.doing = number, "frames"
+            log.info("%s follows from operation %d", name, number)
+            sending = asyncio.create_task(self._send_frames(link, number))
+            reading = asyncio.create_task(self._receive(link, each, address))
+            try:
+                await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (sending, reading):
+                    if task.done():
+                        task.result()
+            finally:
+                for task in (sending, reading):
+                    task.cancel()
+                await asyncio.gather(sending, reading, return_exceptions=True)
+        except (OSError, EOFError, LinkError, FrameError) as error:
+            log.warning("the link to %s is closed: %s", name, str(error) or type(error).__name__)
+        finally:
+            link.close()
+            each.link, each.doing = None, "away"
+            self._entering.discard(name)
+            self._release()
+
+    def _can_continue(self, epoch: int, number: int) -> bool:
+        known = self._backlog.first - 1 <= number <= self._backlog.last
+        return epoch > 0 and known and self.state.may_continue(epoch, number)
+
+    async def _copy(self, link: Link, each: Standby) -> int:
+        """Send a copy of a moment; return the number of its last operation."""
+        each.doing = "copy"
+        if each.name in self.state.in_sync and not await self.drop(each.name, "it needs a copy"):
+            raise LinkError("this node does not lead any more")
+        link.send_json(Message.HELLO, {"epoch": self._epoch})
+        self._copies += 1
+        make = partial(Moment, self._root, self._operations, f"{each.name}-{self._copies}")
+        moment = await self._loop.run_in_executor(None, make)
+        try:
+            log.info("%s gets a copy of %d files at operation %d", each.name, len(moment.files), moment.number)
+            await send_copy(link, moment, self._pace(), partial(_note_progress, each))
+        finally:
+            await self._loop.run_in_executor(None, moment.remove)
+        return moment.number
+
+    def _pace(self) -> Callable[[int], Awaitable[None]]:
+        """Return what waits as long as `replication.sync_rate` asks."""
+        rate, begun, sent = self._limits.sync_rate, self._loop.time(), 0
+
+        async def wait(octets: int) -> None:
+            nonlocal sent
+            sent += octets
+            if rate:
+                ahead = sent / rate - (self._loop.time() - begun)
+                if ahead > 0:
+                    await asyncio.sleep(ahead)
+
+        return wait
+
+    async def _send_frames(self, link: Link, number: int) -> None:
+        while True:
+            frame = await self._backlog.after(number)
+            if frame is None:
+                raise LinkError("it is too far behind for replication.backlog")
+            link.send(Message.FRAME, frame.octets)
+            await link.drain()
+            number = frame.last
+
+    async def _receive(self, link: Link, each: Standby, address: str) -> None:
+        entering: asyncio.Task[object] | None = None
+        while True:
+            octets = await link.expect(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.size)
+            (number,) = ACKNOWLEDGEMENT.unpack(octets)
+            if not each.acknowledged <= number <= self._backlog.last:
+                raise LinkError(f"it acknowledges operation {number} after {each.acknowledged}")
+            each.acknowledged = number
+            if each.name in self.state.in_sync or each.name in self._entering:
+                self._release()
+            elif (entering is None or entering.done()) and self._backlog.last - number < _NEAR_OPERATIONS:
+                entering = self._spawn(self._enter(each, link, address))
+
+    async def _enter(self, each: Standby, link: Link, address: str) -> None:
+        """Let a node that has caught up enter the in-sync set."""
+        self._entering.add(each.name)
+        try:
+            self.ship()
+            mark, deadline = self._backlog.last, self._loop.time() + self._limits.timeout
+            while each.acknowledged < mark:
+                if self._loop.time() > deadline or each.link is not link or each.name not in self._entering:
+                    return
+                await asyncio.sleep(0.005)
+            entered = await self._change(
+                lambda state: replace(
+                    state,
+                    in_sync=(*_without(state.in_sync, each.name), each.name),
+                    addresses={**state.addresses, each.name: address},
+                )
+            )
+            if entered:
+                log.warning("%s enters the in-sync set", each.name)
+        finally:
+            self._entering.discard(each.name)
+            self._release()
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def choose_successor(self, wanted: str = "") -> str:
+        """Return a node of the in-sync set that has everything; "" if there is none."""
+        for name, each in self.standbys.items():
+            has_all = each.link is not None and each.acknowledged == self._operations.number
+            if has_all and name in self.state.in_sync and wanted in ("", name):
+                return name
+        return ""
+
+    async def close(self) -> None:
+        """Let nothing go any more, and close all links."""
+        self._is_closed = True
+        self._waiting.clear()
+        for each in self.standbys.values():
+            if each.link is not None:
+                each.link.close()
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(each for each in names if each != name)
+
+
+def _note_progress(each: Standby, sent: int, to_send: int) -> None:
+    each.sent, each.to_send = sent, to_send

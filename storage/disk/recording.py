@@ -1,0 +1,253 @@
+"""Files that record what they change, as numbered operations that another machine can repeat.
+
+An operation is recorded when it has been done, but a sync when it begins: both disks sync at the same time. Operations
+that follow one another have ascending numbers, whichever threads do them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.disk.space import BALLAST
+
+#: What belongs to one machine: lock, reserve, snapshots, files of readers, and what replication needs here.
+OWN_NAMES: Final = frozenset({"LOCK", BALLAST, "snap", "readers", "replication"})
+#: Directory whose contents nothing but readers on this machine need.
+TRASH: Final = "trash"
+
+
+class Kind(IntEnum):
+    """Kinds of operations; the numbers are those in frames."""
+
+    CREATE = 1
+    APPEND = 2
+    OVERWRITE = 3
+    TRUNCATE = 4
+    RENAME = 5
+    UNLINK = 6
+    REMOVE_TREE = 7
+    MAKE_DIRECTORY = 8
+    SYNC = 9
+    SYNC_DIRECTORY = 10
+    DEFINITIONS = 11
+
+
+_CREATE: Final = Kind.CREATE
+_APPEND: Final = Kind.APPEND
+_SYNC: Final = Kind.SYNC
+
+
+class Operation(NamedTuple):
+    """A change of the data directory.
+
+    Attributes:
+        kind: What is done.
+        path: The file or directory, relative to the data directory.
+        offset: Offset of what is appended or overwritten, or the new size in bytes.
+        octets: What is written; the target of a rename; definitions as JSON.
+    """
+
+    kind: Kind
+    path: str
+    offset: int = 0
+    octets: bytes = b""
+
+
+class Operations:
+    """The operations that are recorded and not taken yet, in the order of their numbers. Used by any thread.
+
+    Args:
+        number: Number of the last operation before the first one.
+        on_sync: Called, in the thread that syncs, when a sync has been recorded and nothing has been taken since the
+            last call.
+    """
+
+    def __init__(self, number: int = 0, on_sync: Callable[[], object] = lambda: None) -> None:
+        self._lock = threading.RLock()
+        self._on_sync = on_sync
+        self._number = number
+        self._pending: list[Operation] = []
+        #: What was recorded before each cut that has not been taken, with the number of its last operation.
+        self._cut: deque[tuple[int, list[Operation]]] = deque()
+        self._has_called = False
+
+    @property
+    def number(self) -> int:
+        """Number of the last operation."""
+        return self._number
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Is held while an operation is done and recorded; who holds it sees a moment between two operations."""
+        return self._lock
+
+    def add(self, operation: Operation) -> None:
+        """Record an operation."""
+        with self._lock:
+            self._pending.append(operation)
+            self._number += 1
+
+    def add_sync(self, operation: Operation) -> None:
+        """Record a sync that is about to begin, or another operation that somebody waits for."""
+        with self._lock:
+            self.add(operation)
+            calls, self._has_called = not self._has_called, True
+        if calls:
+            self._on_sync()
+
+    def cut(self) -> int:
+        """Return the number of the last operation; what take() returns next ends there."""
+        with self._lock:
+            if self._pending:
+                self._cut.append((self._number, self._pending))
+                self._pending = []
+            return self._number
+
+    def take(self) -> tuple[int, list[Operation]]:
+        """Return the number of the first operation that was not taken yet, and what was recorded since.
+
+        After a cut that is less than all; who gets an empty list has all.
+        """
+        with self._lock:
+            if self._cut:
+                last, taken = self._cut.popleft()
+            else:
+                last, taken, self._pending = self._number, self._pending, []
+                self._has_called = False
+            return last - len(taken) + 1, taken
+
+
+class RecordingFiles(DiskFiles):
+    """Files of the operating system whose changes are recorded.
+
+    Args:
+        root: The data directory; changes elsewhere are not recorded.
+        operations: Where they are recorded.
+    """
+
+    __slots__ = ("_lock", "_operations", "_paths", "_prefix")
+
+    def __init__(self, root: str, operations: Operations) -> None:
+        super().__init__()
+        self._operations = operations
+        self._lock = operations.lock
+        self._prefix = f"{root.rstrip('/')}/"
+        #: Paths of the open files that are recorded, relative to the data directory.
+        self._paths: dict[int, str] = {}
+
+    def _relative(self, path: str) -> str | None:
+        """Return the path relative to the data directory; None for what is not recorded."""
+        if not path.startswith(self._prefix):
+            return None
+        relative = path[len(self._prefix) :]
+        return None if relative.partition("/")[0] in OWN_NAMES else relative
+
+    def open(self, path: str, create: bool = False) -> int:
+        """Open a file; its creation is recorded."""
+        relative = self._relative(path)
+        if relative is None:
+            return super().open(path, create)
+        with self._lock:
+            handle = super().open(path, create)
+            self._paths[handle] = relative
+            if create:
+                self._operations.add(Operation(_CREATE, relative))
+        return handle
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        self._paths.pop(handle, None)
+        super().close(handle)
+
+    def append(self, handle: int, octets: bytes) -> int:
+        """Append to a file, and record what was written."""
+        with self._lock:
+            written = super().append(handle, octets)
+            path = self._paths.get(handle)
+            if path is not None and written:
+                offset = os.lseek(handle, 0, os.SEEK_CUR) - written
+                taken = octets if written == len(octets) else octets[:written]
+                self._operations.add(Operation(_APPEND, path, offset, taken))
+        return written
+
+    def overwrite(self, path: str, octets: bytes, offset: int) -> None:
+        """Write bytes at an offset of a file that exists, and record them."""
+        with self._lock:
+            super().overwrite(path, octets, offset)
+            self._record(Kind.OVERWRITE, path, offset, octets)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Truncate a file, and record its size."""
+        with self._lock:
+            super().truncate(handle, size)
+            path = self._paths.get(handle)
+            if path is not None:
+                self._operations.add(Operation(Kind.TRUNCATE, path, size))
+
+    def fdatasync(self, handle: int) -> None:
+        """Record the sync of a file, and sync it."""
+        path = self._paths.get(handle)
+        if path is not None:
+            self._operations.add_sync(Operation(_SYNC, path))
+        super().fdatasync(handle)
+
+    def sync_directory(self, path: str) -> None:
+        """Record the sync of a directory, and sync it."""
+        relative = self._relative(f"{path}/")
+        if relative is not None:
+            self._operations.add_sync(Operation(Kind.SYNC_DIRECTORY, relative.rstrip("/")))
+        super().sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory, and record it; open files keep their place under the new name."""
+        with self._lock:
+            super().rename(source, target)
+            before, after = self._relative(source), self._relative(target)
+            if before is not None and after is not None:
+                self._operations.add(Operation(Kind.RENAME, before, 0, os.fsencode(after)))
+                self._forget(after)
+                inside = f"{before}/"
+                for handle, path in [*self._paths.items()]:
+                    if path == before or path.startswith(inside):
+                        self._paths[handle] = after + path[len(before) :]
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, and record it. What is in the trash is in no copy, so nothing waits for its removal."""
+        relative = self._relative(path)
+        if relative is not None and relative.startswith(f"{TRASH}/"):
+            super().unlink(path)
+            self._operations.add(Operation(Kind.UNLINK, relative))
+            return
+        with self._lock:
+            super().unlink(path)
+            self._record(Kind.UNLINK, path)
+            if relative is not None:
+                self._forget(relative)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory tree, and record it."""
+        self._record(Kind.REMOVE_TREE, path)
+        super().remove_tree(path)
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, and record it."""
+        with self._lock:
+            super().make_directory(path)
+            self._record(Kind.MAKE_DIRECTORY, path)
+
+    def _record(self, kind: Kind, path: str, offset: int = 0, octets: bytes = b"") -> None:
+        relative = self._relative(path)
+        if relative is not None:
+            self._operations.add(Operation(kind, relative, offset, octets))
+
+    def _forget(self, relative: str) -> None:
+        """Record nothing more of open files that have no name any more."""
+        for handle, path in [*self._paths.items()]:
+            if path == relative:
+                del self._paths[handle]

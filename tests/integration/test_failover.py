@@ -1,0 +1,197 @@
+"""A cluster of three processes: what was confirmed is there after each failure, whichever node a client uses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, Node, wait_until
+from tests.support.wire import Connection
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path) as running:
+        running.start()
+        yield running
+
+
+def connect(node: Node) -> Connection:
+    return Connection(f"amqp://guest:guest@127.0.0.1:{node.port}", timeout=30)
+
+
+def publish(node: Node, first: int, count: int) -> None:
+    """Publish numbers by a node, and wait until all are confirmed."""
+    with connect(node) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.confirm_select()
+        for number in range(first, first + count):
+            channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
+        confirmed = 0
+        while confirmed < count:
+            connection.read()
+            while channel.confirms:
+                confirm = channel.confirms.popleft()
+                assert confirm.ack
+                confirmed = confirm.delivery_tag if confirm.multiple else confirmed + 1
+
+
+def numbers(node: Node) -> list[int]:
+    """Return what is in the queue, in order; it stays there."""
+    with connect(node) as connection:
+        channel = connection.channel()
+        count = channel.queue_declare("q", passive=True).message_count
+        channel.consume("q", no_ack=False)
+        return [int(each.body) for each in channel.deliveries(count, 60)]
+
+
+def ctl(node: Node, *arguments: str) -> str:
+    url = f"http://guest:guest@127.0.0.1:{node.management_port}"
+    command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", url, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_leader_that_dies_is_replaced(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    assert [node.leads for node in cluster.nodes] == [True, False, False]
+    publish(third, 0, 300)
+    first.kill()
+    leader = cluster.wait_for_leader(first)
+    standby = third if leader is second else second
+    assert numbers(standby) == numbers(leader) == [*range(300)]
+    publish(standby, 300, 100)
+    # It comes back with what only it may have set aside, and has everything again.
+    first.start()
+    cluster.wait_for_copies(3)
+    assert list((first.data_dir / "diverged/1").iterdir())
+    for node in (leader, standby):
+        node.kill()
+    # Two of three are gone at once: nobody is in sync with this one but it has all, and waits for a second copy.
+    if first.role == "standby":
+        cluster.wait_for_leader()
+    assert numbers(first) == [*range(400)]
+    with connect(first) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.publish("", "q", b"400", {"delivery_mode": 2})
+        wait_until(lambda: first.metric("copies") == 1, "it is alone")
+        assert not channel.confirms
+        leader.start()
+        connection.read(60)
+        while not channel.confirms:
+            connection.read(60)
+        assert channel.confirms.popleft().ack
+
+
+def test_handing_over_by_hand(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    publish(first, 0, 100)
+    assert "leads" in ctl(second, "failover", "n3")
+    assert cluster.wait_for_leader(first) is third
+    told = json.loads(ctl(second, "replication_status", "--formatter", "json"))
+    assert (told["leader"], told["role"]) == ("n3", "leader")
+    publish(first, 100, 100)
+    assert numbers(second) == [*range(200)]
+    # It had everything, so it needs no copy.
+    cluster.wait_for_copies(3)
+    assert "receives a copy" not in first.log.read_text()
+    assert third.stop() == 0
+    leader = cluster.wait_for_leader(third)
+    assert numbers(leader) == [*range(200)]
+
+
+def test_a_leader_that_wakes_up_is_none(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    publish(first, 0, 10)
+    with connect(first) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        first.signal(signal.SIGSTOP)
+        for number in range(5):
+            channel.publish("", "q", b"%d" % (1000 + number), {"delivery_mode": 2})
+        wait_until(lambda: "leader" in (second.role, third.role), "another leads")
+        publish(second, 10, 10)
+        first.signal(signal.SIGCONT)
+        with connection.expect_connection_close(
+            320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+        ):
+            pass
+        assert not channel.confirms
+    wait_until(lambda: first.role == "standby", "it has become a standby")
+    cluster.wait_for_copies(3)
+    assert numbers(first) == [*range(20)]
+
+
+def test_a_standby_that_is_stuck_does_not_hold_publishers_up(cluster: Cluster) -> None:
+    standby = cluster.nodes[2]
+    publish(cluster.nodes[0], 0, 10)
+    standby.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    publish(cluster.nodes[0], 10, 10)
+    assert time.monotonic() - begun > 2
+    publish(cluster.nodes[0], 20, 10)
+    assert cluster.nodes[0].metric("copies") == 2
+    standby.signal(signal.SIGCONT)
+    cluster.wait_for_copies(3)
+
+
+def test_who_is_connected_is_seen_through_a_standby(cluster: Cluster) -> None:
+    with connect(cluster.nodes[1]) as connection:
+        host, port = connection.wire.socket.getsockname()
+        told = ctl(cluster.nodes[2], "list_connections", "peer_host", "peer_port", "--formatter", "json")
+        assert json.loads(told) == [{"peer_host": host, "peer_port": port}]
+
+
+def test_etcd_may_be_away(cluster: Cluster) -> None:
+    publish(cluster.nodes[0], 0, 10)
+    cluster.etcd.stop()
+    done = threading.Event()
+
+    def go_on() -> None:
+        publish(cluster.nodes[1], 10, 10)
+        done.set()
+
+    # Nothing is confirmed after the lease; once etcd is back everything goes on.
+    time.sleep(3)
+    threading.Thread(target=go_on, daemon=True).start()
+    assert not done.wait(3)
+    assert [node.role for node in cluster.nodes] == ["leader", "standby", "standby"]
+    cluster.etcd.start()
+    assert done.wait(60)
+    assert numbers(cluster.wait_for_leader()) == [*range(20)]
+
+
+def test_a_node_with_another_brokers_data_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    register = f"etcd://127.0.0.1:{cluster.etcd.port}"
+    alone = Node(tmp_path / "alone", "other", f"{register}/other", {"replication.min_copies": 1})
+    alone.start()
+    wait_until(lambda: alone.role == "leader", "it leads a cluster of its own")
+    publish(alone, 0, 5)
+    assert alone.stop() == 0
+    stranger = Node(tmp_path / "stranger", "n4", f"{register}/test")
+    shutil.copytree(alone.data_dir, stranger.data_dir)
+    stranger.start()
+    wait_until(lambda: "another broker's" in stranger.log.read_text(), "it is refused")
+    twin = Node(tmp_path / "twin", "n2", f"{register}/test")
+    twin.start()
+    wait_until(lambda: "another node is called n2" in twin.log.read_text(), "it is refused")
+    spy = Node(tmp_path / "spy", "n5", f"{register}/test", {"replication.secret": "guessed"})
+    spy.start()
+    wait_until(lambda: "another replication.secret" in spy.log.read_text(), "it is refused")
+    for node in (stranger, twin, spy):
+        node.kill()
+    assert cluster.nodes[0].metric("copies") == 3

@@ -1,0 +1,225 @@
+"""An etcd and the nodes of a cluster as processes on this machine, for black-box tests."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+#: The program; Debian's package is etcd-server.
+ETCD: Final = shutil.which("etcd")
+_DEADLINE: Final = 90.0
+_ROLE: Final = re.compile(r" role=(leader|standby)$", re.MULTILINE)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now. It is none of those that systems give to connections."""
+    while True:
+        port = random.SystemRandom().randrange(10_240, 32_768)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = _DEADLINE) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+
+
+def _get(url: str) -> bytes:
+    """Return what a URL answers with status 200; nothing otherwise."""
+    with suppress(OSError), urllib.request.urlopen(url, timeout=5) as response:
+        return bytes(response.read())
+    return b""
+
+
+class Etcd:
+    """A single etcd member; a context manager that stops it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.port, self._peer_port = free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start it (again), and wait until it answers."""
+        assert ETCD is not None
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self._peer_port))
+        with open(self.directory / "etcd.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    ETCD, f"--data-dir={self.directory}/data", f"--listen-client-urls={client}",
+                    f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+                ],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+        wait_until(self._is_healthy, "etcd answers")
+
+    def _is_healthy(self) -> bool:
+        return b"true" in _get(f"http://127.0.0.1:{self.port}/health")
+
+    def stop(self) -> None:
+        """Kill it; its data stay."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Etcd:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+class Node:
+    """A node of a cluster as a process."""
+
+    def __init__(self, directory: Path, name: str, register: str, settings: Mapping[str, object] | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.log = directory / "stderr.log"
+        self._output = directory / "stdout.log"
+        self.port, self.management_port, self.prometheus_port, self.replication_port = (free_port() for _ in range(4))
+        self._settings = {
+            "replication.register": register,
+            "replication.node": name,
+            "replication.port": self.replication_port,
+            "replication.lease": "2s",
+            "replication.secret": "not much of one",
+            "log_level": "info",
+            **(settings or {}),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, without waiting for anything."""
+        arguments = [
+            sys.executable, "-m", "leveret", f"--data-dir={self.data_dir}", "--host=127.0.0.1", f"--port={self.port}",
+            f"--management-port={self.management_port}", f"--prometheus-port={self.prometheus_port}",
+        ]  # fmt: skip
+        for key, value in self._settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        self._output.unlink(missing_ok=True)
+        with self.log.open("ab") as log, self._output.open("wb") as output:
+            self.process = subprocess.Popen(arguments, stdout=output, stderr=log, env=_environment())
+
+    @property
+    def role(self) -> str:
+        """The role that it has printed last; "" before the first."""
+        found = _ROLE.findall(self._output.read_text()) if self._output.exists() else []
+        return found[-1] if found else ""
+
+    def wait_for_role(self) -> None:
+        """Wait until it has printed a role."""
+
+        def has_role() -> bool:
+            assert self.is_running, self.log.read_text()
+            return bool(self.role)
+
+        wait_until(has_role, f"{self.name} has a role")
+
+    @property
+    def leads(self) -> bool:
+        """Whether its health check says that it leads."""
+        return bool(_get(f"http://127.0.0.1:{self.management_port}/api/health/checks/leader"))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def metric(self, name: str) -> float | None:
+        """Return one of its metrics of replication."""
+        told = _get(f"http://127.0.0.1:{self.prometheus_port}/metrics").decode()
+        found = re.search(rf"^leveret_replication_{name} (\S+)$", told, re.MULTILINE)
+        return float(found[1]) if found else None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, as kill -9 does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> int:
+        """Stop it cleanly; return its exit status."""
+        assert self.process is not None
+        self.signal(signal.SIGCONT)
+        self.process.terminate()
+        status = self.process.wait(_DEADLINE)
+        self.process = None
+        return status
+
+
+class Cluster:
+    """An etcd and nodes; a context manager that kills all of them."""
+
+    def __init__(self, directory: Path, count: int = 3, settings: Mapping[str, object] | None = None) -> None:
+        self.etcd = Etcd(directory / "etcd")
+        register = f"etcd://127.0.0.1:{self.etcd.port}/test"
+        self.nodes = [Node(directory / f"n{at}", f"n{at}", register, settings) for at in range(1, count + 1)]
+
+    def start(self) -> None:
+        """Start all nodes, the first of them as the leader, and wait until all are in sync."""
+        for node in self.nodes:
+            node.start()
+            node.wait_for_role()
+        self.wait_for_copies(len(self.nodes))
+
+    @property
+    def leader(self) -> Node | None:
+        """The node that leads; None if none of those that run does."""
+        return next((node for node in self.nodes if node.is_running and node.role == "leader"), None)
+
+    def wait_for_leader(self, other_than: Node | None = None) -> Node:
+        """Wait until a node leads, which is not a certain one; return it."""
+        wait_until(lambda: self.leader not in (None, other_than), "a node leads")
+        assert self.leader is not None
+        return self.leader
+
+    def wait_for_copies(self, count: int) -> None:
+        """Wait until this many nodes are in sync."""
+
+        def has_copies() -> bool:
+            leader = self.leader
+            return leader is not None and leader.metric("copies") == count
+
+        wait_until(has_copies, f"{count} nodes are in sync")
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for node in self.nodes:
+            node.kill()
+        self.etcd.stop()
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}

@@ -1,0 +1,248 @@
+"""What waits for copies is let go when all have it, and never before the register knows who these are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leveret.broker.replication.backlog import Backlog
+from leveret.broker.replication.frames import unpack_frame
+from leveret.broker.replication.link import Link, LinkError, Message, accept, answer, connect
+from leveret.broker.replication.register import State
+from leveret.broker.replication.shipping import ACKNOWLEDGEMENT, Limits, Shipping
+from leveret.storage.disk.recording import Kind, Operation, Operations
+
+SECRET = "secret"
+
+
+class Judge:
+    """Stands for who talks to the register."""
+
+    def __init__(self) -> None:
+        self.may_confirm = True
+        self.has_lost = False
+        self.answers = True
+        self.changes: list[State] = []
+        self.shipping: Shipping | None = None
+        self.reached = asyncio.Event()
+        self.reached.set()
+
+    async def change(self, change: Callable[[State], State]) -> bool:
+        """Change the state as soon as the register can be reached."""
+        await self.reached.wait()
+        assert self.shipping is not None
+        if self.answers:
+            self.changes.append(change(self.shipping.state))
+            self.shipping.note_state(self.changes[-1])
+        return self.answers
+
+
+class Leader:
+    """A leader's side, and nodes that follow it by real connections."""
+
+    def __init__(self, root: Path, in_sync: tuple[str, ...], timeout: float = 0.2, min_copies: int = 1) -> None:
+        self.judge = Judge()
+        self.enough: list[bool] = []
+        self.operations = Operations()
+        state = State(1, "a", in_sync, {}, "s", ((1, 0),))
+        backlog = Backlog(root / "backlog", 1 << 20)
+        self.shipping = self.judge.shipping = Shipping(
+            "a", root, 1, self.operations, backlog, state, self.judge, Limits(timeout, min_copies, 0),
+            self.enough.append,
+        )  # fmt: skip
+        self.called: list[int] = []
+        self.servers: list[asyncio.Server] = []
+        self.links: list[Link] = []
+        self.served = asyncio.Event()
+
+    def do(self, number: int) -> None:
+        """Do something that somebody waits for."""
+        self.operations.add(Operation(Kind.CREATE, f"f{number}"))
+        self.shipping.when_copied(lambda: self.called.append(number))
+
+    async def follow(self, name: str) -> Link:
+        """Connect a node, and return its end."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            link = Link(reader, writer)
+            wish = await accept(link, SECRET, False)
+            answer(link, SECRET, wish, {"epoch": 1})
+            await self.shipping.serve(link, name, 1, 0, "h:1")
+            self.served.set()
+
+        self.servers.append(await asyncio.start_server(serve, "127.0.0.1", 0))
+        port = self.servers[-1].sockets[0].getsockname()[1]
+        link, _ = await connect("127.0.0.1", port, SECRET, {})
+        self.links.append(link)
+        assert (await link.receive())[0] is Message.HELLO
+        return link
+
+    async def close(self) -> None:
+        """Close everything."""
+        for link in self.links:
+            link.close()
+        await self.shipping.close()
+        if self.links:
+            await self.served.wait()
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
+        await asyncio.sleep(0)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(60):
+            await work
+
+    asyncio.run(within())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.005)
+
+
+def test_a_leader_alone_waits_for_nobody(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",))
+        leader.do(1)
+        await until(lambda: leader.called == [1])
+        await leader.close()
+
+    run(work())
+
+
+def test_what_waits_is_let_go_when_all_have_acknowledged(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"), timeout=30)
+        link = await leader.follow("b")
+        leader.do(1)
+        leader.do(2)
+        frame = unpack_frame(await link.expect(Message.FRAME))
+        assert leader.called == []
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+        await until(lambda: leader.called == [1])
+        while frame.last < 2:
+            frame = unpack_frame(await link.expect(Message.FRAME))
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
+        await until(lambda: leader.called == [1, 2])
+        await leader.close()
+
+    run(work())
+
+
+def test_who_does_not_acknowledge_leaves_the_register_first(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"))
+        leader.judge.reached.clear()
+        leader.do(1)
+        await asyncio.sleep(0.5)
+        assert leader.called == []
+        leader.judge.reached.set()
+        await until(lambda: leader.called == [1])
+        assert [state.in_sync for state in leader.judge.changes] == [("a",)]
+        await leader.close()
+
+    run(work())
+
+
+def test_a_leader_that_was_replaced_lets_nothing_go(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"))
+        leader.judge.answers = False
+        leader.do(1)
+        await asyncio.sleep(0.5)
+        assert leader.called == []
+        leader.judge.has_lost = True
+        assert not await asyncio.to_thread(leader.shipping.wait, 30)
+        assert leader.called == []
+        await leader.close()
+
+    run(work())
+
+
+def test_nothing_is_let_go_without_a_lease(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",))
+        leader.judge.may_confirm = False
+        leader.do(1)
+        await asyncio.sleep(0.3)
+        assert leader.called == []
+        leader.judge.may_confirm = True
+        await until(lambda: leader.called == [1])
+        await leader.close()
+
+    run(work())
+
+
+def test_a_node_that_enters_is_waited_for_before_the_register_knows_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",), timeout=30, min_copies=2)
+        link = await leader.follow("b")
+        leader.do(1)
+        await until(lambda: leader.enough == [False])
+        assert leader.called == []
+        leader.judge.reached.clear()
+        await link.expect(Message.FRAME)
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+        await until(lambda: leader.shipping.is_entering("b"))
+        leader.do(2)
+        leader.judge.reached.set()
+        await until(lambda: leader.called == [1])
+        assert leader.judge.changes[-1].in_sync == ("a", "b")
+        assert leader.judge.changes[-1].addresses == {"b": "h:1"}
+        assert leader.enough == [False, True]
+        await link.expect(Message.FRAME)
+        assert leader.called == [1]
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
+        await until(lambda: leader.called == [1, 2])
+        assert leader.shipping.choose_successor() == "b"
+        assert leader.shipping.choose_successor("c") == ""
+        await leader.close()
+
+    run(work())
+
+
+def test_who_may_follow(tmp_path: Path) -> None:
+    async def work() -> None:
+        shipping = Leader(tmp_path, ("a", "b")).shipping
+        assert shipping.refusal("b", "s", False) == shipping.refusal("c", "", True) == ""
+        assert "another broker's" in shipping.refusal("c", "t", False)
+        assert "another node is called a" in shipping.refusal("a", "s", False)
+        shipping.note_state(replace(shipping.state, store=""))
+        assert shipping.refusal("b", "s", False) == "the leader is starting"
+        await shipping.close()
+
+    run(work())
+
+
+def test_who_does_not_know_the_secret_is_refused_on_both_sides() -> None:
+    async def work() -> None:
+        refused: list[str] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            link = Link(reader, writer)
+            try:
+                answer(link, "other", await accept(link, SECRET, False), {})
+            except LinkError as error:
+                refused.append(str(error))
+            finally:
+                link.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for secret in ("wrong", SECRET):
+            try:
+                await connect("127.0.0.1", port, secret, {"node": "b"})
+            except LinkError as error:
+                refused.append(str(error))
+        server.close()
+        await asyncio.sleep(0)
+        assert len(refused) == 3
+        assert all("another replication.secret" in each for each in refused), refused
+
+    run(work())
