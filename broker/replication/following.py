@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shutil
 import sqlite3
 import ssl
@@ -162,6 +163,8 @@ class Following:
     def _switch(self, epoch: int) -> None:
         """Put the copy in the place of what was there."""
         before = self.record
+        # Of a switch that was interrupted.
+        shutil.rmtree(self._root / OWN / "old", ignore_errors=True)
         self._note("leaving", epoch)
         self.record = finish_switch(self._root, self.record)
         self._note("following", epoch)
@@ -217,6 +220,8 @@ class Following:
         self.disconnect()
         await self.rest()
         if self.record.doing == "following" and self.epoch:
+            # The record must not say that there is more than what a loss of power leaves.
+            await asyncio.get_running_loop().run_in_executor(self._pool, os.sync)
             self.record = replace(self.record, doing="nothing", epoch=self.epoch, number=self.number)
             write_record(self._root, self.record)
         self._pool.shutdown()

@@ -128,6 +128,8 @@ class Shipping:
         self.standbys: dict[str, Standby] = {each: Standby(each) for each in state.in_sync if each != name}
         #: Nodes that are about to enter the set; everything waits for them, too.
         self._entering: set[str] = set()
+        #: Those among them that the register may know already; whether it does is not known before it has answered.
+        self._pledged: set[str] = set()
         self._leaving: set[str] = set()
         #: What waits: number, time, and what is called.
         self._waiting: deque[tuple[int, float, Callable[[], None]]] = deque()
@@ -221,7 +223,7 @@ class Shipping:
             return
         limit = self._operations.number
         for name, each in self.standbys.items():
-            if name in self.state.in_sync or name in self._entering:
+            if name in self.state.in_sync or name in self._entering or name in self._pledged:
                 limit = min(limit, each.acknowledged)
         waiting = self._waiting
         while waiting and waiting[0][0] <= limit:
@@ -376,6 +378,8 @@ class Shipping:
                 if self._loop.time() > deadline or each.link is not link or each.name not in self._entering:
                     return
                 await asyncio.sleep(0.005)
+            # From here on everything waits for it, also if its link is closed, until the register has answered.
+            self._pledged.add(each.name)
             entered = await self._change(
                 lambda state: replace(
                     state,
@@ -387,6 +391,7 @@ class Shipping:
                 log.warning("%s enters the in-sync set", each.name)
         finally:
             self._entering.discard(each.name)
+            self._pledged.discard(each.name)
             self._release()
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.torture import failovers
 from tests.torture.episode import Episode, FailedStep
 from tests.torture.history import Step, make_history, parse_history, shorter
 from tests.torture.preloaded_disk import NoCompilerError, build
@@ -76,12 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.torture", description=(__doc__ or "").partition(";")[0] + ".")
     parser.add_argument("--seconds", type=float, default=60, help="how long; default: 60")
     parser.add_argument("--seed", type=int, default=1, help="of all that is decided by lot; default: 1")
+    parser.add_argument(
+        "--nodes", type=int, default=1, help="more than one for a cluster with etcd (tests/torture/failovers.py)"
+    )
     parser.add_argument("--history", help="the steps of one history, as a failure prints them, instead of others")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the broker")
     parser.add_argument(
         "--keep", type=Path, default=Path("build/torture"), help="where a directory that failed is left"
     )
     given = parser.parse_args(arguments)
+    if given.nodes > 1:
+        return failovers.run(given.seconds, given.seed, given.nodes)
     try:
         history = None if given.history is None else parse_history(given.history)
         settings = dict(_setting(each) for each in given.set)

@@ -1,11 +1,12 @@
 """Three nodes and etcd under load: leaders are ended, stopped and replaced, and what was confirmed is compared.
 
-python -m tests.torture.failovers 600 7
+python -m tests.torture --nodes 3 --seconds 600 --seed 7
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import tempfile
 import threading
@@ -239,10 +240,10 @@ def check(publisher: Publisher, found: Sequence[int]) -> tuple[list[str], int]:
     return wrong, len(found) - len(firsts)
 
 
-def run(seconds: float, seed: int, directory: Path | None = None) -> int:
+def run(seconds: float, seed: int, count: int) -> int:
     """Run a cluster under load for a time; return 1 if a promise was broken."""
-    directory = directory or Path(tempfile.mkdtemp(prefix="leveret-failovers-"))
-    with Cluster(directory) as cluster:
+    directory = Path(tempfile.mkdtemp(prefix="leveret-failovers-"))
+    with Cluster(directory, count) as cluster:
         cluster.start()
         publishers = {queue: Publisher(queue, cluster.nodes, seed + at) for at, queue in enumerate(QUEUES)}
         for publisher in publishers.values():
@@ -271,10 +272,6 @@ def run(seconds: float, seed: int, directory: Path | None = None) -> int:
             print(f"from kill -9 to the next leader: median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s")
     if broken:
         print(f"see {directory}")
+    else:
+        shutil.rmtree(directory)
     return int(broken)
-
-
-if __name__ == "__main__":
-    import sys
-
-    raise SystemExit(run(float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None))

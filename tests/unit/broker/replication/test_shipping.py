@@ -207,6 +207,30 @@ def test_a_node_that_enters_is_waited_for_before_the_register_knows_it(tmp_path:
     run(work())
 
 
+def test_who_leaves_while_the_register_is_asked_is_waited_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",), timeout=30)
+        link = await leader.follow("b")
+        leader.judge.reached.clear()
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(0))
+        await until(lambda: leader.shipping.is_entering("b"))
+        link.close()
+        await leader.served.wait()
+        leader.do(1)
+        await asyncio.sleep(0.3)
+        # The register may say already that this node has everything.
+        assert leader.called == []
+        leader.judge.reached.set()
+        await until(lambda: leader.judge.changes)
+        await asyncio.sleep(0.1)
+        assert leader.called == []
+        assert await leader.shipping.drop("b", "it is gone")
+        await until(lambda: leader.called == [1])
+        await leader.close()
+
+    run(work())
+
+
 def test_who_may_follow(tmp_path: Path) -> None:
     async def work() -> None:
         shipping = Leader(tmp_path, ("a", "b")).shipping
