@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.certificates import Authority
 from tests.support.cluster import Cluster, Node, wait_until
 from tests.support.wire import Connection
 
@@ -195,3 +196,38 @@ def test_a_node_with_another_brokers_data_is_refused(cluster: Cluster, tmp_path:
     for node in (stranger, twin, spy):
         node.kill()
     assert cluster.nodes[0].metric("copies") == 3
+
+
+def test_links_with_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("127.0.0.1")
+    settings = {
+        "replication.secret": "",
+        "replication.ssl_options.certfile": issued.certificate,
+        "replication.ssl_options.keyfile": issued.key,
+        "replication.ssl_options.cacertfile": authority.file,
+    }
+    with Cluster(tmp_path / "nodes", 2, settings) as cluster:
+        cluster.start()
+        first, second = cluster.nodes
+        publish(second, 0, 100)
+        # One with a certificate of another authority, and one without, get nowhere.
+        (tmp_path / "other").mkdir()
+        foreign = Authority(tmp_path / "other").issue("127.0.0.1")
+        register = f"etcd://127.0.0.1:{cluster.etcd.port}/test"
+        changed = {
+            "replication.ssl_options.certfile": foreign.certificate,
+            "replication.ssl_options.keyfile": foreign.key,
+        }
+        strangers = [
+            Node(tmp_path / "n3", "n3", register, settings | changed),
+            Node(tmp_path / "n4", "n4", register, {"replication.secret": ""}),
+        ]
+        for stranger in strangers:
+            stranger.start()
+        for stranger in strangers:
+            wait_until(lambda stranger=stranger: "the link to n1 is" in stranger.log.read_text(), "it is refused")  # type: ignore[misc]
+            stranger.kill()
+        first.kill()
+        cluster.wait_for_leader(first)
+        assert numbers(second) == [*range(100)]
