@@ -304,3 +304,26 @@ def test_a_callback_that_fails_takes_no_other_with_it(made: Gate, caplog: pytest
     made.finish()
     assert made.log == ["before", "after"]
     assert len(caplog.records) == 2
+
+
+def test_replies_wait_for_copies_too(made: Gate) -> None:
+    class Machines:
+        waiting: queue.Queue[Callable[[], None]] = queue.Queue()
+
+        def when_copied(self, callback: Callable[[], None]) -> None:
+            self.waiting.put(callback)
+
+        def wait(self, seconds: float) -> bool:
+            return True
+
+    made.gate.copies = machines = Machines()
+    recorded: list[Changes] = []
+    made.database.on_written = recorded.append
+    made.put("q")
+    made.gate.hold(Output(made.log, "a"))
+    made.gate.write()
+    copied = machines.waiting.get(timeout=30)
+    assert (made.rows(), len(recorded), made.calls.empty()) == (["q"], 1, True)
+    copied()
+    made.finish()
+    assert made.log == ["hold a", "release a"]

@@ -248,3 +248,18 @@ def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tupl
             assert sorted(outstanding) == sorted([*undecided, *fate])
             assert confirms.unconfirmed_count == len(outstanding)
         outstanding |= dict.fromkeys(range(first, confirms.last + 1), "")
+
+
+def test_what_waits_for_copies_for_too_long_is_nacked() -> None:
+    confirms = numbered("..")
+    confirms.written(WriteFailures())
+    confirms.hold_next(1, ())
+    assert confirms.refuse_held()
+    assert sent(confirms) == ["nack 2*"]
+    # The copies are made later.
+    confirms.synced(2)
+    assert sent(confirms) == []
+    confirms.written(WriteFailures())
+    confirms.synced(3)
+    assert sent(confirms) == ["ack 3"]
+    assert not confirms.refuse_held()

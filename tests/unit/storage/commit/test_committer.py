@@ -147,3 +147,34 @@ def test_a_file_that_is_gone_does_not_stop_the_rest() -> None:
     group.file_actions += [lambda: files.unlink("/d/none"), lambda: done.append(1)]
     group.commit(files)
     assert done == [1]
+
+
+class Machines:
+    """Other machines that have what is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: Queue[Callable[[], None]] = Queue()
+
+    def when_copied(self, callback: Callable[[], None]) -> None:
+        self.waiting.put(callback)
+
+    def wait(self, seconds: float) -> bool:
+        while not self.waiting.empty():
+            self.waiting.get()()
+        return True
+
+
+def test_a_callback_waits_for_copies_too(files: GatedFiles, owner: Owner) -> None:
+    done: list[int] = []
+    machines = Machines()
+    committer = Committer(files, owner.calls.put, lambda error: None, copies=machines)
+    files.gate.set()
+    committer.submit(group_of(files, lambda: done.append(1)))
+    copied = machines.waiting.get(timeout=20)
+    assert (files.syncs, done, owner.calls.empty()) == (1, [], True)
+    copied()
+    owner.serve()
+    assert done == [1]
+    committer.submit(group_of(files, lambda: done.append(2)))
+    assert committer.close()
+    assert done == [1, 2]
