@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.following import Following
 from leveret.broker.replication.frames import FrameError
-from leveret.broker.replication.link import Link, LinkError, Refused, accept, answer
+from leveret.broker.replication.link import Link, LinkError, Refused, accept, answer, connect
 from leveret.broker.replication.node_record import OWN, NodeRecord, finish_switch, read_record, store_id, write_record
 from leveret.broker.replication.register import NewerStateError, Register, RegisterError, State
 from leveret.broker.replication.shipping import Limits, Shipping
@@ -26,6 +26,9 @@ log = logging.getLogger("leveret.replication")
 
 #: Seconds between attempts to reach a leader, and the register.
 _RETRY_SECONDS: Final = 0.25
+#: Seconds for another node to say where its copy ends, and to lead if it has more.
+_POSITION_SECONDS: Final = 0.3
+_BEHIND_SECONDS: Final = 1.0
 #: Seconds for the answer to who asks for another leader.
 _ANSWER_SECONDS: Final = 0.05
 #: Leases after which a claim of this node's name that is not its own is another node's.
@@ -222,24 +225,47 @@ class Member:
         return name in state.in_sync and state.store in ("", store_id(self._plan.root))
 
     async def _lets_others_claim(self, state: State | None, claimed_by: str) -> bool:
-        """Return whether others of the in-sync set should claim first, as long as a lease lasts.
+        """Return whether others of the in-sync set should claim first, for a while.
 
         One has been chosen by the last leader; or this node does not know where its copy ends, after a crash, and all
-        others would need new copies of it.
+        others would need new copies of it; or another has more operations, and would need a new copy.
         """
         name, following = self._plan.name, self.following
         if state is None:
             return False
         is_unsure = following is not None and not following.epoch and {*state.in_sync} != {name}
-        if not is_unsure and state.successor in ("", name):
-            self._waiting_since = 0.0
-            return False
-        if claimed_by == name:
+        if is_unsure and claimed_by == name:
             log.warning("lets another node lead: this one has ended uncleanly")
             await self._register.resign()
-        now = self._loop.time()
+        now, patience = self._loop.time(), self._plan.lease
+        if not is_unsure and state.successor in ("", name):
+            if state.successor == name or not await self._is_behind(state):
+                self._waiting_since = 0.0
+                return False
+            patience = _BEHIND_SECONDS
         self._waiting_since = self._waiting_since or now
-        return now - self._waiting_since < self._plan.lease
+        return now - self._waiting_since < patience
+
+    async def _is_behind(self, state: State) -> bool:
+        """Ask the others of the in-sync set where their copies end; return whether one has more than this node."""
+        following = self.following
+        others = [each for each in state.in_sync if each not in (self._plan.name, state.leader)]
+        if following is None or not others:
+            return False
+        found = await asyncio.gather(*(self._ask_position(state.addresses.get(each, "")) for each in others))
+        return max(found) > (following.epoch, following.number)
+
+    async def _ask_position(self, address: str) -> tuple[int, int]:
+        """Return the epoch and number at which a node's copy ends; zeros if it does not say at once."""
+        plan, (host, _, port) = self._plan, address.rpartition(":")
+        try:
+            async with asyncio.timeout(_POSITION_SECONDS):
+                wish = {"purpose": "position", "node": plan.name}
+                link, told = await connect(host.strip("[]"), int(port), plan.secret, wish, plan.client_tls)
+                link.close()
+                return int(told["epoch"]), int(told["number"])
+        except (OSError, EOFError, LinkError, ValueError, KeyError):
+            return 0, 0
 
     async def _claim(self, state: State | None) -> bool:
         """Try to become the leader; return whether this node is."""
@@ -510,6 +536,8 @@ class Member:
         try:
             wish = await accept(link, self._plan.secret, self._plan.server_tls is not None)
             await self._serve(link, wish)
+            # What has been answered is sent.
+            writer.close()
         except LinkError as error:
             log.warning("a node at %s is refused: %s", writer.get_extra_info("peername"), error)
         except (OSError, EOFError, asyncio.CancelledError):
@@ -519,10 +547,15 @@ class Member:
             log.exception("internal error on a link")
         finally:
             self._serving.discard(task)
-            link.close()
+            if not writer.is_closing():
+                link.close()
 
     async def _serve(self, link: Link, wish: dict[str, Any]) -> None:
         secret, shipping, name = self._plan.secret, self.shipping, str(wish.get("node", ""))
+        if wish.get("purpose") == "position" and self.following is not None:
+            answer(link, secret, wish, {"epoch": self.following.epoch, "number": self.following.number})
+            await link.drain()
+            return
         if shipping is None or self.state is None or self._lost:
             answer(link, secret, wish, {"refused": "this node does not lead"})
             await link.drain()
