@@ -1,0 +1,192 @@
+"""Nodes in one event loop, with a register in memory: who leads, who follows, and what each has."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leveret.broker.replication.link import Link
+from leveret.broker.replication.node_record import read_record
+from leveret.broker.replication.register import MemoryHub, MemoryRegister
+from leveret.broker.replication.roles import Member, Plan, ReplicationError
+from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.storage.disk.recording import OWN_NAMES, Operations, RecordingFiles
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
+
+LEASE = 0.5
+ENVELOPE = Envelope(b"\x00\x01q", b"\x00\x3c" + bytes(12), True)
+OPTIONS = EngineOptions(segment_bytes=4096, ballast_bytes=0, disk_free_limit=0)
+
+
+class Node:
+    """A node whose broker is one store."""
+
+    def __init__(self, root: Path, name: str, hub: MemoryHub, min_copies: int) -> None:
+        self.root, self.name, self.hub = root / name, name, hub
+        self.min_copies = min_copies
+        self.engine: StorageEngine | None = None
+        self.shipping: Shipping | None = None
+        self.confirmed: list[int] = []
+        self.address = ""
+
+    def start(self) -> None:
+        """Begin to be a node."""
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{listening.getsockname()[1]}"
+        limits = Limits(1.0, self.min_copies, 0)
+        plan = Plan(self.name, self.root, self.address, "secret", LEASE, limits, 1 << 20)
+        self.member = Member(plan, MemoryRegister(self.hub, self.name, LEASE), self)
+        self.task = asyncio.create_task(self.member.run(listening))
+
+    async def stop(self) -> None:
+        """Hand over, if it leads, and end."""
+        self.member.stop()
+        await self.task
+
+    async def lead(self, shipping: Shipping, operations: Operations, epoch: int) -> None:
+        self.engine = StorageEngine(str(self.root), files=RecordingFiles(str(self.root), operations), options=OPTIONS)
+        self.shipping = shipping
+
+    async def stop_leading(self, is_clean: bool, reason: str) -> None:
+        engine, self.engine = self.engine, None
+        if engine is not None and is_clean:
+            engine.close()
+        elif engine is not None:
+            engine.abandon()
+
+    async def stand_by(self, leader: str, address: str) -> None:
+        pass
+
+    def set_enough_copies(self, enough: bool) -> None:
+        pass
+
+    async def forward(self, link: Link, wish: dict[str, Any]) -> None:
+        pass
+
+    def publish(self, number: int) -> None:
+        """Store a number, and note when it may be confirmed."""
+        assert self.engine is not None
+        assert self.shipping is not None
+        queue = next(iter(self.engine.queues.values()), None) or self.engine.create_queue(True, {"name": "q"})
+        self.engine.store(queue).append([Message(ENVELOPE, b"%d" % number)], 10)
+        self.engine.flush()
+        self.engine.commit()
+        self.shipping.when_copied(lambda: self.confirmed.append(number))
+
+    def contents(self) -> dict[str, bytes]:
+        """Return its files."""
+        own = OWN_NAMES | {"trash", "diverged"}
+        return {
+            str(path.relative_to(self.root)): path.read_bytes()
+            for path in self.root.rglob("*")
+            if path.is_file()
+            and path.relative_to(self.root).parts[0] not in own
+            and not path.name.startswith("definitions.")
+        }
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
+def run(root: Path, count: int, work: Callable[..., Coroutine[Any, Any, None]], min_copies: int = 2) -> None:
+    """Run nodes of which the first leads and the others are in sync."""
+
+    async def within() -> None:
+        hub = MemoryHub()
+        nodes = [Node(root, name, hub, min_copies) for name in "abc"[:count]]
+        for node in nodes:
+            node.start()
+            await until(lambda: nodes[0].engine is not None)
+        await until(lambda: nodes[0].member.state and len(nodes[0].member.state.in_sync) == count)
+        try:
+            await work(hub, *nodes)
+        finally:
+            for node in nodes:
+                if not node.task.done():
+                    await node.stop()
+
+    asyncio.run(within())
+
+
+def test_a_leader_that_cannot_reach_the_register_is_replaced_and_confirms_nothing(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node, c: Node) -> None:
+        for number in range(20):
+            a.publish(number)
+        await until(lambda: len(a.confirmed) == 20)
+        hub.cut_off.add("a")
+        await until(lambda: b.engine or c.engine)
+        leader, standby = (b, c) if b.engine else (c, b)
+        a.publish(99)
+        leader.publish(20)
+        await until(lambda: leader.confirmed == [20])
+        assert (len(a.confirmed), a.engine is not None) == (20, True)
+        hub.cut_off.clear()
+        await until(lambda: a.engine is None and a.member.following is not None)
+        await until(lambda: leader.member.state and len(leader.member.state.in_sync) == 3)
+        leader.publish(21)
+        await until(lambda: leader.confirmed == [20, 21])
+        await until(lambda: a.contents() == leader.contents() == standby.contents())
+        assert 99 not in a.confirmed
+        # What only it had is kept.
+        assert any(b"99" in path.read_bytes() for path in (a.root / "diverged/1").rglob("*") if path.is_file())
+
+    run(tmp_path, 3, work)
+
+
+def test_a_clean_stop_hands_over_and_needs_no_copy_afterwards(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node) -> None:
+        for number in range(5):
+            a.publish(number)
+        await a.stop()
+        await until(lambda: b.engine)
+        assert read_record(a.root).position[0] == 1
+        a.start()
+        await until(lambda: b.member.state and b.member.state.in_sync == ("b", "a"))
+        b.publish(5)
+        await until(lambda: b.confirmed == [5])
+        await until(lambda: a.contents() == b.contents())
+        assert not (a.root / "diverged").exists()
+        assert await b.member.hand_over() == "a"
+        await until(lambda: a.engine)
+        assert a.member.state is not None
+        assert a.member.state.epoch == 3
+        with pytest.raises(ReplicationError, match="does not lead"):
+            await b.member.hand_over()
+        with pytest.raises(ReplicationError, match="c is not in sync"):
+            await a.member.hand_over("c")
+
+    run(tmp_path, 2, work)
+
+
+def test_without_a_register_a_leader_goes_on_later(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node) -> None:
+        hub.is_away = True
+        await asyncio.sleep(2 * LEASE)
+        a.publish(1)
+        await asyncio.sleep(2 * LEASE)
+        assert (a.confirmed, b.engine) == ([], None)
+        hub.is_away = False
+        await until(lambda: a.confirmed == [1])
+        assert (b.engine, a.member.role, b.member.role) == (None, "leader", "standby")
+
+    run(tmp_path, 2, work)
+
+
+def test_a_second_node_of_the_leaders_name_gives_up(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node) -> None:
+        twin = Node(tmp_path / "other", "a", hub, 1)
+        twin.start()
+        with pytest.raises(ReplicationError, match="another node is called a"):
+            await twin.task
+        assert a.engine is not None
+
+    run(tmp_path, 1, work, min_copies=1)
