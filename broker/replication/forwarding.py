@@ -16,12 +16,13 @@ from socket import socket
 from typing import Any, Final
 
 from leveret.broker.addresses import unmap_ipv4
-from leveret.broker.replication.link import LinkError, connect
+from leveret.broker.replication.link import Link, LinkError, connect
 
 log = logging.getLogger("leveret.replication")
 
 #: Seconds for which a client waits until there is a leader.
 _LEADER_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 0.1
 _PIECE: Final = 64 << 10
 _HEAD_SECONDS: Final = 10.0
 #: Answers to health checks of a standby, by path; others ask the leader.
@@ -126,9 +127,6 @@ class Forwarder:
     async def _forward(
         self, service: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes
     ) -> None:
-        async with asyncio.timeout(_LEADER_SECONDS):
-            await self._has_leader.wait()
-        assert self._leader is not None
         peer, local = (writer.get_extra_info(name)[:2] for name in ("peername", "sockname"))
         wish = {
             "purpose": "forward",
@@ -137,9 +135,28 @@ class Forwarder:
             "peer": [unmap_ipv4(peer[0]), peer[1]],
             "local": [unmap_ipv4(local[0]), local[1]],
         }
-        link, _ = await connect(*self._leader, self._secret, wish, self._tls)
+        link = await self._reach_leader(wish)
         link.writer.write(head)
         await relay(reader, writer, link.reader, link.writer)
+
+    async def _reach_leader(self, wish: Mapping[str, Any]) -> Link:
+        """Return a link to the leader; wait for one, or for the next one if it cannot be reached.
+
+        Raises:
+            LinkError, OSError, EOFError: There was none in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LEADER_SECONDS
+        while True:
+            async with asyncio.timeout_at(deadline):
+                await self._has_leader.wait()
+            assert self._leader is not None
+            try:
+                return (await connect(*self._leader, self._secret, wish, self._tls))[0]
+            except (OSError, EOFError, LinkError):
+                if loop.time() > deadline:
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
 
     def _answer(self, service: str, head: bytes) -> bytes:
         """Return the response to a request that a standby answers itself; empty for the leader's."""
