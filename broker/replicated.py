@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ from leveret.broker.ports import Ports
 from leveret.broker.replication.applying import pack_changes
 from leveret.broker.replication.etcd import EtcdRegister
 from leveret.broker.replication.forwarding import Forwarder, relay
+from leveret.broker.replication.kubernetes import ACCOUNT, KubernetesRegister
 from leveret.broker.replication.link import Link
 from leveret.broker.replication.register import Register
 from leveret.broker.replication.report import metrics, report
@@ -40,7 +42,8 @@ log = logging.getLogger("leveret.replication")
 
 #: Makes the register of a node: name of the node, and seconds of the lease.
 RegisterMaker = Callable[[str, float], Register]
-_SCHEMES: Final = ("etcd://", "etcds://")
+_KUBERNETES: Final = "kubernetes://"
+_SCHEMES: Final = ("etcd://", "etcds://", _KUBERNETES)
 
 
 class ReplicatedBroker:
@@ -326,7 +329,11 @@ def _configured(options: Replication, tls: ssl.SSLContext | None) -> RegisterMak
     scheme = next((each for each in _SCHEMES if url.startswith(each)), None)
     hosts, _, name = url[len(scheme or "") :].partition("/")
     if scheme is None or not hosts or not name:
-        raise StartError("replication.register must be none or etcd://HOST:PORT[,HOST:PORT]/NAME")
+        raise StartError(
+            "replication.register must be none, etcd://HOST:PORT[,HOST:PORT]/NAME or kubernetes://NAMESPACE/NAME"
+        )
+    if scheme == _KUBERNETES:
+        return _in_kubernetes(hosts, name)
     login: tuple[str, str] | None = None
     if "@" in hosts:
         who, _, hosts = hosts.rpartition("@")
@@ -340,6 +347,20 @@ def _configured(options: Replication, tls: ssl.SSLContext | None) -> RegisterMak
         return EtcdRegister(endpoints, name, node, lease, login, tls if scheme == "etcds://" else None)
 
     return make
+
+
+def _in_kubernetes(namespace: str, name: str) -> RegisterMaker:
+    """Return what makes a register in the cluster of the pod that this process is in.
+
+    Raises:
+        StartError: It is in none.
+    """
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{each}", "") for each in ("HOST", "PORT"))
+    if not host or not (ACCOUNT / "token").exists():
+        raise StartError("replication.register: kubernetes:// works in a pod with a service account only")
+    tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    server = f"https://{format_address(host, int(port or 443))}"
+    return lambda node, lease: KubernetesRegister(server, namespace, name, node, lease, tls=tls)
 
 
 def _tls(options: Replication) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:

@@ -110,7 +110,7 @@ class Replication:
         kinds.location(),
         "none",
         "Where the nodes of a cluster agree on who leads: `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]/NAME`, or"
-        " `etcds://…` with TLS; `none` for a broker alone.",
+        " `etcds://…` with TLS; `kubernetes://NAMESPACE/NAME`, a Lease, in a pod; `none` for a broker alone.",
         secret=False,
     )
     node: str = option(kinds.text(empty=True), "", "Name of this node in the cluster; by default the host's name.")
