@@ -35,7 +35,7 @@ run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: setup
-setup: needs-java needs-chromium needs-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, etcd
+setup: needs-java needs-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, and etcd where it may
 
 .PHONY: test
 test: offer-java offer-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
@@ -183,10 +183,6 @@ needs-java:
 .PHONY: offer-java offer-chromium offer-etcd
 offer-java offer-chromium offer-etcd:
 	@sh tests/system-needs.sh offer $(@:offer-%=%)
-
-.PHONY: needs-etcd
-needs-etcd:
-	@sh tests/system-needs.sh etcd
 
 .PHONY: needs-chromium
 needs-chromium:
