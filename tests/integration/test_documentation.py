@@ -185,6 +185,7 @@ def test_flags_exist() -> None:
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
     helps.append(["leveret.analytics.program", "archive", "--help"])
+    helps += [["leveret.analytics.backup", each, "--help"] for each in ("backup", "restore", "verify")]
     for words in helps:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
