@@ -14,7 +14,6 @@ from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
-from leveret.broker.archiving import ArchiverProcess
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -42,6 +41,7 @@ from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refu
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Interceptor, Server
+from leveret.broker.side_programs import ARCHIVER, BACKUP, SideProgram
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
@@ -169,7 +169,7 @@ class App:
         self._management = HttpListener(self._make_management, embedding is None)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, embedding is None)
-        self._archiver = _make_archiver(settings)
+        self._side_programs = _make_side_programs(settings)
         self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
@@ -190,8 +190,8 @@ class App:
         self.load()
         await self._listen()
         self.node.is_serving = True
-        if self._archiver is not None:
-            self._archiver.start()
+        for program in self._side_programs:
+            program.start()
 
     def load(self, refuse: Refuse = raise_refusal) -> None:
         """Restore the data directory, and load the definitions that the configuration names.
@@ -308,13 +308,12 @@ class App:
         self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
-        archiver = [] if self._archiver is None else [self._archiver.stop(seconds)]
         await asyncio.gather(
             self.jobs.stop(seconds),
             self._prometheus.stop(),
             self._management.stop(),
             self._listener.stop(seconds),
-            *archiver,
+            *(program.stop(seconds) for program in self._side_programs),
         )
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
@@ -400,8 +399,8 @@ class App:
         self._is_closed = True
         self._stop_refusing()
         self.broker.turn.before_writing.clear()
-        if self._archiver is not None:
-            await self._archiver.kill()
+        for program in self._side_programs:
+            await program.kill()
         await self._listener.abandon(close_politely)
         self._sampler.stop()
         self._loss_log.stop()
@@ -461,14 +460,19 @@ def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str
     return f"leveret {VERSION} ready {where} data={data_dir}{f' role={role}' if role else ''}"
 
 
-def _make_archiver(settings: Settings) -> ArchiverProcess | None:
-    archive = settings.archive
-    if not archive.url:
-        return None
-    arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
-    arguments += [f"--keep={archive.keep}s"] if archive.keep else []
-    arguments += [f"--broker={archive.broker}"] if archive.broker else []
-    return ArchiverProcess(archive.url, arguments)
+def _make_side_programs(settings: Settings) -> list[SideProgram]:
+    archive, backup, found = settings.archive, settings.backup, []
+    if archive.url:
+        arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
+        arguments += [f"--keep={archive.keep}s"] if archive.keep else []
+        arguments += [f"--broker={archive.broker}"] if archive.broker else []
+        found.append(SideProgram(ARCHIVER, archive.url, arguments))
+    if backup.url:
+        arguments = [f"--data-dir={settings.data_dir}", f"--interval={backup.interval}", f"--keep={backup.keep}"]
+        arguments += [f"--log-interval={backup.log_interval}"]
+        arguments += [f"--key-file={backup.key_file}"] if backup.key_file else []
+        found.append(SideProgram(BACKUP, backup.url, arguments))
+    return found
 
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:

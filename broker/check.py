@@ -28,7 +28,7 @@ from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageErr
 from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
-from leveret.broker.config.options import Archive, Settings
+from leveret.broker.config.options import Archive, Backup, Settings
 from leveret.broker.config.rendering import effective_configuration
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.operations.broker_definitions import Refuse
@@ -167,7 +167,9 @@ def _definitions_problems(settings: Settings) -> list[tuple[str, str]]:
         with TemporaryDirectory(prefix="leveret-check-") as folder:
             _copy_definitions(settings.data_dir / DEFINITIONS, Path(folder) / DEFINITIONS)
             storage = dataclasses.replace(settings.storage, sync=SyncRule("off"))
-            trial = dataclasses.replace(settings, data_dir=Path(folder), storage=storage, archive=Archive())
+            trial = dataclasses.replace(
+                settings, data_dir=Path(folder), storage=storage, archive=Archive(), backup=Backup()
+            )
             try:
                 asyncio.run(_load(trial, problems.append))
             except StartError as error:

@@ -133,9 +133,11 @@ class Capture:
         if not is_full:
             changes = {path: file for path, file in files.items() if self._files.get(path) != file}
             changes |= dict.fromkeys(self._files.keys() - files.keys())
-        self._repository.write_manifest(Manifest(name, changes))
-        self._files, self._last, self._last_signatures = files, name, self._signatures
-        return Captured(name, len(files), sum(file.size for file in files.values()), self._sent)
+        if changes or is_full:
+            self._repository.write_manifest(Manifest(name, changes))
+            self._last = name
+        self._files, self._last_signatures = files, self._signatures
+        return Captured(self._last, len(files), sum(file.size for file in files.values()), self._sent)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 

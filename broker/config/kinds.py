@@ -196,6 +196,23 @@ def duration(low: int, high: int, unit: str) -> Kind[int]:
     return Kind(partial(_read_whole, low, high, partial(parse_duration, unit=unit)), allowed, unit)
 
 
+def spans() -> Kind[str]:
+    """Return the kind of one or two durations, also in days, with a comma between; as text in seconds."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not 1 <= len(parts := _split(value)) <= 2:
+            raise ValueError(value)
+        found = [
+            24 * parse_duration(f"{each[:-1]}h", "s") if each.endswith("d") else parse_duration(each, "s")
+            for each in parts
+        ]
+        if not all(found):
+            raise ValueError(value)
+        return ",".join(f"{each}s" for each in found)
+
+    return Kind(read, "one or two durations, such as 24h,30d")
+
+
 def real(low: float, high: float) -> Kind[float]:
     """Return the kind of numbers in a range.
 

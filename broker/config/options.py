@@ -316,6 +316,30 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """Backups of the data directory, from which any moment can be restored."""
+
+    url: str = option(
+        kinds.location(),
+        "",
+        "Path or URL of the backups, such as s3://bucket/backup: the broker runs leveret backup, and starts it again"
+        " when it ends; empty for none.",
+    )
+    interval: int = option(kinds.duration(1, 86_400 * 7, "s"), 900, "Time from one whole backup to the next.")
+    log_interval: int = option(
+        kinds.duration(1, 3600, "s"), 10, "How often what is new is sent meanwhile: a restore loses at most that."
+    )
+    keep: str = option(
+        kinds.spans(),
+        "24h,30d",
+        "How long all backups are kept, and how long the first one of each day: two durations.",
+    )
+    key_file: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "File with a key of 32 bytes, with which backups are encrypted."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
     """Metrics for Prometheus."""
 
@@ -536,6 +560,7 @@ class Settings:
 
     storage: Storage = group(Storage)
     archive: Archive = group(Archive)
+    backup: Backup = group(Backup)
     replication: Replication = group(Replication)
     compat: Compat = group(Compat)
     management: Management = group(Management)

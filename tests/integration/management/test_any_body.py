@@ -50,6 +50,7 @@ RIGHT: Final[dict[str, dict[str, Any]]] = {
     "TopicPermissions": {"exchange": "", "write": "", "read": ""},
     "Value": {"value": {"pattern": "x", "definition": {"max-length": 1}, "priority": 0}},
     "ClusterName": {"name": "x"},
+    "Failover": {"node": "nowhere"},
     "ConsumerPlace": {"next": 1},
 }
 #: Values inside of these are tried too.

@@ -1,23 +1,19 @@
-"""Runs the archiver, `leveret-analytics archive`, as a process beside the broker, and starts it again when it ends."""
+"""Runs the archiver and the program that takes backups as processes beside the broker, again when they end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from leveret.broker.config.options import OPTIONS
 
-log = logging.getLogger("leveret.archiver")
-
-_PROGRAM: Final = "leveret.analytics.program"
-#: What the program writes before each line.
-_PREFIX: Final = "leveret-analytics archive: "
 #: Seconds before the first new start, and the longest pause; each failure doubles it.
 _PAUSE: Final = 1.0
 _PAUSE_MAX: Final = 60.0
@@ -25,16 +21,50 @@ _PAUSE_MAX: Final = 60.0
 _LINE_MAX: Final = 1 << 20
 
 
-class ArchiverProcess:
-    """The process of the archiver.
+class Kind(NamedTuple):
+    """A program that runs beside the broker.
 
-    Args:
-        url: Path or URL of the archive. It may contain a password, so it is no argument, which everybody could see.
-        arguments: Further command-line arguments after `archive`.
+    Attributes:
+        name: What it is called in the log.
+        module: Its module, and the command.
+        option: The option with the path or URL to which it writes. This may contain a password, so it is given in the
+            option's environment variable and no argument, which everybody could see.
+        prefix: What it writes before each line.
+        usual: What lines begin with that say that all is well.
     """
 
-    def __init__(self, url: str, arguments: Sequence[str]) -> None:
-        self._environment = {**os.environ, OPTIONS["archive.url"].environment: url}
+    name: str
+    module: tuple[str, str]
+    option: str
+    prefix: str
+    usual: re.Pattern[str]
+
+
+ARCHIVER: Final = Kind(
+    "archiver",
+    ("leveret.analytics.program", "archive"),
+    "archive.url",
+    "leveret-analytics archive: ",
+    re.compile("manifest "),
+)
+BACKUP: Final = Kind(
+    "backup", ("leveret.analytics.backup", "backup"), "backup.url", "leveret backup: ", re.compile(r"\d{4}-\d\d-\d\dT")
+)
+
+
+class SideProgram:
+    """A program beside the broker.
+
+    Args:
+        kind: Which one.
+        url: Where it writes to.
+        arguments: Further command-line arguments.
+    """
+
+    def __init__(self, kind: Kind, url: str, arguments: Sequence[str]) -> None:
+        self._kind = kind
+        self._log = logging.getLogger(f"leveret.{kind.name}")
+        self._environment = {**os.environ, OPTIONS[kind.option].environment: url}
         self._arguments = arguments
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -81,19 +111,19 @@ class ArchiverProcess:
                 said = f"cannot be started: {error}"
             if loop.time() - began > _PAUSE_MAX:
                 pause = _PAUSE
-            log.error("the archiver %s; it is started again in %g s", said, pause)
+            self._log.error("the %s %s; it is started again in %g s", self._kind.name, said, pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 
     async def _run_once(self) -> int:
         """Start it, and log what it says until it ends; return its status."""
-        command = (sys.executable, "-m", _PROGRAM, "archive", "--until-eof", *self._arguments)
+        command = (sys.executable, "-m", *self._kind.module, "--until-eof", *self._arguments)
         # Nothing is written to its stdin: that ends with this process, however it ends.
         self._process = await asyncio.create_subprocess_exec(
             *command, env=self._environment, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, limit=_LINE_MAX
         )
         assert self._process.stderr is not None
         async for line in self._process.stderr:
-            text = line.decode("utf-8", "replace").rstrip().removeprefix(_PREFIX)
-            log.log(logging.DEBUG if text.startswith("manifest ") else logging.WARNING, "%s", text)
+            text = line.decode("utf-8", "replace").rstrip().removeprefix(self._kind.prefix)
+            self._log.log(logging.DEBUG if self._kind.usual.match(text) else logging.WARNING, "%s", text)
         return await self._process.wait()
