@@ -197,18 +197,16 @@ def duration(low: int, high: int, unit: str) -> Kind[int]:
 
 
 def spans() -> Kind[str]:
-    """Return the kind of one or two durations, also in days, with a comma between; as text in seconds."""
+    """Return the kind of one or two durations, also in days, with a comma between; as it is written."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not 1 <= len(parts := _split(value)) <= 2:
             raise ValueError(value)
-        found = [
-            24 * parse_duration(f"{each[:-1]}h", "s") if each.endswith("d") else parse_duration(each, "s")
-            for each in parts
-        ]
-        if not all(found):
-            raise ValueError(value)
-        return ",".join(f"{each}s" for each in found)
+        for each in parts:
+            hours = f"{each[:-1]}h" if each.endswith("d") else each
+            if each.endswith("ms") or not parse_duration(hours, "s"):
+                raise ValueError(value)
+        return value
 
     return Kind(read, "one or two durations, such as 24h,30d")
 
