@@ -6,7 +6,6 @@ out.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -18,16 +17,13 @@ from typing import Any, Final
 
 import aiohttp
 
+from leveret.broker.replication.http_register import HttpRegister
 from leveret.broker.replication.register import Reading, RegisterError, State, read_state
 
 _LOG: Final = logging.getLogger("leveret.replication")
-#: Seconds before a watch that has ended is begun again.
-_WATCH_PAUSE: Final = 1.0
-#: Seconds for one request at least: etcd syncs each change.
-_MIN_TIMEOUT: Final = 1.0
 
 
-class EtcdRegister:
+class EtcdRegister(HttpRegister):
     """Implementation of Register by etcd. Used by one event loop.
 
     Args:
@@ -48,19 +44,15 @@ class EtcdRegister:
         login: tuple[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(lease, tls)
         self._urls = [f"http{'s' if tls else ''}://{each}" for each in endpoints]
         self._state, self._leader = f"{name}/state", f"{name}/leader"
         self._node = node
         self._ttl = max(1, math.ceil(lease))
         self._login = login
-        self._tls = tls
-        self._timeout = max(lease / 4, _MIN_TIMEOUT)
-        self._session: aiohttp.ClientSession | None = None
         self._token = ""
         #: ID of the lease of the own claim; "" without one.
         self._lease_id = ""
-        self._changed = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
 
     async def read(self) -> Reading:
         """Return what etcd says, by one transaction."""
@@ -115,22 +107,6 @@ class EtcdRegister:
         self._lease_id = ""
         return written
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until a key has changed, at most this long."""
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        self._changed.clear()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-
     def _is_at(self, revision: int) -> Mapping[str, str]:
         return {"key": _encode(self._state), "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
 
@@ -139,25 +115,20 @@ class EtcdRegister:
         found = await self._post("/v3/kv/txn", {"compare": conditions, "success": changes})
         return int(found["header"]["revision"]) if found.get("succeeded") else None
 
-    async def _watch(self) -> None:
+    async def _watch_once(self) -> None:
         """Set the event with each change of a key below the name."""
         prefix = self._state.removesuffix("state")
         asked = {"create_request": {"key": _encode(prefix), "range_end": _encode(prefix[:-1] + "0")}}
-        while True:
-            for url in [*self._urls]:
-                with suppress(aiohttp.ClientError, OSError, TimeoutError):
-                    timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout)
-                    async with self._open().post(
-                        f"{url}/v3/watch", json=asked, headers=self._headers(), timeout=timeout, ssl=self._tls or True
-                    ) as response:
-                        async for _ in response.content:
-                            self._changed.set()
-            await asyncio.sleep(_WATCH_PAUSE)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        return self._session
+        for url in [*self._urls]:
+            with suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with self._open().post(
+                    f"{url}/v3/watch",
+                    json=asked,
+                    headers=self._headers(),
+                    timeout=self._watch_timeout(),
+                    ssl=self._tls or True,
+                ) as response:
+                    await self._note_changes(response)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": self._token} if self._token else {}

@@ -19,15 +19,13 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
+from leveret.broker.replication.http_register import HttpRegister
 from leveret.broker.replication.register import Reading, RegisterError, State, read_state
 
 #: Where a pod finds its token and the authority of the API server.
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _STATE: Final = "leveret/state"
 _REVISION: Final = "leveret/revision"
-#: Seconds before a watch that has ended is begun again, and for one request.
-_WATCH_PAUSE: Final = 1.0
-_MIN_TIMEOUT: Final = 1.0
 #: Attempts of one change while others change the same object, for example renew the claim.
 _TRIES: Final = 10
 #: What a change makes of the Lease; None if it is not to be changed.
@@ -43,7 +41,7 @@ class _Claim(NamedTuple):
     duration: float
 
 
-class KubernetesRegister:
+class KubernetesRegister(HttpRegister):
     """Implementation of Register by a Lease. Used by one event loop.
 
     Args:
@@ -66,17 +64,13 @@ class KubernetesRegister:
         account: Path = ACCOUNT,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(lease, tls)
         self._leases = f"{server}/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._url = f"{self._leases}/{name}"
         self._name = name
         self._node = node
         self._duration = max(1, math.ceil(lease))
-        self._timeout = max(lease / 4, _MIN_TIMEOUT)
         self._token = account / "token"
-        self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
-        self._changed = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
         #: The claim of another node that was seen last, and since when.
         self._seen = _Claim("", "", 0)
         self._seen_at = 0.0
@@ -136,22 +130,6 @@ class KubernetesRegister:
             return lease
 
         return await self._change(change, 1)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until the Lease has changed, at most this long."""
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        self._changed.clear()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
 
     def _holder(self, lease: dict[str, Any]) -> str:
         """Return whose claim is valid; "" if there is none, or it has not changed for as long as it lasts."""
@@ -220,23 +198,18 @@ class KubernetesRegister:
             reason = str(error) or type(error).__name__
             raise RegisterError(f"the API server of Kubernetes cannot be asked: {reason}") from error
 
-    async def _watch(self) -> None:
+    async def _watch_once(self) -> None:
         """Set the event with each change of the Lease."""
         asked = {"watch": "1", "fieldSelector": f"metadata.name={self._name}"}
-        while True:
-            with suppress(aiohttp.ClientError, OSError, TimeoutError):
-                timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout)
-                async with self._open().get(
-                    self._leases, params=asked, headers=self._headers(), timeout=timeout, ssl=self._tls or True
-                ) as response:
-                    async for _ in response.content:
-                        self._changed.set()
-            await asyncio.sleep(_WATCH_PAUSE)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        return self._session
+        with suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with self._open().get(
+                self._leases,
+                params=asked,
+                headers=self._headers(),
+                timeout=self._watch_timeout(),
+                ssl=self._tls or True,
+            ) as response:
+                await self._note_changes(response)
 
     def _headers(self) -> dict[str, str]:
         # It is replaced every hour.
