@@ -37,7 +37,8 @@ from leveret.storage.snapshots.snapshot import (
 
 #: Files of the data directory that a backup has beside queues, event log and checkpoints.
 DEFINITIONS: Final = "definitions.sqlite"
-_SMALL_FILES: Final = (FORMAT_FILE, "losses.json", "events/deleted-queues.jsonl")
+LOSSES: Final = "losses.json"
+_SMALL_FILES: Final = (FORMAT_FILE, LOSSES, "events/deleted-queues.jsonl")
 #: Octets of one object at most.
 _PART_BYTES: Final = 16 << 20
 #: Parts of a file above which it is sent again as a whole.
@@ -100,6 +101,7 @@ class Capture:
         self._last_signatures: dict[int, object] = {}
         self._signatures: dict[int, object] = {}
         self._chosen: set[int] = set()
+        self._stored: set[tuple[str, int]] = set()
         self._sent = 0
 
     def close(self) -> None:
@@ -117,14 +119,16 @@ class Capture:
             OSError: The data directory cannot be read.
         """
         self._sent = 0
+        # What the last valid backup has is not looked at again.
+        self._stored = {part for file in self._files.values() for part in file.parts}
         request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
         with take_snapshot(self._data_dir, request) as snapshot:
             files = dict(self._events(snapshot))
             for queue in snapshot.queues:
                 files |= self._queue(queue, snapshot)
         # Definitions are read after the queues: what was confirmed before the cut is in a queue that they have.
-        files |= self._small_files()
         there = {f"{qid:08x}" for qid in self._signatures}
+        files |= self._small_files(there)
         unchanged = there - {f"{qid:08x}" for qid in self._chosen}
         files |= {path: file for path, file in self._files.items() if path[2:10] in unchanged and path[:2] == "q/"}
         is_full = is_full or not self._last.number
@@ -150,7 +154,7 @@ class Capture:
 
     def _signature(self, qid: int) -> object:
         """Return what changes when a queue's files do; None if it cannot be known."""
-        found: list[tuple[str, int]] = []
+        found: list[tuple[str, int, int]] = []
         waiting = [f"{self._data_dir}/q/{qid:08x}"]
         try:
             for directory in waiting:
@@ -159,7 +163,8 @@ class Capture:
                         if each.is_dir(follow_symlinks=False):
                             waiting.append(each.path)
                         else:
-                            found.append((each.path, each.stat(follow_symlinks=False).st_size))
+                            status = each.stat(follow_symlinks=False)
+                            found.append((each.path, status.st_size, status.st_mtime_ns))
         except OSError:
             return None
         return sorted(found)
@@ -189,7 +194,8 @@ class Capture:
                 path = f"events/{details_name(view.file)}"
                 yield path, self._send(path, details)
 
-    def _small_files(self) -> dict[str, StoredFile]:
+    def _small_files(self, known: Collection[str]) -> dict[str, StoredFile]:
+        """Send files that are replaced as a whole, without those of queues whose directories are known by name."""
         files: dict[str, StoredFile] = {}
         with TemporaryDirectory() as directory:
             copy = f"{directory}/{DEFINITIONS}"
@@ -197,7 +203,8 @@ class Capture:
             files[DEFINITIONS] = self._send_whole(copy)
         paths = [*_SMALL_FILES, *(f"ckpt/{name}" for name in DiskFiles().list_directory(f"{self._data_dir}/ckpt"))]
         # A queue that was declared since the cut is in the definitions, and must have its directory.
-        paths += [f"q/{name}/{_QUEUE_FILE}" for name in DiskFiles().list_directory(f"{self._data_dir}/q")]
+        queues = DiskFiles().list_directory(f"{self._data_dir}/q")
+        paths += [f"q/{name}/{_QUEUE_FILE}" for name in queues if name not in known]
         for path in paths:
             files |= self._small(path)
         return files
@@ -256,8 +263,9 @@ class Capture:
             return StoredFile(at, _tail(file.fileno(), at), tuple(parts))
 
     def _put(self, octets: bytes) -> tuple[str, int]:
-        self._sent += len(octets)
-        return self._repository.put(octets)
+        part = self._repository.put(octets, self._stored)
+        self._sent += len(octets) if part not in self._stored else 0
+        return part
 
 
 def _tail(handle: int, size: int) -> int:

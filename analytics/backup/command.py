@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from threading import Thread
 from typing import Final
 
@@ -26,7 +27,6 @@ from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.snapshot import SnapshotError
 from leveret.storage.url_secrets import mask_url
 
-COMMANDS: Final = ("backup", "restore", "verify")
 #: Environment variable with the URL of the backups: as an argument everybody could see its password.
 URL_VARIABLE: Final = "LEVERET_BACKUP_URL"
 _ERRORS: Final = (
@@ -123,7 +123,7 @@ def _backup(given: argparse.Namespace) -> int:
     if given.until_eof:
         Thread(target=end_at_eof, daemon=True).start()
     if interval is None:
-        _tell(_once(given, keep))
+        _once(given, keep)
         return 0
     while True:
         try:
@@ -136,36 +136,32 @@ def _backup(given: argparse.Namespace) -> int:
             time.sleep(log_interval)
 
 
-def _once(given: argparse.Namespace, keep: Keep | None) -> Captured:
+def _once(given: argparse.Namespace, keep: Keep | None) -> None:
     repository = Repository(given.url, given.key_file)
-    capture = Capture(given.data_dir, repository)
-    try:
-        found = capture.take()
-        if keep is not None:
-            clean_up(repository, keep, time.time_ns() // 1000)
-        return found
-    finally:
-        capture.close()
+    with closing(Capture(given.data_dir, repository)) as capture:
+        _take(capture, repository, keep)
 
 
 def _go_on(given: argparse.Namespace, keep: Keep | None, interval: float, log_interval: float) -> None:
     """Take backups until something fails."""
     repository = Repository(given.url, given.key_file)
-    capture = Capture(given.data_dir, repository)
-    try:
+    with closing(Capture(given.data_dir, repository)) as capture:
         last_full: float | None = None
         while True:
             began = time.monotonic()
-            is_full = last_full is None or began - last_full >= interval
-            found = capture.take(is_full)
-            if is_full:
+            if last_full is None or began - last_full >= interval:
                 last_full = began
-                _tell(found)
-                if keep is not None:
-                    clean_up(repository, keep, time.time_ns() // 1000)
+                _take(capture, repository, keep)
+            else:
+                capture.take(is_full=False)
             time.sleep(max(0.0, began + log_interval - time.monotonic()))
-    finally:
-        capture.close()
+
+
+def _take(capture: Capture, repository: Repository, keep: Keep | None) -> None:
+    """Take a whole backup, say so, and delete what is not to be kept any longer."""
+    _tell(capture.take())
+    if keep is not None:
+        clean_up(repository, keep, time.time_ns() // 1000)
 
 
 def _restore(given: argparse.Namespace) -> int:
@@ -200,18 +196,14 @@ def _restore(given: argparse.Namespace) -> int:
 
 
 def _list(repository: Repository) -> int:
-    if repository.open() is None:
-        raise BackupRefusedError(f"{repository.shown} is not a backup of Leveret")
-    backups = repository.backups()
+    backups = repository.require_backups()
     for each in backups:
         if each.is_full:
             files = repository.files_at(each)
             size = sum(file.size for file in files.values())
             sys.stdout.write(f"{shown_time(each.time)}  {size} bytes  {len(files)} files  {age_text(each.time)} ago\n")
-    if backups:
-        sys.stdout.write(f"can be restored: {spans_text(backups)}\n")
-        return 0
-    raise BackupRefusedError(f"{repository.shown} has no backup")
+    sys.stdout.write(f"can be restored: {spans_text(backups)}\n")
+    return 0
 
 
 def _verify(given: argparse.Namespace) -> int:

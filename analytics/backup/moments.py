@@ -92,9 +92,7 @@ class Moment:
     """
 
     def __init__(self, repository: Repository, at: int | None) -> None:
-        backups = repository.backups()
-        if not backups:
-            raise BackupRefusedError(f"{repository.shown} has no backup")
+        backups = repository.require_backups()
         before = [each for each in backups if at is None or each.time <= at]
         following = [each for each in backups if at is not None and each.time >= at]
         is_between = before and following and following[0].number <= before[-1].number + 1

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
@@ -105,13 +105,18 @@ class Repository:
                 "use another place"
             )
 
-    def put(self, octets: bytes) -> tuple[str, int]:
+    def put(self, octets: bytes, known: Collection[tuple[str, int]] = ()) -> tuple[str, int]:
         """Store a part of a file, if it is not there; return its name and length in bytes.
 
+        Args:
+            octets: The part.
+            known: Parts that are there for certain.
         Raises:
             ArchiveError: It could not be written.
         """
         name = self._name(octets)
+        if (name, len(octets)) in known:
+            return name, len(octets)
         path = object_path(name)
         try:
             self._files.create(path, octets if self._cipher is None else self._cipher.encrypt(path, octets))
@@ -137,6 +142,20 @@ class Repository:
     def read(self, file: StoredFile) -> bytes:
         """Return the contents of a file; raises as get()."""
         return b"".join([self.get(*part) for part in file.parts])
+
+    def require_backups(self) -> list[BackupName]:
+        """Return the backups that there are, in order; at least one.
+
+        Raises:
+            BackupRefusedError: There is none, or no repository.
+            AnalyticsError: See open().
+        """
+        if self.open() is None:
+            raise BackupRefusedError(f"{self.shown} is not a backup of Leveret")
+        found = self.backups()
+        if not found:
+            raise BackupRefusedError(f"{self.shown} has no backup")
+        return found
 
     def backups(self) -> list[BackupName]:
         """Return the backups that there are, in order.

@@ -16,6 +16,7 @@ from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.properties import USER_ID, Properties
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.format import Stream, unpack_envelope
+from leveret.storage.segments.scan import scan
 from leveret.storage.snapshots.snapshot import QueueView
 from leveret.storage.snapshots.writing import live_records
 
@@ -66,8 +67,6 @@ def republish(
         AnalyticsError: The backup cannot be read, or the broker refuses something.
         OSError: A file of the backup is damaged.
     """
-    if repository.open() is None:
-        raise BackupRefusedError(f"{repository.shown} is not a backup of Leveret")
     moment = Moment(repository, at)
     snapshot = snapshot_at(moment)
     queues = [queue for queue in snapshot.queues if queue.kind == "queue" and is_chosen(queue)]
@@ -114,7 +113,7 @@ class _Messages:
                 octets = self._moment.files.read_all(view.path) if view.stream == Stream.DURABLE else None
                 if octets is None:
                     continue
-                for at, header in live_records(view, octets, self._cut):
+                for at, header in live_records(view, scan(octets, view.salt, view.first_seq), self._cut):
                     envelope = unpack_envelope(octets, at, header)
                     start = at + 48 + header.route_len + header.props_len
                     body = octets[start : start + header.body_len]

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret.analytics.backup.capture import DEFINITIONS
-from leveret.analytics.backup.layout import BackupError, BackupRefusedError, StoredFile
+from leveret.analytics.backup.capture import DEFINITIONS, LOSSES
+from leveret.analytics.backup.layout import BackupRefusedError
 from leveret.analytics.backup.moments import ROOT, BackupFiles, Moment
 from leveret.analytics.backup.repository import Repository
 from leveret.storage.disk.files import DiskFiles
@@ -77,17 +77,14 @@ def restore(repository: Repository, target: str, at: int | None, is_chosen: Call
     """
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise BackupRefusedError(f"{target} is not an empty directory; give one that is empty or does not exist")
-    if repository.open() is None:
-        raise BackupRefusedError(f"{repository.shown} is not a backup of Leveret")
     moment = Moment(repository, at)
     snapshot = snapshot_at(moment)
     files = DiskFiles()
     os.makedirs(target, 0o750, exist_ok=True)
     _write_definitions(repository, moment, snapshot, Path(target))
-    for name in ("losses.json",):
-        octets = moment.files.read_all(f"{ROOT}/{name}")
-        if octets is not None and moment.is_backup:
-            _write_private(Path(target, name), octets)
+    losses = moment.files.read_all(f"{ROOT}/{LOSSES}") if moment.is_backup else None
+    if losses is not None:
+        _write_private(Path(target, LOSSES), losses)
     written = write_data_directory(files, target, snapshot, _reader(moment.files), _numbers(moment), is_chosen)
     _sync(target)
     return Restored(snapshot.cut.time, written, snapshot.missing_segments)
@@ -124,25 +121,26 @@ def _numbers(moment: Moment) -> Numbers:
     next_seqs: dict[tuple[int, int], int] = {}
     next_qid = 1
     for name in files.list_directory(f"{ROOT}/q"):
-        qid = int(name, 16)
+        qid, directory = int(name, 16), f"{ROOT}/q/{name}"
         next_qid = max(next_qid, qid + 1)
-        for entry in files.list_directory(f"{ROOT}/q/{name}"):
-            priority = int(entry[1:]) if len(entry) == 4 and entry[0] == "p" and entry[1:].isdigit() else 0
-            directory = f"{ROOT}/q/{name}/{entry}" if priority else f"{ROOT}/q/{name}"
-            last = max(
-                (
-                    max(edit.last_seq, edit.first_seq)
-                    for edit in (known.edit for known in read_manifest(files, directory).values())
-                ),
-                default=0,
-            )
-            for each in files.list_directory(directory):
-                segment = segment_of_name(each)
-                if segment is not None:
-                    # One that is not full has at most 65,536 records, and numbers are skipped by a million.
-                    last = max(last, segment.first_seq + (1 << 16))
-            next_seqs[qid, priority] = max(next_seqs.get((qid, priority), 1), last + 1)
+        next_seqs[qid, 0] = _next_seq(files, directory)
+        for entry in files.list_directory(directory):
+            if len(entry) == 4 and entry[0] == "p" and entry[1:].isdigit():
+                next_seqs[qid, int(entry[1:])] = _next_seq(files, f"{directory}/{entry}")
     return Numbers(next_seqs, next_qid)
+
+
+def _next_seq(files: BackupFiles, directory: str) -> int:
+    """Return a number above all that a store has given."""
+    numbers = [0]
+    for known in read_manifest(files, directory).values():
+        numbers += (known.edit.last_seq, known.edit.first_seq)
+    for name in files.list_directory(directory):
+        segment = segment_of_name(name)
+        if segment is not None:
+            # One that is not full has at most 65,536 records, and numbers are skipped by a million.
+            numbers.append(segment.first_seq + (1 << 16))
+    return max(numbers) + 1
 
 
 def _write_private(path: Path, octets: bytes) -> None:
@@ -160,12 +158,3 @@ def _sync(target: str) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-
-
-def check_whole(repository: Repository, file: StoredFile) -> str | None:
-    """Return what is wrong with a file in a backup; None if it is whole."""
-    try:
-        repository.read(file)
-    except BackupError as error:
-        return str(error)
-    return None

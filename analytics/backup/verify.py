@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leveret.analytics.backup.layout import BackupError, BackupName, BackupRefusedError, object_path
+from leveret.analytics.backup.layout import BackupError, BackupName, object_path
 from leveret.analytics.backup.moments import shown_time
 from leveret.analytics.backup.repository import Repository
 
@@ -34,11 +34,7 @@ def verify(repository: Repository) -> Verified:
         BackupRefusedError: There is no backup.
         AnalyticsError: It cannot be read.
     """
-    if repository.open() is None:
-        raise BackupRefusedError(f"{repository.shown} is not a backup of Leveret")
-    backups = repository.backups()
-    if not backups:
-        raise BackupRefusedError(f"{repository.shown} has no backup")
+    backups = repository.require_backups()
     checked: dict[str, str | None] = {}
     size = 0
     whole: list[BackupName] = []

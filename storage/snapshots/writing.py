@@ -29,7 +29,7 @@ from leveret.storage.format import (
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import NAME as MANIFEST
-from leveret.storage.segments.scan import scan
+from leveret.storage.segments.scan import Scan, scan
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import QueueView, Snapshot, StoreView
 
@@ -67,16 +67,15 @@ class Numbers:
     next_qid: int
 
 
-def live_records(view: SegmentView, octets: bytes, cut: int) -> Iterator[tuple[int, RecordHeader]]:
+def live_records(view: SegmentView, found: Scan, cut: int) -> Iterator[tuple[int, RecordHeader]]:
     """Iterate over the live records of a segment as offset and header.
 
     Args:
         view: The segment.
-        octets: The contents of its file.
+        found: The records of its file.
         cut: Microseconds since 1970; what has arrived later is left out.
     """
     spans = list(zip(view.live[::2], view.live[1::2], strict=True))
-    found = scan(octets, view.salt, view.first_seq)
     at = 0
     for header, offset in zip(found.headers, found.offsets, strict=True):
         while at < len(spans) and spans[at][1] <= header.seq:
@@ -85,18 +84,15 @@ def live_records(view: SegmentView, octets: bytes, cut: int) -> Iterator[tuple[i
             yield offset, header
 
 
-def merge_definitions(path: Path, later: Path, is_needed: Callable[[int], bool]) -> int:
+def merge_definitions(path: Path, later: Path, is_needed: Callable[[int], bool]) -> None:
     """Add the queues and exchanges that were declared between two copies of the definitions to the first one.
 
     Args:
         path: The first copy.
         later: The second copy.
         is_needed: Whether one with this number has messages, so that it was there already.
-    Returns:
-        How many were added.
     """
     database, other = DefinitionsDatabase(path, is_temporary=True), DefinitionsDatabase(later, is_temporary=True)
-    added = 0
     try:
         for kind in ("exchange", "queue"):
             known = {row.key for row in database.rows(kind)}
@@ -104,11 +100,9 @@ def merge_definitions(path: Path, later: Path, is_needed: Callable[[int], bool])
                 key, value = row.read()
                 if row.key not in known and any(is_needed(int(value.get(name) or 0)) for name in ("qid", "values_qid")):
                     database.put(kind, key, value)
-                    added += 1
     finally:
         database.close()
         other.close()
-    return added
 
 
 def write_data_directory(
@@ -199,10 +193,11 @@ class _Writing:
             octets = self._try(view.path) if view.last_seq >= end else None
             if octets is None:
                 continue
-            edit, runs = self._part(view, octets)
-            if not runs:
-                self._note_damage(view, octets)
-            elif runs[0][0] >= end:
+            found = scan(octets, view.salt, view.first_seq)
+            edit, runs = self._part(view, found)
+            if not found.headers and len(octets) > SEGMENT_HEADER_BYTES:
+                self._written.damaged.append(f"{view.path} has no whole record")
+            elif runs and runs[0][0] >= end:
                 self._files.make_directory(f"{self._target}/{directory}")
                 size = len(octets) if edit.op == EditOp.SEAL else edit.file_len
                 self._write(f"{directory}/{view.file_name}", octets[:size])
@@ -223,11 +218,11 @@ class _Writing:
             self._written.body_bytes - body_bytes,
         )
 
-    def _part(self, view: SegmentView, octets: bytes) -> tuple[Edit, list[tuple[int, int]]]:
+    def _part(self, view: SegmentView, found: Scan) -> tuple[Edit, list[tuple[int, int]]]:
         """Return the manifest's edit for what had arrived in a segment, and the live runs of it."""
         cut = self._snapshot.cut.time
         runs: list[tuple[int, int]] = []
-        for _, header in live_records(view, octets, cut):
+        for _, header in live_records(view, found, cut):
             if runs and runs[-1][1] == header.seq:
                 runs[-1] = runs[-1][0], header.seq + 1
             else:
@@ -236,15 +231,10 @@ class _Writing:
             self._written.body_bytes += header.body_len
         if view.sealed and view.max_arrived <= cut:
             return _edit(view, EditOp.SEAL, view.last_seq, view.data_len), runs
-        found = scan(octets, view.salt, view.first_seq)
         there = [at for at, header in enumerate(found.headers) if header.arrived <= cut]
         last = found.headers[there[-1]] if there else None
         size = found.offsets[there[-1]] + last.rec_len if last else SEGMENT_HEADER_BYTES
         return _edit(view, EditOp.NEW, last.seq if last else view.first_seq - 1, size), runs
-
-    def _note_damage(self, view: SegmentView, octets: bytes) -> None:
-        if not scan(octets, view.salt, view.first_seq).headers and len(octets) > SEGMENT_HEADER_BYTES:
-            self._written.damaged.append(f"{view.path} has no whole record")
 
     def _try(self, path: str) -> bytes | None:
         try:
