@@ -50,7 +50,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--url", help="AMQP URL of another broker, for a second column")
     parser.add_argument("--management-url", help="base URL of its HTTP API (default: port 15672 of its host)")
     parser.add_argument("--name", default="RabbitMQ", help="its name (default: %(default)s)")
-    parser.add_argument("--only", action="append", metavar="PROGRAM", help="one program; may be given several times")
+    names = [each.name for each in PROGRAMS]
+    parser.add_argument("--only", action="append", choices=names, help="one program; may be given several times")
     parser.add_argument("--jobs", type=int, default=2, help="programs that are tried at a time (default: %(default)s)")
     parser.add_argument("--take-newest", action="store_true", help="update the environments' constraints, run nothing")
     return parser.parse_args()
