@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files
-from leveret.storage.readers.holds import NO_HOLDS, Content, Holds
+from leveret.storage.disk.holds import NO_HOLDS, Content, Holds
 
 #: Name of the directory for dropped segments in the directory of a store.
 NAME: Final = "trash"

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, Protocol
 
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import Files, UnreadableFileError, must_read
+from leveret.storage.disk.holds import NO_HOLDS, Hold, Holds
 from leveret.storage.disk.trash import Trash
 from leveret.storage.engine_options import EngineOptions
-from leveret.storage.readers.holds import NO_HOLDS, Hold, Holds
 from leveret.storage.readers.reader_file import (
     READERS,
     ReaderFile,

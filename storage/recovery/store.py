@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from leveret.storage.disk.files import Files
+from leveret.storage.disk.holds import Content
 from leveret.storage.disk.trash import NAME as TRASH
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import SEGMENT_HEADER_BYTES, Edit, EditOp, Stream, unpack_segment_header
-from leveret.storage.readers.holds import Content
 from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.segment_repair import SegmentRepair
 from leveret.storage.recovery.store_damage import StoreDamage

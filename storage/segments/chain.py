@@ -10,9 +10,9 @@ from typing import Final
 
 from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.commit.redo_log import Tail
+from leveret.storage.disk.holds import Content
 from leveret.storage.format import DURABLE, Edit, EditOp, Stream
 from leveret.storage.interface import Entry
-from leveret.storage.readers.holds import Content
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.reader import SegmentReader

@@ -13,9 +13,9 @@ import pytest
 
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError, UnsyncedFiles
+from leveret.storage.disk.holds import NO_HOLDS, Content, Hold, Holds
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.format import pack_checked
-from leveret.storage.readers.holds import NO_HOLDS, Content, Hold, Holds
 from leveret.storage.readers.reader_file import READERS, ReaderFile, pack_reader, write_reader
 from leveret.storage.readers.readers import Readers
 
