@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from leveret.analytics.options import CommandOption, command_options
+from leveret.protocol.units import parse_duration
 from leveret.storage.readers.reader_file import is_reader_name
 
 #: Seconds in which a process ends in order when the broker that has started it is dead.
@@ -175,9 +176,6 @@ URL_VARIABLE: Final = "LEVERET_ARCHIVE_URL"
 
 #: A reader that is not seen for a day is dropped by default.
 _INTERVAL_MAX: Final = 3600
-_SPAN: Final = re.compile(r"([1-9]\d{0,9})([dhs])")
-#: Microseconds.
-_UNITS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "s": 1_000_000}
 
 
 def make_archive_parser() -> argparse.ArgumentParser:
@@ -255,10 +253,11 @@ def _interval(text: str) -> float:
 
 
 def _span(text: str) -> int:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"'{text[:100]}' is not a number of days or hours, such as 30d or 12h")
-    return int(found[1]) * _UNITS[found[2]]
+    """Return microseconds. The unit must be there: rows are deleted."""
+    with suppress(ValueError):
+        if text[-1:].isalpha() and (kept := int(parse_duration(text) * 1_000_000)):
+            return kept
+    raise argparse.ArgumentTypeError(f"'{text[:100]}' is not a time with its unit, such as 30d or 12h")
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from leveret.protocol.units import parse_duration
 
 REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
 #: The forms of a condition in text.
@@ -42,8 +44,6 @@ _TEXT_PROPERTIES: Final = (
     "app_id", "cluster_id",
 )  # fmt: skip
 _NUMBER_PROPERTIES: Final = ("delivery_mode", "priority", "timestamp")
-_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", re.ASCII)
-_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 #: A step of a path: a name, an index, or None for all elements of a list.
 Step: TypeAlias = str | int | None
@@ -329,9 +329,8 @@ def _read_body(name: str, value: Any) -> Mapping[str, Any]:
 
 def _read_age(name: str, value: Any) -> float:
     if isinstance(value, str):
-        found = _DURATION.fullmatch(value)
-        if found is not None:
-            return float(found[1]) * _SECONDS[found[2]]
+        with suppress(ValueError):
+            return float(parse_duration(value))
     elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         return float(value)
     raise FilterError(f"filter: {name} must be a number of seconds, or a duration such as 30s, 15m, 1h or 7d")

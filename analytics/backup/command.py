@@ -18,7 +18,7 @@ from leveret.analytics.backup.moments import age_text, shown_time, spans_text
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.republish import republish
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.upkeep import Keep, clean_up, parse_duration, parse_keep
+from leveret.analytics.backup.upkeep import Keep, clean_up, parse_keep, read_duration
 from leveret.analytics.backup.verify import verify
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.times import parse_time
@@ -116,8 +116,8 @@ def make_parser(command: str) -> argparse.ArgumentParser:
 
 def _backup(given: argparse.Namespace) -> int:
     keep = parse_keep(given.keep) if given.keep else None
-    interval = parse_duration(given.interval) if given.interval else None
-    log_interval = parse_duration(given.log_interval)
+    interval = read_duration(given.interval) if given.interval else None
+    log_interval = read_duration(given.log_interval)
     if "://" in given.data_dir:
         raise AnalyticsError("backups are taken of a data directory on a local or mounted file system")
     if given.until_eof:

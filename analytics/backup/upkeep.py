@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from leveret.analytics.backup.layout import BackupName
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.errors import OptionError
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|m|min|h|d|w)?")
+from leveret.protocol.units import parse_duration
 
 
 class Keep(NamedTuple):
@@ -35,21 +33,20 @@ def parse_keep(text: str) -> Keep:
     parts = [each.strip() for each in text.split(",")]
     if not 1 <= len(parts) <= 2:
         raise OptionError(f"'{text}' does not say how long backups are kept; write 24h,30d")
-    spans = [int(parse_duration(each) * 1_000_000) for each in parts]
+    spans = [int(read_duration(each) * 1_000_000) for each in parts]
     return Keep(spans[0], spans[-1])
 
 
-def parse_duration(text: str) -> float:
-    """Parse a duration such as ``90``, ``15m``, ``24h`` or ``30d``; return seconds.
+def read_duration(text: str) -> float:
+    """Read a duration such as ``90``, ``15m``, ``24h`` or ``30d``; return seconds.
 
     Raises:
         OptionError: It is no duration, or 0.
     """
-    match = _DURATION.fullmatch(text.strip())
-    seconds = float(match[1]) * _UNITS[(match[2] or "s")[0]] if match else 0.0
-    if not seconds:
-        raise OptionError(f"'{text}' is not a duration; write seconds, or 15m, 24h or 30d")
-    return seconds
+    with suppress(ValueError):
+        if seconds := float(parse_duration(text)):
+            return seconds
+    raise OptionError(f"'{text}' is not a duration; write seconds, or 15m, 24h or 30d")
 
 
 def superfluous(backups: list[BackupName], keep: Keep, now: int) -> list[BackupName]:

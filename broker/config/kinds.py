@@ -9,11 +9,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from leveret.protocol.units import DURATION_UNITS, parse_duration, parse_size, whole
 from leveret.storage.url_secrets import mask_url
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ def sync_rule() -> Kind[SyncRule]:
             return SyncRule(word)
         if not word.startswith("interval(") or not word.endswith(")"):
             raise ValueError(value)
-        interval = parse_duration(word[9:-1].strip(), unit="ms")
+        interval = whole(parse_duration(word[9:-1], "ms"))
         if not 1 <= interval <= 3_600_000:
             raise ValueError(value)
         return SyncRule("interval", interval)
@@ -192,20 +192,18 @@ def duration(low: int, high: int, unit: str) -> Kind[int]:
         high: Longest allowed duration, in `unit`.
         unit: Unit of the value: ms or s.
     """
-    allowed = f"{low}..{high} {unit}, as a number or with ms, s, min or h"
-    return Kind(partial(_read_whole, low, high, partial(parse_duration, unit=unit)), allowed, unit)
+    allowed = f"{low}..{high} {unit}, as a number or with {DURATION_UNITS}"
+    return Kind(partial(_read_whole, low, high, lambda text: whole(parse_duration(text, unit))), allowed, unit)
 
 
 def spans() -> Kind[str]:
-    """Return the kind of one or two durations, also in days, with a comma between; as it is written."""
+    """Return the kind of one or two durations with a comma between; as it is written."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not 1 <= len(parts := _split(value)) <= 2:
             raise ValueError(value)
-        for each in parts:
-            hours = f"{each[:-1]}h" if each.endswith("d") else each
-            if each.endswith("ms") or not parse_duration(hours, "s"):
-                raise ValueError(value)
+        if not all(map(parse_duration, parts)):
+            raise ValueError(value)
         return value
 
     return Kind(read, "one or two durations, such as 24h,30d")
@@ -380,78 +378,3 @@ def _read_mapping(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError(value)
     return value
-
-
-# -- sizes and durations with units: `64MiB`, `10s` ----------------------------------------------------------
-
-# RabbitMQ's units, except k, M and G without B: they meant 1024ⁿ before 3.13 and mean 1000ⁿ since.
-_BYTES: Final = {
-    "": 1,
-    "b": 1,
-    "kb": 1000,
-    "mb": 1000**2,
-    "gb": 1000**3,
-    "tb": 1000**4,
-    "kib": 1024,
-    "mib": 1024**2,
-    "gib": 1024**3,
-    "tib": 1024**4,
-}
-_SECONDS: Final = {
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "min": Fraction(60),
-    "h": Fraction(3600),
-}
-_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", re.ASCII)
-
-
-def parse_size(text: str) -> int:
-    """Parse a size.
-
-    Args:
-        text: Digits, alone (bytes) or with kB, MB, GB, TB (1000ⁿ) or KiB, MiB, GiB, TiB (1024ⁿ) in any case.
-
-    Returns:
-        Bytes.
-
-    Raises:
-        ValueError: It is not a size, or not a whole number of bytes.
-    """
-    number, unit = _amount(text)
-    if unit not in _BYTES:
-        raise ValueError(text)
-    return _whole(number * _BYTES[unit])
-
-
-def parse_duration(text: str, unit: str) -> int:
-    """Parse a duration.
-
-    Args:
-        text: Digits, alone (in `unit`) or with ms, s, min or h.
-        unit: The unit of the result: ms, s, min or h.
-
-    Returns:
-        The duration in `unit`.
-
-    Raises:
-        ValueError: It is not a duration, or not a whole number of `unit`.
-    """
-    number, written = _amount(text)
-    written = written or unit
-    if written not in _SECONDS:
-        raise ValueError(text)
-    return _whole(number * _SECONDS[written] / _SECONDS[unit])
-
-
-def _amount(text: str) -> tuple[Fraction, str]:
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(text)
-    return Fraction(match[1]), match[2].lower()
-
-
-def _whole(amount: Fraction) -> int:
-    if amount.denominator != 1:
-        raise ValueError(str(amount))
-    return int(amount)

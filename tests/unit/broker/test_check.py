@@ -83,7 +83,7 @@ def test_everything_that_is_wrong_is_told(files: Files) -> None:
     at = f"{files.config}:"
     assert problems == [
         f"{at}1: unknown option 'prot'; did you mean 'port'?",
-        f"{at}2: heartbeat: 'soon' is not allowed; give 0..65535 s, as a number or with ms, s, min or h",
+        f"{at}2: heartbeat: 'soon' is not allowed; give 0..65535 s, as a number or with ms, s, m, h, d or w",
         "LEVERET_CHANNEL_MAX: channel_max: 'many' is not allowed; give a whole number 0..65535",
         "--set: listeners.tcp: cannot listen on 2001:db8::1: Cannot assign requested address",
         f"{at}7: ssl_options.keyfile: {key} is not the key of the certificate in {certificate}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,17 +18,15 @@ from leveret.broker.management.cli.command import (
 )
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-
-_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_FORM: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", re.ASCII)
+from leveret.protocol.units import parse_duration
 
 
 def _read_duration(option: str, text: str) -> float:
     """Return a duration like `15m` in seconds; without a unit it is in seconds."""
-    found = _FORM.fullmatch(text)
-    if found is None:
-        raise UsageFault(f"{option} takes a duration such as 30s, 15m, 1h or 7d, not {text}")
-    return float(found[1]) * _SECONDS[found[2]]
+    try:
+        return float(parse_duration(text))
+    except ValueError:
+        raise UsageFault(f"{option} takes a duration such as 30s, 15m, 1h or 7d, not {text}") from None
 
 
 #: Exit status if a queue is beyond a bound.

@@ -137,12 +137,12 @@ def test_old_rows_are_removed(builder: DirectoryBuilder, store: SegmentStore, tm
     assert sorted(leveret.scan([url, builder.path], columns=["seq"]).read_all()["seq"].to_pylist()) == [3, 4]
 
 
-@pytest.mark.parametrize("wrong", ["30", "0d", "-1d", "1m", "d", ""])
+@pytest.mark.parametrize("wrong", ["30", "0d", "-1d", "1M", "d", ""])
 def test_a_wrong_time_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["--data-dir", "d", "--to", "a", f"--keep={wrong}"])
     assert raised.value.code == 2
-    assert f"'{wrong}' is not a number of days or hours, such as 30d or 12h" in capsys.readouterr().err
+    assert f"'{wrong}' is not a time with its unit, such as 30d or 12h" in capsys.readouterr().err
 
 
 def test_a_time_is_kept_by_the_program(builder: DirectoryBuilder, store: SegmentStore, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.config.kinds import parse_duration, parse_size
+from leveret.protocol.units import parse_duration, parse_size, whole
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,22 @@ def test_what_is_no_size(text: str) -> None:
     [
         ("60", "s", 60),
         ("60", "ms", 60),
-        ("60s", "ms", 60_000),
+        ("60S", "ms", 60_000),
         ("2min", "s", 120),
+        (" 2 m ", "s", 120),
+        ("1d", "h", 24),
+        ("2w", "s", 1_209_600),
         ("0.5h", "ms", 1_800_000),
         ("3000ms", "s", 3),
     ],
 )
 def test_durations(text: str, unit: str, duration: int) -> None:
-    assert parse_duration(text, unit) == duration
+    assert whole(parse_duration(text, unit)) == duration
 
 
-@pytest.mark.parametrize(("text", "unit"), [("", "s"), ("500ms", "s"), ("1 day", "s"), ("-1s", "s"), ("m", "ms")])
+@pytest.mark.parametrize(
+    ("text", "unit"), [("", "s"), ("500ms", "s"), ("1 day", "s"), ("1M", "s"), ("-1s", "s"), ("m", "ms")]
+)
 def test_what_is_no_duration(text: str, unit: str) -> None:
     with pytest.raises(ValueError):
-        parse_duration(text, unit)
+        whole(parse_duration(text, unit))
