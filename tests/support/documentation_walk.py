@@ -93,7 +93,7 @@ class Walk:
 
     def do(self, line: str) -> None:
         """Do what a line of a shell says."""
-        shown = line.replace("http://guest:guest@localhost:15672", self._url)
+        shown = re.sub("http://guest:guest@(localhost|old):15672", self._url, line)
         program, *words = shlex.split(shown, comments=True)
         if program == "export":
             assert words == [f"LEVERET_URL={self._url}"], line

@@ -115,6 +115,7 @@ class ResultRows(NamedTuple):
         headed: whether the plain table starts with the column names.
         json: value for `--formatter json` if it is not the list of rows.
         footer: text below the rows in the table formats.
+        status: exit status of the command.
     """
 
     columns: tuple[str, ...]
@@ -123,6 +124,7 @@ class ResultRows(NamedTuple):
     headed: bool = True
     json: Any = None
     footer: str = ""
+    status: int = 0
 
 
 Result = Outcome | ResultRows

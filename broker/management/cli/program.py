@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from leveret.broker.management.cli import registry
-from leveret.broker.management.cli.command import Command, CommandContext
+from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     OK,
@@ -147,7 +147,8 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
         _print_banner(command, context, name, streams)
         if options.get("dry-run") and not command.supports_dry_run:
             return OK
-        for line in FORMATTERS[name].lines(command.run(context), streams.style(parsed)):
+        result = command.run(context)
+        for line in FORMATTERS[name].lines(result, streams.style(parsed)):
             streams.out.write(f"{line}\n")
     except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
         raise
@@ -155,7 +156,7 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
         raise _to_fault(error, command, context) from error
     finally:
         context.close()
-    return OK
+    return result.status if isinstance(result, ResultRows) else OK
 
 
 def _context(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]) -> CommandContext:
