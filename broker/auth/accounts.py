@@ -99,14 +99,6 @@ class Accounts:
         hashed = hash_password(password) if password else ""
         self.put_user(replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256))
 
-    def set_tags(self, name: str, tags: Collection[str]) -> None:
-        """Replace a user's tags. They apply to connections that are opened from now on.
-
-        Raises:
-            UnknownUser: The user does not exist.
-        """
-        self.put_user(replace(self._user(name), tags=tuple(tags)))
-
     def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> None:
         """Limit a user's connections and channels. The limits also apply to connections that are open.
 

@@ -110,8 +110,7 @@ def test_3_1_7_an_empty_definition(policies: PolicySet, kind: str) -> None:
 @pytest.mark.parametrize("definition", [[], "text", 5, None])
 def test_3_1_7_a_definition_that_is_no_object(policies: PolicySet, kind: str, definition: Any) -> None:
     # 3.10.8 crashes and answers with status 500.
-    answer = policies.put(NAME, of(definition), kind)
-    assert (answer.status, answer.document["error"]) == (400, "bad_request")
+    check(policies.put(NAME, of(definition), kind), 400, refusal("definition should be an object", kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)

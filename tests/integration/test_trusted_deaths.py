@@ -1,4 +1,4 @@
-"""Queue semantics 2.3.14: with the option, an x-death header of a publisher counts, as in RabbitMQ 3.10.8."""
+"""Rule 2.3.14: with the option, an x-death header of a publisher counts, as in RabbitMQ 3.10.8."""
 
 from __future__ import annotations
 

@@ -231,7 +231,11 @@ def test_every_policy_key_that_is_offered_is_taken(place: Place) -> None:
 
 
 def test_the_hints_of_a_key(place: Place) -> None:
-    (key,) = (each for each in place.api.get("policy-keys") if each["key"] == "overflow")
+    keys = {each["key"]: each for each in place.api.get("policy-keys")}
+    assert [keys[name]["unit"] for name in ("expires", "max-length", "max-length-bytes")] == [
+        "milliseconds", "messages", "bytes"
+    ]  # fmt: skip
+    key = keys["overflow"]
     assert key.pop("summary").startswith("At the length limit")
     assert key == {
         "key": "overflow",

@@ -8,8 +8,6 @@ from leveret.policies.arguments import (
     argument_error,
     compared_arguments,
     known_arguments,
-    queue_type_error,
-    refuse_consumer,
     unsupported_argument,
 )
 from leveret.policies.keys import ARGUMENTS, MAX_TTL_MS
@@ -124,10 +122,6 @@ def test_bounds(name: str) -> None:
         assert refusal(name, "long", value) == f"{{value_negative,{value}}}"
 
 
-def test_times_go_up_to_ten_years() -> None:
-    assert MAX_TTL_MS == 10 * 365 * 24 * 60 * 60 * 1000
-
-
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -167,13 +161,6 @@ def test_words(name: str, good: list[str], bad: dict[str, str]) -> None:
     assert found == {**dict.fromkeys(good), **bad}
 
 
-def test_a_dead_letter_routing_key_needs_an_exchange() -> None:
-    name = "x-dead-letter-routing-key"
-    assert refusal(name, "longstr", b"k") == "routing_key_but_no_dlx_defined"
-    assert refusal(name, "longstr", b"k", x_dead_letter_exchange=("longstr", b"")) is None
-    assert refusal(name, "signedint", 1) == "{unacceptable_type,signedint}", "its type is looked at first"
-
-
 @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])
 def test_what_a_type_knows_is_not_foreign_to_it(queue_type: str) -> None:
     known = frozenset(known_arguments(queue_type))
@@ -182,62 +169,7 @@ def test_what_a_type_knows_is_not_foreign_to_it(queue_type: str) -> None:
         assert unsupported_argument(queue_type, known | {name}) == name
 
 
-@pytest.mark.parametrize(
-    ("queue_type", "name"),
-    [("quorum", "x-max-priority"), ("quorum", "x-queue-mode"), ("quorum", "x-max-age"), ("stream", "x-max-length")],
-)
-def test_foreign_arguments(queue_type: str, name: str) -> None:
-    assert unsupported_argument(queue_type, frozenset((name,))) == name
-
-
-@pytest.mark.parametrize(
-    ("type_name", "value", "expected"),
-    [
-        *(("longstr", value, None) for value in (b"classic", b"quorum", b"stream")),
-        *(("longstr", value, f"\"unsupported queue type '{value.decode()}'\"") for value in (b"zz", b"", b"Classic")),
-        ("signedint", 1, "{unacceptable_type,signedint}"),
-        ("binary", b"classic", "{unacceptable_type,binary}"),
-    ],
-)
-def test_queue_types(type_name: str, value: object, expected: str | None) -> None:
-    assert queue_type_error(type_name, value) == expected
-
-
 @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])
 def test_a_second_declaration_may_differ_in_deduplication_only(queue_type: str) -> None:
     known = [name for name in known_arguments(queue_type) if name != "x-message-deduplication"]
     assert list(compared_arguments(queue_type)) == known
-
-
-@pytest.mark.parametrize("type_name", VALUES)
-def test_consumer_priorities_are_integers_of_any_width(type_name: str) -> None:
-    expected = None if type_name in INTEGER_TYPES else ("x-priority", f'"expected integer, got {type_name}"')
-    assert refuse_consumer("classic", {"x-priority": (type_name, VALUES[type_name])}) == expected
-
-
-@pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
-def test_consumer_priorities_have_any_sign(value: int) -> None:
-    assert refuse_consumer("quorum", {"x-priority": ("long", value)}) is None
-
-
-@pytest.mark.parametrize(
-    ("queue_type", "names", "expected"),
-    [
-        ("classic", {"x-foo": "table"}, None),
-        ("classic", {"x-cancel-on-ha-failover": "bool"}, None),
-        ("classic", {"x-cancel-on-ha-failover": "void"}, ("x-cancel-on-ha-failover", "{unacceptable_type,void}")),
-        ("classic", {"x-stream-offset": "long"}, ("x-stream-offset", None)),
-        ("classic", {"x-stream-offset": "long", "x-cancel-on-ha-failover": "bool"}, ("x-stream-offset", None)),
-        (
-            "classic",
-            {"x-stream-offset": "long", "x-cancel-on-ha-failover": "long"},
-            ("x-cancel-on-ha-failover", "{unacceptable_type,long}"),
-        ),
-        ("quorum", {"x-cancel-on-ha-failover": "void"}, ("x-cancel-on-ha-failover", None)),
-        ("quorum", {"x-stream-offset": "long", "x-cancel-on-ha-failover": "bool"}, ("x-stream-offset", None)),
-    ],
-)
-def test_other_arguments_of_consumers(
-    queue_type: str, names: dict[str, str], expected: tuple[str, str | None] | None
-) -> None:
-    assert refuse_consumer(queue_type, {name: (kind, VALUES[kind]) for name, kind in names.items()}) == expected

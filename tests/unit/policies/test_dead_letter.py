@@ -1,4 +1,4 @@
-"""What a death leaves in the headers (queue semantics 2.3.x), and which dead letters go in circles (2.4.x)."""
+"""What a death leaves in the headers (rules 2.3), and which dead letters go in circles (2.4)."""
 
 from __future__ import annotations
 

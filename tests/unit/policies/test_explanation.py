@@ -74,6 +74,7 @@ class TestReasons:
             ((None, 9, 5), "the smaller one counts: 9 in the policy, 5 in the operator policy"),
             ((7, 9, 5), "the smaller one counts: 7 in the argument, 5 in the operator policy"),
             ((7, 9, None), "the smaller one counts: 7 in the argument, 9 in the policy"),
+            ((-1, 9, None), "-1 in the argument is no limit, 9 in the policy is one"),
         ],
     )
     def test_reason(self, values: tuple[int | None, int | None, int | None], reason: str) -> None:

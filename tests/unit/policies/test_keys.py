@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.keys import KEYS, Merge, Operator
+from leveret.policies.keys import KEYS, Operator
 from leveret.policies.policy import fits, merge_operator, refuse_definition
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.erlang_terms import format_json
@@ -166,36 +166,12 @@ class TestMergingWithAnOperatorPolicy:
         assert merge_operator({name: 20}, {name: 3}) == {name: 3}
         assert merge_operator({name: 3}, {name: 20}) == {name: 3}
 
-    def test_overflow_and_version_are_the_operators(self) -> None:
-        user = {"overflow": "drop-head", "queue-version": 1}
-        operator = {"overflow": "reject-publish", "queue-version": 2}
-        assert merge_operator(user, operator) == operator
-        assert merge_operator(operator, user) == user
-
     def test_delayed_retries(self) -> None:
         user = {"delayed-retry-type": "all", "delayed-retry-min": 10, "delayed-retry-max": 100}
         operator = {"delayed-retry-type": "failed", "delayed-retry-min": 5, "delayed-retry-max": 50}
         expected = {"delayed-retry-type": "failed", "delayed-retry-min": 10, "delayed-retry-max": 50}
         assert merge_operator(user, operator) == expected
         assert merge_operator(operator, user) == expected | {"delayed-retry-type": "all"}
-
-
-def test_how_a_policy_meets_an_argument() -> None:
-    """Rules 3.3.1 and 3.3.3."""
-    least = {"max-length", "max-length-bytes", "message-ttl", "expires"}
-    argument_first = {"overflow", "dead-letter-exchange", "dead-letter-routing-key", "queue-mode", "queue-version"}
-    assert {name for name in least if KEYS[name].merge_for("classic") is Merge.MIN} == least
-    assert {name for name in argument_first if KEYS[name].merge_for("classic") is Merge.ARGUMENT} == argument_first
-    quorum = {name: KEYS[name].merge_for("quorum") for name in KEYS if "quorum" in KEYS[name].queue_types}
-    assert {name for name, merge in quorum.items() if merge is Merge.POLICY} == {
-        "overflow",
-        "expires",
-        "delayed-retry-type",
-        "delayed-retry-steps",
-    }
-    assert {"max-length", "max-length-bytes", "message-ttl", "delivery-limit"} <= {
-        name for name, merge in quorum.items() if merge is Merge.MIN
-    }
 
 
 def settings(queue_type: QueueType, policy: dict[str, Any] | None = None, **arguments: Any) -> QueueSettings:

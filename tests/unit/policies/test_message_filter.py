@@ -77,6 +77,7 @@ def test_headers_in_text_are_json_or_texts() -> None:
 def test_who_never_died_has_no_reason() -> None:
     assert not passes({"reason": "rejected"}, "", "q")
     assert not passes({"queue": "q"}, "", "q", {"x-death": "made up"})
+    assert not passes({"queue": "q"}, "", "q", {"x-death": []})
 
 
 @pytest.mark.parametrize("document", [None, {}, {"headers": {}}])

@@ -46,6 +46,9 @@ def test_matches_what_rabbitmq_matches(source: str, answers: str | None) -> None
         # An octal number has at most three digits.
         (r"^[\1012]+$", "A2", "\x01"),
         (r"\A" * 3000 + "a", "a", "b"),
+        # What looks back has one length: an anchor has none, what stands for any character has one.
+        (r"(?<=(?:^b|c))a", "ba", "xba"),
+        (r"(?<=(?:\N|x))a$", "ba", "a"),
     ],
 )
 def test_matches_one_and_not_the_other(source: str, matching: str, other: str) -> None:
@@ -77,6 +80,7 @@ def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
         ("(?#" + "x" * 70_000 + ")a", "regular expression is too large"),
         (r"\w" * 10_000, "regular expression is too large"),
         (r"\b" * 2048, "regular expression is too large"),
+        (r"\B" * 2048, "regular expression is too large"),
         ("(" * 2000 + ")" * 2000, "nested too deep"),
         ("(*UTF8)", "(*VERB) is not supported"),
         ("(?#abc", "missing ) after comment"),
@@ -89,6 +93,10 @@ def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
         ("[z-a]", "range out of order in character class"),
         (r"[a-\d]", "invalid range in character class"),
         ("[[:nope:]]", "unknown POSIX class name"),
+        (r"[[:\]:]]", "unknown POSIX class name"),
+        ("[:alpha:]", "POSIX named classes are supported only within a class"),
+        ("[.a.]", "POSIX collating elements are not supported"),
+        (r"(a)\g0", "reference to non-existent subpattern"),
     ],
 )
 def test_a_refusal_names_the_pattern_and_the_reason(source: str, reason: str) -> None:

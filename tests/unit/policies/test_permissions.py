@@ -32,13 +32,6 @@ def test_the_empty_pattern_allows_no_name_at_all(name: str) -> None:
     assert not Permissions("", "", "").allow("write", name.replace("\n", "-"))
 
 
-def test_permissions_are_values() -> None:
-    assert Permissions("a", "b", "c") == Permissions("a", "b", "c")
-    assert Permissions("a", "b", "c") != Permissions("a", "b", "d")
-    assert hash(Permissions("a", "b", "c")) == hash(Permissions("a", "b", "c"))
-    assert repr(Permissions("a", "b", "c")) == "Permissions(configure='a', write='b', read='c')"
-
-
 def test_a_bad_pattern_is_refused_by_the_name_of_its_permission() -> None:
     with pytest.raises(
         InvalidPattern, match=r"^write: '\[' is not a regular expression: missing terminating \] for character class$"

@@ -38,7 +38,7 @@ from leveret.protocol.erlang_terms import (
     ],
 )
 def test_binaries(octets: bytes, printed: bytes) -> None:
-    # 0.18; what Erlang's io_lib:format("~p") prints, byte for byte.
+    # What Erlang's io_lib:format("~p") prints, byte for byte.
     assert format_binary(octets).encode("utf-8", "surrogateescape") == printed
 
 

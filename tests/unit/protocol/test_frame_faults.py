@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
+from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from leveret.protocol.events import MethodReceived
 from leveret.protocol.faults import ConnectionFault, WireFault
 from leveret.protocol.frame_reader import ChannelFrames
-from leveret.protocol.methods import INDEX, METHODS, encode_method
+from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import frame, message_frames, publish_frame
 from tests.support.frame_reading import (
@@ -54,34 +54,6 @@ def check_fault(octets: bytes, text: str, method: int = 0, *, discards_input: bo
 # -- faults -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [0, 4, 5, 6, 7, 9, 65, 255])
-@pytest.mark.parametrize(
-    ("payload", "shown"),
-    [
-        (b"", "all octets = <<>>"),
-        (b"abc", 'all octets = <<"abc">>'),
-        (b"\0\x14", "all octets = <<0,20>>"),
-        (b"0123456789abcdef", 'all octets = <<"0123456789abcdef">>'),
-        (b"0123456789abcdefg", 'first 16 octets = <<"0123456789abcdef">>'),
-    ],
-)
-@pytest.mark.parametrize("channel", [0, 1])
-def test_an_unknown_frame_type(kind: int, payload: bytes, shown: str, channel: int) -> None:
-    # 2.2
-    check_fault(frame(kind, channel, payload), f"FRAME_ERROR - type {kind}, {shown}: unknown_frame")
-
-
-@pytest.mark.parametrize("end", [0, 0xCD, 0xFF])
-@pytest.mark.parametrize(
-    ("kind", "payload", "shown"),
-    [(1, b"abcd", '"abcd"'), (8, b"", ""), (3, b"\1", "1"), (77, b"x", '"x"')],
-)
-def test_a_wrong_end_octet(end: int, kind: int, payload: bytes, shown: str) -> None:
-    # 2.3
-    text = f"FRAME_ERROR - type {kind}, all octets = <<{shown}>>: {{invalid_frame_end_marker,{end}}}"
-    check_fault(frame(kind, 1, payload, end), text, discards_input=True)
-
-
 @pytest.mark.parametrize("at", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("size", [0, 1, 16, 100])
 def test_a_wrong_end_octet_in_a_run(at: int, size: int) -> None:
@@ -108,30 +80,8 @@ def test_a_wrong_end_octet_in_a_run_of_acks() -> None:
         assert fault == ("fault", text, 0, True)
 
 
-@pytest.mark.parametrize(("kind", "size"), [(1, FRAME_MAX + 1), (3, 2**32 - 1), (8, FRAME_MAX + 1), (65, 2**31)])
-def test_a_frame_too_large(kind: int, size: int) -> None:
-    # 2.4: known with the seven octets in front.
-    text = f"FRAME_ERROR - type {kind}, all octets = <<>>: {{frame_too_large,{size},{FRAME_MAX - 8}}}"
-    check_fault(struct.pack(">BHI", kind, 1, size), text, discards_input=True)
-
-
-@pytest.mark.parametrize("before", [b"", message("k", b"body"), encode_method(1, BASIC_ACK, 1, False)])
-def test_octets_with_all_bits_set(before: bytes) -> None:
-    # Behind them come the sizes, header and body of a message; no kept beginning of an earlier message fits in front.
-    text = f"FRAME_ERROR - type 255, all octets = <<>>: {{frame_too_large,{2**32 - 1},{FRAME_MAX - 8}}}"
-    octets = b"\xff" * 8 + frame(2, 0, encode_content_header(4))[3:] + frame(3, 0, b"body")
-    check_fault(before + octets, text, discards_input=True, before=len(read(before)))
-
-
-def test_a_protocol_header_in_the_stream() -> None:
-    # 2.5
-    text = f"FRAME_ERROR - type 65, all octets = <<>>: {{frame_too_large,1342177289,{FRAME_MAX - 8}}}"
-    check_fault(b"AMQP\0\0\x09\x01", text, discards_input=True)
-
-
 @pytest.mark.parametrize("size", [FRAME_MAX - 8, FRAME_MAX - 7, FRAME_MAX])
 def test_framing_may_come_on_top_of_frame_max(size: int) -> None:
-    # 2.4
     body = bytes(size)
     octets = b"".join(message_frames(1, PUBLISH, encode_content_header(0), [body]))
     assert contents_of(read(octets, octets)) == [(1, "key", body)] * 2
@@ -152,23 +102,11 @@ def test_the_largest_header_frame() -> None:
                 assert event == ("fault", text, 0, True)
 
 
-@pytest.mark.parametrize("kind_and_size", [(1, 0), (1, 3), (2, 0), (2, 11)])
-@pytest.mark.parametrize("channel", [0, 1, 9])
-def test_payloads_too_short_for_their_kind(kind_and_size: tuple[int, int], channel: int) -> None:
-    # 2.6, whether a content is open there or not.
-    kind, size = kind_and_size
-    shown = "<<" + ",".join(["0"] * size) + ">>"
-    text = f"FRAME_ERROR - type {kind}, all octets = {shown}: unknown_frame"
-    check_fault(frame(kind, channel, bytes(size)), text)
-    of = reader()
-    assert flatten(feed([PUBLISH, frame(kind, channel, bytes(size))], of)) == [("fault", text, 0, False)]
-
-
 @pytest.mark.parametrize("extra", [b"\0", b"zz", b"\0" * 20])
 @pytest.mark.parametrize("channel", [1, 2, 256, 257, 511])
 @pytest.mark.parametrize("name", ["basic.ack", "basic.nack", "basic.publish", "queue.declare", "channel.open"])
 def test_trailing_arguments(name: str, channel: int, extra: bytes) -> None:
-    # 2.7; on channels whose number looks like the beginning of a frame too.
+    # On channels whose number looks like the beginning of a frame too.
     values = {"basic.ack": (7, False), "basic.nack": (7, False, False), "basic.publish": (0, "", "k", False, False),
               "queue.declare": (0, "q", *[False] * 5, ()), "channel.open": ("",)}[name]  # fmt: skip
     arguments = encode_method(channel, INDEX[name], *values)[11:-1] + extra
@@ -191,7 +129,6 @@ def test_truncated_arguments(name: str, size: int) -> None:
 
 
 def test_text_that_is_no_utf_8() -> None:
-    # 0.15
     octets = encode_method(1, INDEX["queue.delete"], 0, b"\xff", False, False, False)
     check_fault(octets, "FRAME_ERROR - Malformed UTF-8 in shortstr")
 
@@ -234,33 +171,14 @@ def test_bad_text_on_channel_0_is_blamed_on_its_method() -> None:
     "octets", [publish_frame(0, "", "k"), encode_method(0, BASIC_PUBLISH, 0, "", b"\xff", True, True)]
 )
 def test_a_publish_on_channel_0_begins_no_content(octets: bytes) -> None:
-    # 2.16 is the session's to say.
+    # 12.16 is the session's to say.
     assert read(octets, octets, OPEN) == [("method", 0, BASIC_PUBLISH, ())] * 2 + read(OPEN)
 
 
 def test_acks_on_channel_0_are_methods() -> None:
-    # 2.16 needs the method.
+    # 12.16 needs the method.
     ack = encode_method(0, BASIC_ACK, 7, False)
     assert read(ack, ack) == [("method", 0, BASIC_ACK, (7, False))] * 2
-
-
-@pytest.mark.parametrize(
-    ("kind", "payload", "shown"),
-    [
-        (2, encode_content_header(0), "<<0,60,0,0,0,0,0,0,0,0,0,0,0,0>>"),
-        (2, encode_content_header(0) + b"\0\0", "<<0,60,0,0,0,0,0,0,0,0,0,0,0,0,0,0>>"),
-        (3, b"", "<<>>"),
-        (3, b"abc", '<<"abc">>'),
-    ],
-)
-def test_content_on_channel_0(kind: int, payload: bytes, shown: str) -> None:
-    # 2.15
-    check_fault(frame(kind, 0, payload), f"UNEXPECTED_FRAME - type {kind}, all octets = {shown}")
-
-
-def test_long_content_on_channel_0() -> None:
-    text = 'UNEXPECTED_FRAME - type 3, first 16 octets = <<"0123456789abcdef">>'
-    check_fault(frame(3, 0, b"0123456789abcdefg"), text)
 
 
 # -- heartbeats ---------------------------------------------------------------------------------------------
@@ -274,89 +192,12 @@ def test_heartbeats_say_nothing() -> None:
     assert [len(of.events()) for _ in range(3)] == [1, 1, 0]
 
 
-def test_heartbeats_elsewhere_and_with_payload() -> None:
-    # 1.42
-    check_fault(frame(8, 1, b""), "UNEXPECTED_FRAME - type 8, all octets = <<>>")
-    for channel in (0, 3):
-        check_fault(frame(8, channel, b"abc"), 'FRAME_ERROR - type 8, all octets = <<"abc">>: unknown_frame')
-    assert flatten(feed([PUBLISH, frame(8, 1, b"")])) == [
-        ("fault", "UNEXPECTED_FRAME - type 8, all octets = <<>>", 0, False)
-    ]
-
-
 # -- frames out of order ------------------------------------------------------------------------------------
 
 HEADER = frame(2, 1, encode_content_header(4))
-# Of all kinds: also those with arguments that cannot be decoded, which are not looked at here.
-METHOD_FRAMES = [
-    DECLARE,
-    OPEN,
-    PUBLISH,
-    publish_frame(1, "other", "key"),
-    encode_method(1, BASIC_ACK, 1, False),
-    encode_method(1, BASIC_ACK, 1, True),
-    frame(1, 1, struct.pack(">I", INDEX["queue.declare"]) + b"zz"),
-    frame(1, 1, struct.pack(">I", BASIC_PUBLISH) + b"zz"),
-    frame(1, 1, struct.pack(">IQB", BASIC_ACK, 7, 0) + b"zz"),
-]
-
-
-@pytest.mark.parametrize(
-    "octets",
-    [*METHOD_FRAMES, frame(3, 1, b"abc"), frame(3, 1, b""), frame(2, 1, struct.pack(">HHQH", 60, 1, 0, 0)),
-     frame(2, 1, struct.pack(">HHQH", 50, 1, 0, 0))],
-)  # fmt: skip
-def test_where_a_header_is_due(octets: bytes) -> None:
-    # 2.9
-    check_fault(PUBLISH + octets, MISSING_HEADER, BASIC_PUBLISH)
-
-
-@pytest.mark.parametrize("class_id", [0, 50, 61, 65535])
-def test_a_header_of_another_class(class_id: int) -> None:
-    # 2.10
-    text = f"UNEXPECTED_FRAME - expected content header for class 60, got one for class {class_id} instead"
-    header = struct.pack(">HHQH", class_id, 0, 3, 0)
-    check_fault(PUBLISH + frame(2, 1, header), text, BASIC_PUBLISH)
-    octets = PUBLISH + frame(2, 1, header) + frame(3, 1, b"abc")
-    assert read(octets) == [("fault", text, BASIC_PUBLISH, False), ("fault", MISSING_METHOD, 0, False)]
-
-
-@pytest.mark.parametrize("octets", [*METHOD_FRAMES, HEADER])
-@pytest.mark.parametrize("begun", [b"", frame(3, 1, b"ab"), frame(3, 1, b"")])
-def test_where_a_body_is_due(octets: bytes, begun: bytes) -> None:
-    # 2.11
-    check_fault(PUBLISH + HEADER + begun + octets, MISSING_BODY, BASIC_PUBLISH)
-
-
-@pytest.mark.parametrize("octets", [HEADER, frame(3, 1, b"abc"), frame(3, 1, b"")])
-def test_where_a_method_is_due(octets: bytes) -> None:
-    # 2.12
-    check_fault(octets, MISSING_METHOD)
-    check_fault(message("k", b"abc") + octets, MISSING_METHOD, before=1)
-    check_fault(message("k", b"") + octets, MISSING_METHOD, before=1)
-    # A content that is open elsewhere does not help.
-    check_fault(publish_frame(2, "", "") + octets, MISSING_METHOD)
 
 
 CLOSE_OK = encode_method(0, INDEX["connection.close-ok"])
-FOREIGN = [INDEX[name] for name in ("basic.return", "basic.deliver", "basic.get-ok")]
-
-
-@pytest.mark.parametrize("index", FOREIGN)
-def test_content_that_clients_do_not_send_is_awaited(index: int) -> None:
-    # Its strings are nobody's business.
-    arguments = {"basic.return": b"\0\0\0\1\xff\0", "basic.deliver": b"\0" + bytes(9) + b"\1\xff\0"}
-    payload = arguments.get(METHODS[index].name, bytes(9) + b"\1\xff\0" + bytes(4))
-    begun = frame(1, 1, struct.pack(">I", index) + payload)
-    whole = ("method", 1, index, ())
-    assert read(begun) == []
-    assert read(begun, frame(2, 1, encode_content_header(0))) == [whole]
-    assert read(begun, HEADER, frame(3, 1, b"ab")) == []
-    assert read(begun, HEADER, frame(3, 1, b"ab"), frame(3, 1, b"cd"), message("k", b"x"))[0] == whole
-    check_fault(begun + DECLARE, MISSING_HEADER, index)
-    check_fault(begun + HEADER + DECLARE, MISSING_BODY, index)
-    printed = ",".join(map(str, payload + b"x"))
-    check_fault(frame(1, 1, begun[7:-1] + b"x"), f"FRAME_ERROR - cannot decode <<{printed}>>", index)
 
 
 def test_a_fault_ends_only_the_content_of_its_channel() -> None:
@@ -391,7 +232,6 @@ def test_a_message_of_a_run_may_not_interrupt_its_own_channel() -> None:
 @pytest.mark.parametrize("chunks", [[b"abcde"], [b"ab", b"cde"], [b"abc", b"", b"de"]])
 @pytest.mark.parametrize("in_a_run", [False, True])
 def test_a_body_longer_than_announced(chunks: list[bytes], in_a_run: bool) -> None:
-    # 2.14 as of 10.5
     before = message("key", b"1234") * 2 if in_a_run else b""
     bodies = b"".join(frame(3, 1, chunk) for chunk in chunks)
     check_fault(before + PUBLISH + HEADER + bodies, TOO_MUCH_BODY, BASIC_PUBLISH, before=2 * in_a_run)
@@ -403,13 +243,6 @@ def test_a_body_shorter_than_announced_waits_for_its_rest() -> None:
     assert contents_of(read(before, PUBLISH, HEADER, frame(3, 1, b"123"), frame(3, 1, b"4")))[2:] == [
         (1, "key", b"1234")
     ]
-
-
-@pytest.mark.parametrize("size", [MESSAGE_SIZE_CAP + 1, 2**63, 2**64 - 1])
-def test_a_body_larger_than_any_message(size: int) -> None:
-    # 2.30 as of 10.5
-    text = f"FRAME_ERROR - content body size {size} exceeds maximum allowed size 536870912"
-    check_fault(PUBLISH + frame(2, 1, encode_content_header(size)), text, BASIC_PUBLISH)
 
 
 # -- before and after there are channels --------------------------------------------------------------------
@@ -427,7 +260,6 @@ def test_a_body_larger_than_any_message(size: int) -> None:
     ],
 )
 def test_frames_of_channels_are_refused_unseen(octets: bytes, shown: str) -> None:
-    # 1.35
     of = reader()
     of.set_channel_frames(ChannelFrames.REFUSED)
     (fault, *_) = flatten(feed([octets], of))
@@ -437,7 +269,6 @@ def test_frames_of_channels_are_refused_unseen(octets: bytes, shown: str) -> Non
 
 @pytest.mark.parametrize("before", [b"", PUBLISH, PUBLISH + HEADER, message("k", b"x") * 2])
 def test_frames_of_channels_are_skipped_unseen(before: bytes) -> None:
-    # 1.45, 1.46
     of = reader()
     feed([before], of)
     of.set_channel_frames(ChannelFrames.SKIPPED)
@@ -455,21 +286,12 @@ NO_METHODS = [(60, 41), (10, 0), (0, 0), (99, 1), (50, 52), (65535, 65535), (30,
 @pytest.mark.parametrize("channel", [0, 1])
 @pytest.mark.parametrize("before", [b"", PUBLISH, PUBLISH + HEADER])
 def test_unknown_methods(class_id: int, method_id: int, channel: int, before: bytes) -> None:
-    # 2.1, inside a content too
+    # Inside a content too.
     octets = before + frame(1, channel, struct.pack(">HH", class_id, method_id) + b"abc")
     for pieces in ([octets], one_by_one(octets)):
         of = reader()
         assert flatten(feed(pieces, of)) == [("wire", f"unknown method {class_id}.{method_id}")]
         assert feed([OPEN, message("k", b"x")], of) == []
-
-
-def test_a_table_that_cannot_be_read() -> None:
-    # 2.8
-    of = reader()
-    (fault,) = feed([frame(1, 1, BAD_TABLE)], of)
-    assert isinstance(fault, WireFault)
-    assert str(fault).startswith("queue.declare: ")
-    assert feed([OPEN], of) == []
 
 
 def test_a_table_nested_without_end() -> None:

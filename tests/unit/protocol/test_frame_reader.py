@@ -68,7 +68,6 @@ def test_stepwise_gives_the_same_one_event_at_a_time(frames: list[bytes], data: 
 
 
 def test_a_new_reader_is_stepwise_and_takes_4096_octets() -> None:
-    # 1.8
     of = FrameReader()
     assert of.stepwise
     assert of.frame_max == 4096
@@ -121,7 +120,6 @@ def test_every_message(arguments: tuple[Any, ...], header: bytes, data: st.DataO
 
 
 def test_names_in_a_publish_need_not_be_utf_8() -> None:
-    # 0.15
     route = encode_method(1, BASIC_PUBLISH, 0, b"\xff", b"k\xc3", True, True)
     (event,) = read(*message_frames(1, route, encode_content_header(0), []))
     assert event[2:7] == ("\udcff", "k\udcc3", True, True, b"\x01\xff\x02k\xc3")
@@ -221,7 +219,6 @@ def test_ever_new_routing_keys_are_forgotten_again() -> None:
 
 
 def test_contents_of_other_channels_may_come_in_between() -> None:
-    # 0.8
     first = message_frames(1, publish_frame(1, "x", "one"), encode_content_header(0), [b"12", b"34"])
     second = message_frames(2, publish_frame(2, "x", "two"), encode_content_header(0), [b"ab", b"cd"])
     mixed = [each for pair in zip(first, second, strict=True) for each in pair]
@@ -238,7 +235,6 @@ def test_equal_messages_while_another_content_is_open() -> None:
 
 
 def test_empty_body_frames_in_a_body_are_fine() -> None:
-    # 2.13
     frames = message_frames(1, PUBLISH, encode_content_header(0), [b"", b"ab", b"", b"c", b""])
     # The last empty one comes behind a body that is whole.
     assert contents_of(read(*frames[:-1])) == [(1, "key", b"abc")]
@@ -247,7 +243,7 @@ def test_empty_body_frames_in_a_body_are_fine() -> None:
 
 @pytest.mark.parametrize("size", [10, 11, 30])
 def test_a_body_above_the_limit_is_read_and_dropped(size: int) -> None:
-    # 2.29: the session answers it, by the size in the header.
+    # The session answers it (12.29), by the size in the header.
     body = bytes(size)
     for chunks in ([body], [body[:4], body[4:]]):
         frames = message_frames(1, PUBLISH, encode_content_header(0), chunks)

@@ -24,7 +24,7 @@ from tests.support.amqp_strategies import (
 
 BY_NAME = sorted(INDEX)
 PAMQP = [name for name in BY_NAME if INDEX[name] in commands.INDEX_MAPPING]
-# basic.publish is never refused for its text (0.15), because the frame reader reads it itself.
+# basic.publish is never refused for its text, because the frame reader reads it itself.
 WITH_TEXT = [name for name in BY_NAME if any(domain == "shortstr" for _, domain in METHODS[INDEX[name]].arguments)]
 WITH_TABLE = [name for name in BY_NAME if any(domain == "table" for _, domain in METHODS[INDEX[name]].arguments)]
 
@@ -55,7 +55,6 @@ def check_cannot_decode(name: str, octets: bytes) -> None:
 
 
 def test_the_catalogue_holds_all_methods_of_the_rules() -> None:
-    # 0.9
     numbers = {
         "connection": (10, "start 10 start-ok 11 secure 20 secure-ok 21 tune 30 tune-ok 31 open 40 open-ok 41"
                        " close 50 close-ok 51 blocked 60 unblocked 61 update-secret 70 update-secret-ok 71"),
@@ -163,7 +162,6 @@ def test_every_method_is_written_as_pamqp_writes_it(name: str, data: st.DataObje
 
 
 def test_a_new_octet_of_bits_begins_behind_other_arguments() -> None:
-    # 0.3
     assert arguments(encode_method(1, INDEX["queue.declare"], 0, "q", True, False, True, False, True, ())) == (
         b"\0\0\x01q\x15\0\0\0\0"
     )
@@ -229,7 +227,6 @@ def values_with(name: str, domain: str, odd: Any) -> list[Any]:
 @pytest.mark.parametrize("name", WITH_TEXT)
 @pytest.mark.parametrize("text", [b"\xff", b"a\xc3", b"\xc0\x80", b"\x80"])
 def test_text_must_be_utf_8(name: str, text: bytes) -> None:
-    # 0.15
     octets = arguments(encode_method(1, INDEX[name], *values_with(name, "shortstr", text)))
     fault = refusal(name, octets)
     assert (fault.text, fault.method) == ("FRAME_ERROR - Malformed UTF-8 in shortstr", 0)
@@ -245,7 +242,6 @@ MALFORMED = [b"\x01aZ\0", b"\x05a", b"\x01aI\0"]
 @pytest.mark.parametrize("name", WITH_TABLE)
 @pytest.mark.parametrize("table", MALFORMED)
 def test_a_table_that_cannot_be_read_drops_the_connection(name: str, table: bytes) -> None:
-    # 2.8
     octets = arguments(encode_method(1, INDEX[name], *values_with(name, "table", ())))
     at = octets.rindex(b"\0\0\0\0") if not name.endswith("start-ok") else 0
     with_table = octets[:at] + struct.pack(">I", len(table)) + table + octets[at + 4 :]

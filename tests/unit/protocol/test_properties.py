@@ -51,7 +51,6 @@ def refuse(payload: bytes) -> None:
 
 
 def test_flags_are_those_of_the_specification() -> None:
-    # 0.4
     assert [flag for flag, _ in FLAGS] == [1 << bit for bit in range(15, 1, -1)]
     assert [name for _, name in FLAGS] == [name for name, _ in content.FIELDS]
     assert {OURS.get(name, name): flag for name, flag in commands.Basic.Properties.flags.items()} == NAMES
@@ -169,7 +168,7 @@ def test_texts(text: str) -> None:
 
 
 def test_bits_that_mean_nothing_survive() -> None:
-    # 2.31: RabbitMQ takes them where nothing follows for them.
+    # RabbitMQ takes them where nothing follows for them.
     for bits in (1, 2, 3):
         payload = encode_content_header(0)[:12] + struct.pack(">H", bits)
         assert Properties(payload).as_dict() == {}

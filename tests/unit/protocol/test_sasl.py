@@ -14,7 +14,7 @@ WITHOUT_NUL = st.binary(max_size=40).map(lambda octets: octets.replace(b"\0", b"
 
 
 def test_mechanisms() -> None:
-    # 1.11, 1.19: names are case-sensitive.
+    # Names are case-sensitive.
     assert {"PLAIN": read_plain, "AMQPLAIN": read_amqplain} == MECHANISMS
 
 
@@ -38,7 +38,6 @@ def test_plain(user: bytes, password: bytes) -> None:
     ],
 )
 def test_other_forms_of_plain_are_refused(response: bytes) -> None:
-    # 1.15
     with pytest.raises(MalformedResponse):
         read_plain(response)
 
@@ -76,7 +75,6 @@ LOGIN, PASSWORD = ("LOGIN", longstr("guest")), ("PASSWORD", longstr("guest"))
     ],
 )
 def test_other_forms_of_amqplain_are_refused(response: bytes) -> None:
-    # 1.16
     with pytest.raises(MalformedResponse):
         read_amqplain(response)
 

@@ -69,43 +69,10 @@ def test_an_empty_document_changes_nothing(accounts: Accounts) -> None:
     assert accounts.generation == before
 
 
-@pytest.mark.parametrize(
-    ("given_tags", "tags"),
-    [
-        ([], ()),
-        (["a", "b"], ("a", "b")),
-        ("", ()),
-        ("a", ("a",)),
-        ("a, b,", ("a", "b")),
-        (("a", " b "), ("a", "b")),
-    ],
-)
-def test_tags_are_a_list_or_text(accounts: Accounts, given_tags: object, tags: tuple[str, ...]) -> None:
-    assert loaded(accounts, user(tags=given_tags)).tags == tags
-
-
-def test_a_user_may_have_no_tags_at_all(accounts: Accounts) -> None:
-    load(accounts, {"users": [{"name": "new", "password": "pw"}]})
-    assert accounts.users["new"].tags == ()
-
-
-def test_a_password_in_clear_is_hashed(accounts: Accounts) -> None:
-    new = loaded(accounts, user(password="pässword"))
-    assert new.hashing_algorithm == SHA256
-    assert accounts.authenticate("new", "pässword".encode(), False) is new
-
-
 @pytest.mark.parametrize("entry", [{}, {"password": ""}, {"password_hash": ""}])
 def test_a_user_without_password_cannot_log_in(accounts: Accounts, entry: dict[str, str]) -> None:
     assert loaded(accounts, user(**entry)).password_hash == ""
     assert accounts.authenticate("new", b"", True) is None
-
-
-@pytest.mark.parametrize("algorithm", [SHA256, SHA512, MD5])
-def test_every_algorithm(accounts: Accounts, algorithm: str) -> None:
-    entry = user(password_hash=hash_password("pw", algorithm), hashing_algorithm=algorithm)
-    assert loaded(accounts, entry).hashing_algorithm == algorithm
-    assert accounts.authenticate("new", b"pw", True) is not None
 
 
 @pytest.mark.parametrize(

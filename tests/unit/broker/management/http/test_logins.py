@@ -100,7 +100,7 @@ def test_session_ends_when_user_is_deleted_or_password_changes(accounts: Account
 
 def test_changed_tags_apply_at_once(accounts: Accounts, sessions: BrowserSessions) -> None:
     token = sessions.start(accounts.users["anna"])
-    accounts.set_tags("anna", ("administrator",))
+    accounts.put_user(replace(accounts.users["anna"], tags=("administrator",)))
     user = sessions.user(token)
     assert user is not None
     assert user.tags == ("administrator",)
