@@ -38,20 +38,14 @@ PER_OBJECT: Final = "per object"
 DETAILED: Final = "detailed"
 
 
-#: Forms of columns: a table of AMQP arguments, JSON, a number or 0, nothing, the identifier of a queue, connection or
-#: channel from its name, the channel of a queue's exclusive consumer, a protocol's version, the word exchange.
+#: Forms of columns: AMQP arguments, JSON, JSON of an object (RabbitMQ's empty ones are lists), a number or 0,
+#: the sum of an object's numbers, nothing, tags as a list, a time from ms since 1970, text on one line, the identifier
+#: of a queue, connection or channel from its name, the channel of a queue's exclusive consumer, a protocol's version,
+#: the word exchange.
 FORMS: Final = (
-    "arguments",
-    "json",
-    "count",
-    "empty",
-    "queue",
-    "connection",
-    "channel",
-    "exclusive_consumer",
-    "protocol",
-    "exchange_kind",
-)
+    "arguments", "json", "object", "count", "sum", "empty", "tags", "time", "line", "queue", "connection", "channel",
+    "exclusive_consumer", "protocol", "exchange_kind",
+)  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -100,8 +94,10 @@ class Field(NamedTuple):
 
     Args:
         name: Its name in the API, which is RabbitMQ's if RabbitMQ has it.
-        source: Dotted path of the attribute of the object's view that it is read from; "" if the API does not have it.
-        type: Its type in JSON; several are separated by ``|``.
+        source: Dotted path of the attribute of the object's view that it is read from, perhaps with ``// 1000`` for a
+            time in microseconds; "" if the API does not have it. Of kinds of which definitions or files have the same
+            document (users, policies, jobs …), which is made once, its key there.
+        type: Its type in JSON, or the name of a schema of openapi.yaml; several are separated by ``|``.
         text: What it means, with its unit.
         column: Its column in leveretctl, if any.
         metric: Its metric, if any.
@@ -135,6 +131,9 @@ Table = tuple[Field, ...]
 
 #: The column has the name and the value of the field.
 SAME: Final = Column()
+_ARGUMENTS: Final = Column(form="arguments")
+_JSON: Final = Column(form="json")
+_OBJECT: Final = Column(form="object")
 _CLASSIC: Final = ("classic",)
 _QUORUM: Final = ("quorum",)
 _STREAM: Final = ("stream",)
@@ -194,7 +193,7 @@ QUEUE: Final[Table] = (
     Field("durable", "queue.durable", "boolean", "Whether it survives a restart", SAME, basic=True),
     Field("auto_delete", "queue.auto_delete", "boolean", "Whether it goes with its last consumer", SAME, basic=True),
     Field("exclusive", "exclusive", "boolean", "Whether it belongs to a connection", SAME, basic=True),
-    Field("arguments", "arguments", "object", "As declared", Column(form="arguments"), basic=True),
+    Field("arguments", "arguments", "object", "As declared", _ARGUMENTS, basic=True),
     Field("node", "node", "string", "Name of the node", basic=True),
     Field("leader", "node", "string", "Name of the node", SAME, of=_REPLICATED, basic=True),
     Field("members", "nodes", "array", "Names of nodes: one", SAME, of=_REPLICATED, basic=True),
@@ -209,7 +208,7 @@ QUEUE: Final[Table] = (
     Field("state", "state", "string", "running", SAME),
     Field("policy", "policy", "string|null", "Name of the policy in force", SAME),
     Field("operator_policy", "operator_policy", "string|null", "Name of the operator policy in force", SAME),
-    Field("effective_policy_definition", "effective_policy_definition", "object", "Both combined", Column(form="json")),
+    Field("effective_policy_definition", "effective_policy_definition", "object", "Both combined", _OBJECT),
     Field("effective_arguments", "effective_arguments", "object", "Arguments and policies combined, as arguments"),
     Field("consumers", "consumer_count", "integer", "Number of consumers", SAME,
           _gauge("queue_consumers", "Consumers on a queue", _METRICS)),
@@ -380,7 +379,7 @@ CONNECTION: Final[Table] = (
     Field("node", "node", "string", "Name of the node", basic=True),
     Field("user_who_performed_action", "client.username", "string", "Name of the user"),
     Field("client_properties", "client_properties", "object", "What the client says of itself",
-          Column(form="arguments")),
+          _ARGUMENTS),
     Field("host", "host", "string", "Address of the broker", SAME),
     Field("port", "port", "integer", "Port of the broker", SAME),
     Field("peer_host", "peer_host", "string", "Address of the client", SAME),
@@ -506,7 +505,7 @@ CONSUMER: Final[Table] = (
     Field("prefetch_count", "consumer.prefetch", "integer", "Maximum of unacknowledged messages", SAME),
     Field("active", "active", "boolean", "Whether it gets messages", SAME),
     Field("activity_status", "activity_status", "string", "up, single_active or waiting", SAME),
-    Field("arguments", "arguments", "object", "As given", Column(form="arguments")),
+    Field("arguments", "arguments", "object", "As given", _ARGUMENTS),
     # Newer clients fail if it is missing.
     Field("consumer_timeout", "timeout", "integer", "Time for acknowledgements in ms; 0 for no limit"),
     Field("next_offset", "next_offset", "integer", "Offset of the next message of a stream", of=_STREAM),
@@ -542,7 +541,7 @@ EXCHANGE: Final[Table] = (
     Field("durable", "exchange.durable", "boolean", "Whether it survives a restart", SAME),
     Field("auto_delete", "exchange.auto_delete", "boolean", "Whether it goes with its last binding", SAME),
     Field("internal", "exchange.internal", "boolean", "Whether clients cannot publish to it", SAME),
-    Field("arguments", "arguments", "object", "As declared", Column(form="arguments")),
+    Field("arguments", "arguments", "object", "As declared", _ARGUMENTS),
     Field("messages_delayed", "waiting.count", "integer", "Messages that wait until they are due", None,
           _own(_gauge, "exchange_messages_delayed",
                "Messages that wait in an exchange x-delayed-message until they are due", "exchange_delayed", total=SUM),
@@ -593,7 +592,7 @@ BINDING: Final[Table] = (
     Field("destination", "identity.destination", "string", "Name of the queue or exchange", Column("destination_name")),
     Field("destination_type", "identity.destination_type", "string", "queue or exchange", Column("destination_kind")),
     Field("routing_key", "identity.routing_key", "string", "Routing key", SAME),
-    Field("arguments", "arguments", "object", "As given", Column(form="arguments")),
+    Field("arguments", "arguments", "object", "As given", _ARGUMENTS),
     Field("properties_key", "properties_key", "string", "What names it among those of the two: in paths"),
 )
 
@@ -684,6 +683,196 @@ NODE: Final[Table] = (
     _file("msg_store_read_total", "Total number of Message Store read operations", "ended.disk_reads"),
     _file("msg_store_write_total", "Total number of Message Store write operations", "ended.disk_writes"),
 )
+def _as_is(name: str, type: str, text: str, column: Column | None = SAME, **more: Any) -> Field:
+    """Return a field of a document that is made elsewhere, too."""
+    return Field(name, name, type, text, column, **more)
+
+
+USER: Final[Table] = (
+    _as_is("name", "string", "Name", Column("user")),
+    _as_is("password_hash", "string", "base64 of 4 bytes of salt and the hash; empty without a password", None),
+    _as_is("hashing_algorithm", "string", "Algorithm of the hash", None),
+    _as_is("tags", "array", "Tags", Column(form="tags")),
+    _as_is("limits", "object", "max-connections and max-channels, if they are set", None),
+)
+PERMISSION: Final[Table] = (
+    _as_is("user", "string", "Name of the user"),
+    _as_is("vhost", "string", "Virtual host"),
+    _as_is("configure", "string", "Regular expression, searched in names; the empty one matches none"),
+    _as_is("write", "string", "The same for publishing, and for queues to bind"),
+    _as_is("read", "string", "The same for consuming, and for exchanges to bind to"),
+)
+TOPIC_PERMISSION: Final[Table] = (
+    _as_is("user", "string", "Name of the user"),
+    _as_is("vhost", "string", "Virtual host"),
+    _as_is("exchange", "string", "Name of the topic exchange"),
+    _as_is("write", "string", "Regular expression for routing keys; {username} and {vhost} are replaced"),
+    _as_is("read", "string", "The same for binding"),
+)
+POLICY: Final[Table] = (
+    _as_is("vhost", "string", "Virtual host"),
+    _as_is("name", "string", "Name"),
+    _as_is("pattern", "string", "Regular expression, searched in names"),
+    _as_is("apply-to", "string", "all, queues, classic_queues, quorum_queues, streams or exchanges"),
+    _as_is("definition", "object", "Value by policy key", _JSON),
+    _as_is("priority", "number", "Of several policies that match, the one with the highest is in force"),
+    _as_is("queues_in_force", "integer", "With counts, number of queues on which it is in force", None, optional=True),
+    _as_is("exchanges_in_force", "integer", "With counts, number of such exchanges", None, optional=True),
+)
+PARAMETER: Final[Table] = (
+    _as_is("value", "any", "Any JSON", _JSON),
+    _as_is("vhost", "string", "Virtual host", None),
+    _as_is("component", "string", "operator_policy, vhost-limits, or if it is asked for policy"),
+    _as_is("name", "string", "Name"),
+)
+GLOBAL_PARAMETER: Final[Table] = (PARAMETER[-1], PARAMETER[0])
+VHOST_LIMIT: Final[Table] = (
+    _as_is("vhost", "string", "Virtual host"),
+    # RabbitMQ's empty object.
+    _as_is("value", "object|array", "Values by limit; an empty list once all are removed",
+           Column("limits", form="json")),
+)
+USER_LIMIT: Final[Table] = (
+    _as_is("user", "string", "Name of the user"),
+    _as_is("value", "object", "Values by limit", Column("limits", form="json")),
+)
+
+JOB_COUNTS: Final[Table] = (
+    _as_is("scanned", "integer", "Messages that were looked at"),
+    _as_is("returned", "integer", "Messages that were returned, moved or replayed; with dry_run, that would be"),
+    _as_is("left_count", "integer", "Messages that match and are left where they are", Column("left")),
+    _as_is("left", "array", "Their numbers by problem", None),
+    _as_is("left.problem", "string", "Why they are left", None),
+    _as_is("left.target", "string", "Where they should have gone", None),
+    _as_is("left.count", "integer", "Number of messages", None),
+    _as_is("by_origin", "array", "Numbers of messages by target", None),
+    _as_is("by_origin.target", "string", "Where they went", None),
+    _as_is("by_origin.reason", "string", "Why they were dead-lettered; of a replay, their routing key", None),
+    _as_is("by_origin.count", "integer", "Number of messages", None),
+)
+JOB: Final[Table] = (
+    _as_is("id", "string", "ID"),
+    _as_is("kind", "string", "return, move or replay"),
+    _as_is("vhost", "string", "Virtual host", None),
+    _as_is("queue", "string", "Name of its queue"),
+    _as_is("user", "string", "With whose permissions it works"),
+    _as_is("state", "string", "running, paused, completed, cancelled or failed. Paused is one with which the broker "
+           "ended badly three times in a row, until it is resumed"),
+    _as_is("created", "integer", "When it began, in ms since 1970"),
+    _as_is("finished", "integer|null", "When it ended, in ms since 1970"),
+    _as_is("error", "string|null", "Why it has failed, waits or is paused"),
+    _as_is("options", "object", "Those of the request, without dry_run and job. Empty, as left and by_origin, for "
+           "users without read permission on the queue", _JSON),
+    _as_is("first_offset", "integer", "First offset", of=("replay",)),
+    _as_is("next_offset", "integer", "Offset where it goes on: what was sent of those before it is on disk",
+           of=("replay",)),
+    _as_is("end_offset", "integer", "Offset where it ends; this one is not replayed", of=("replay",)),
+    *JOB_COUNTS,
+)
+
+READER: Final[Table] = (
+    Field("name", "file.name", "string", "Name", SAME),
+    Field("vhost", "file.vhost", "string|null", "Virtual host whose queues it reads, or a pattern; null for all", SAME),
+    Field("queue", "file.queue", "string|null", "Queue that it reads, or a pattern; null for all", SAME),
+    Field("created", "file.created // 1000", "integer", "When it was made, in ms since 1970", SAME),
+    Field("seen", "file.seen // 1000", "integer", "When its query was seen last, in ms since 1970", SAME),
+    Field("held_bytes", "held_bytes", "integer", "Size of the files kept for readers alone that it has not read", SAME),
+)
+
+LOSS_AMOUNTS: Final[Table] = (
+    _as_is("lost", "integer", "Dropped, refused and unroutable messages; not purged ones, and not those whose "
+           "publisher was told"),
+    _as_is("dropped", "object", "Dropped messages by reason", None),
+    *(Field(f"dropped.{reason}", "dropped", "integer", f"Those of the reason {reason}", Column(reason))
+      for reason in DROP_REASONS),
+    Field("dropped.deleted", "dropped", "integer", "Those that went with their queue", Column("deleted")),
+    _as_is("refused", "integer", "Messages that a full queue refused"),
+    _as_is("refused_told", "integer", "Of these, those that are not lost although no dead-letter queue has them, "
+           "because their sender knows: a publisher with confirms, in a transaction or over HTTP, or a queue whose "
+           "dead letters they are"),
+    _as_is("dead_lettered", "object", "Messages published to the dead-letter exchange, by reason", Column(form="sum")),
+    _as_is("dead_letters_lost", "object", "Dead letters that no queue accepted, because of a missing exchange, no "
+           "route or full queues, by reason", Column(form="sum")),
+    _as_is("unroutable", "object", "Unroutable messages of an exchange", Column(form="sum")),
+    Field("unroutable.dropped", "unroutable", "integer", "Those that were dropped"),
+    Field("unroutable.returned", "unroutable", "integer", "Those that were returned to the publisher"),
+)
+#: Counters begin with the object or with the broker (since). Samples are kept for a day: every 5 s for 10 minutes, each
+#: minute for an hour, every 10 minutes for 8 hours, every 30 minutes for a day. Deleted objects keep their rows for a
+#: day. After that, or if there are too many of them or they were exclusive, only sums are kept.
+LOSS: Final[Table] = (
+    _as_is("kind", "string", "queue or exchange"),
+    _as_is("state", "string", "present, deleted, or sum of deleted"),
+    _as_is("vhost", "string", "Virtual host", None),
+    _as_is("name", "string|null", "Name; null for a sum"),
+    _as_is("since", "integer", "Start of counting, in ms since 1970"),
+    _as_is("deleted_at", "integer|null", "Time of deletion, in ms since 1970"),
+    *LOSS_AMOUNTS,
+    _as_is("lost_details", "object", "The rate of lost", None),
+    _as_is("window", "LossWindow", "The losses within the requested time", None, optional=True),
+)
+
+#: A standby of a leader.
+STANDBY: Final[Table] = (
+    _as_is("name", "string", "Name of the node"),
+    _as_is("in_sync", "boolean", "Whether it has everything that was confirmed"),
+    _as_is("state", "string", "away, copy or frames"),
+    _as_is("operation", "integer", "Number of the last operation that it has acknowledged"),
+    _as_is("lag_operations", "integer", "Operations that it has not acknowledged yet"),
+    _as_is("copy_bytes_sent", "integer", "Bytes of its first copy that were sent"),
+    _as_is("copy_bytes", "integer", "Size of this copy"),
+)
+REPLICATION: Final[Table] = (
+    _as_is("node", "string", "Name of the node"),
+    _as_is("role", "string", "alone, starting, leader or standby"),
+    _as_is("is_leader", "boolean", "Whether it leads"),
+    _as_is("is_in_sync", "boolean", "Whether it has everything that was confirmed"),
+    _as_is("epoch", "integer", "Number of the present leadership"),
+    _as_is("leader", "string", "Name of the leader"),
+    _as_is("in_sync", "array", "Names of the nodes that have everything that was confirmed"),
+    _as_is("copies", "integer", "Number of these"),
+    _as_is("operation", "integer", "Number of the last operation on the node's disk"),
+    _as_is("lag", "integer", "Operations that the slowest node in sync has not acknowledged"),
+    _as_is("copy_bytes_received", "integer", "Bytes of its first copy that it has received"),
+    _as_is("copy_bytes", "integer", "Size of this copy"),
+    _as_is("standbys", "Standby[]", "Of a leader, the other nodes"),
+)
+#: A message that waits until it is due, in an exchange or for its retry in a queue.
+WAITING_MESSAGE: Final[Table] = (
+    _as_is("id", "integer", "Number of the message"),
+    _as_is("due", "integer", "When it is due, in ms since 1970", Column(form="time")),
+    _as_is("delay", "integer", "How long it waits, in ms", of=("exchange",)),
+    _as_is("exchange", "string", "Exchange that it was published to"),
+    _as_is("routing_key", "string", "Its routing key"),
+    _as_is("payload_bytes", "integer", "Size of its body in bytes"),
+    _as_is("properties", "object|array", "As they will be delivered; with the negative delay in x-delay in an "
+           "exchange. As in RabbitMQ, none are an empty list", None),
+    _as_is("payload", "string", "Its body", None, single=True),
+    _as_is("payload_encoding", "string", "string, or base64 if it is not UTF-8", None, single=True),
+)
+#: A message that was looked at.
+BROWSED_MESSAGE: Final[Table] = (
+    _as_is("place", "string", "Where it stands in the queue"),
+    _as_is("state", "string", "ready, unacked or delayed"),
+    _as_is("due", "integer|null", "When it is due, in ms since 1970"),
+    _as_is("redelivered", "boolean", "Whether it was delivered before"),
+    _as_is("arrived", "integer|null", "When it arrived, in ms since 1970"),
+    _as_is("age", "number|null", "Seconds since then"),
+    _as_is("exchange", "string", "Exchange that it was published to"),
+    _as_is("routing_key", "string", "Its routing key"),
+    _as_is("payload_bytes", "integer", "Size of its body in bytes"),
+    _as_is("properties", "object|array", "Its properties; as in RabbitMQ, none are an empty list", _OBJECT),
+    Field("properties.headers", "properties", "object", "Its headers", Column("headers", form="json")),
+    _as_is("payload", "string", "Its body, or the beginning of it", Column(form="line")),
+    _as_is("payload_encoding", "string", "string, or base64 if it is not UTF-8"),
+)
+FEATURE_FLAG: Final[Table] = tuple(
+    _as_is(name, "string", text)
+    for name, text in (
+        ("name", "Name"), ("desc", "What it is for"), ("doc_url", "Where that is documented"), ("state", "enabled"),
+        ("stability", "stable"), ("provided_by", "Part of the broker"),
+    )
+)
 #: Figures of RabbitMQ's nodes that have no counterpart or are not counted. They and their rates are 0.
 NODE_ABSENT: Final = (
     *(f"io_{work}_{figure}" for work in ("read", "write") for figure in ("count", "bytes", "avg_time")),
@@ -695,3 +884,13 @@ NODE_ABSENT: Final = (
 # fmt: on
 #: Fields of queues that the API shows without statistics: cheap to request, and in RabbitMQ always up to date.
 QUEUE_BASIC: Final = _names(field for field in QUEUE if field.basic)
+#: Tables by the name of their schema in openapi.yaml.
+SCHEMAS: Final = {
+    "Queue": QUEUE, "Exchange": EXCHANGE, "ShownBinding": BINDING, "Connection": CONNECTION, "Channel": CHANNEL,
+    "Consumer": CONSUMER, "ConsumerName": CONSUMER_NAME, "ShownVirtualHost": VHOST, "Node": NODE, "ShownUser": USER,
+    "ShownPermission": PERMISSION, "ShownTopicPermission": TOPIC_PERMISSION, "ShownPolicy": POLICY,
+    "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER, "VirtualHostLimits": VHOST_LIMIT,
+    "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB, "Reader": READER, "LossAmounts": LOSS_AMOUNTS,
+    "Loss": LOSS, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
+    "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG,
+}  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import ResultRows
@@ -30,13 +32,8 @@ class Column(NamedTuple):
     fields: tuple[str, ...]
 
 
-def field(path: str, convert: Callable[[Any], Any] | None = None) -> Column:
-    """Return a column that shows one field.
-
-    Args:
-        path: dotted path of the field.
-        convert: applied to the value unless it is missing or null.
-    """
+def _reader(path: str, convert: Callable[[Any], Any] | None) -> Read:
+    """Return a function that reads the field at a dotted path; a value is converted unless it is missing or null."""
     steps = path.split(".")
 
     def read(found: Any) -> Any:
@@ -44,12 +41,7 @@ def field(path: str, convert: Callable[[Any], Any] | None = None) -> Column:
             found = found.get(step) if isinstance(found, dict) else None
         return found if found is None or convert is None else convert(found)
 
-    return Column(read, (path,))
-
-
-def fields(*names: str) -> dict[str, Column]:
-    """Return columns that have the same names as their fields."""
-    return {name: field(name) for name in names}
+    return read
 
 
 def _protocol(text: str) -> Any:
@@ -66,12 +58,25 @@ def _exclusive_consumer(consumers: list[dict[str, Any]]) -> Any:
     return next(map(channel_identifier, channels), None)
 
 
+def time_text(milliseconds: int) -> str:
+    """Return a time as text; one that is too late for the calendar as a number."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(" ", "milliseconds")
+    except (OverflowError, ValueError):
+        return str(milliseconds)
+
+
 # Forms of the table of fields that depend on the value, unless it is null, and those that depend on the whole object.
 _OF_VALUES: Final[dict[str, Callable[[Any], Any] | None]] = {
     "": None,
     "empty": None,
     "arguments": Arguments,
-    "json": lambda found: compact_json(found or {}),
+    "json": compact_json,
+    "object": lambda found: compact_json(found or {}),
+    "sum": lambda found: sum(found.values()),
+    "tags": lambda found: [tag for tag in found.split(",") if tag] if isinstance(found, str) else found,
+    "time": time_text,
+    "line": lambda found: json.dumps(found, ensure_ascii=False)[1:-1] if isinstance(found, str) else str(found),
     "connection": connection_identifier,
     "channel": channel_identifier,
     "exclusive_consumer": _exclusive_consumer,
@@ -88,11 +93,9 @@ def table_columns(table: Table) -> dict[str, Column]:
     found = {}
     for name, path, form, needs in columns_of(table):
         if form == "count":
-            found[name] = Column(_or_zero(field(path).read), needs)
-        elif form in _OF_OBJECTS:
-            found[name] = Column(_OF_OBJECTS[form], needs)
+            found[name] = Column(_or_zero(_reader(path, None)), needs)
         else:
-            found[name] = field(path, _OF_VALUES[form])._replace(fields=needs)
+            found[name] = Column(_OF_OBJECTS.get(form) or _reader(path, _OF_VALUES[form]), needs)
     return found
 
 
@@ -109,3 +112,8 @@ def to_rows(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterab
     """Convert API objects to rows of columns."""
     readers = [(name, columns[name].read) for name in names]
     return ResultRows(names, ({name: read(each) for name, read in readers} for each in found), streamed=True)
+
+
+def list_rows(columns: Mapping[str, Column], found: Iterable[dict[str, Any]], *names: str) -> ResultRows:
+    """Convert API objects to rows of columns, by default all; the names are printed even if there are no rows."""
+    return to_rows(columns, names or tuple(columns), found)._replace(streamed=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     QUEUES,
@@ -18,6 +18,7 @@ from leveret.broker.management.cli.command import (
 )
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.fields import LOSS, LOSS_AMOUNTS
 from leveret.protocol.units import parse_duration
 
 
@@ -159,20 +160,9 @@ def _fault(context: CommandContext, fault: ApiFault) -> Exception:
     return failed(fault.reason)
 
 
-_REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")
-
-
-_COLUMNS: Final[dict[str, Column]] = {
-    **fields("kind", "name", "state", "lost"),
-    **{reason: field(f"dropped.{reason}") for reason in _REASONS},
-    **fields("refused", "refused_told"),
-    **{
-        name: field(name, lambda counts: sum(counts.values()))
-        for name in ("dead_lettered", "dead_letters_lost", "unroutable")
-    },
-    **fields("since", "deleted_at"),
-}
-_DEFAULT: Final = tuple(name for name in _COLUMNS if name not in ("since", "deleted_at"))
+_COLUMNS: Final = table_columns(LOSS)
+_AMOUNTS: Final = table_columns(LOSS_AMOUNTS)
+_DEFAULT: Final = ("kind", "name", "state", *_AMOUNTS)
 
 
 def _check_age(context: CommandContext) -> None:

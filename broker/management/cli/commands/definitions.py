@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
@@ -17,7 +18,8 @@ from leveret.broker.management.cli.command import (
 )
 from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, bad_argument, failed, no_such_vhost
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine, compact_json
+from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.fields import PARAMETER
 
 
 def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:
@@ -82,6 +84,7 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
 
 
 _PARAMETERS: Final = "Parameters"
+_COLUMNS: Final = table_columns(PARAMETER)
 _COMPONENT: Final = Argument(
     "<component_name>", "component that uses the parameter, such as operator_policy or vhost-limits"
 )
@@ -101,8 +104,7 @@ def _list(context: CommandContext) -> ResultRows:
     if not found and context.api.find("vhosts", context.vhost) is None:
         raise no_such_vhost(context.vhost)
     found.sort(key=lambda each: (each["component"], each["name"]))
-    rows = [{**each, "value": compact_json(each["value"])} for each in found]
-    return ResultRows(("component", "name", "value"), rows)
+    return list_rows(_COLUMNS, found, "component", "name", "value")
 
 
 @command(
@@ -139,10 +141,7 @@ def _clear(context: CommandContext) -> Result:
     banner="Listing global runtime parameters ...",
 )
 def _list_global(context: CommandContext) -> ResultRows:
-    found = context.api.get("global-parameters")
-    return ResultRows(
-        ("name", "value"), [{"name": each["name"], "value": compact_json(each["value"])} for each in found]
-    )
+    return list_rows(_COLUMNS, context.api.get("global-parameters"), "name", "value")
 
 
 @command(

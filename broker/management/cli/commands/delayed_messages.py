@@ -6,26 +6,18 @@ RabbitMQ has no such commands.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.columns import Column, table_columns, to_rows
 from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, Run, command
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, refused
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.fields import WAITING_MESSAGE
 
 #: Messages per request.
 _BATCH: Final = 1000
 _LIMIT_DEFAULT: Final = 100
-
-
-def _time(milliseconds: int) -> str:
-    """Return a time as text; one that is too late for the calendar as a number."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(" ", "milliseconds")
-    except (OverflowError, ValueError):
-        return str(milliseconds)
 
 
 class _Place(NamedTuple):
@@ -38,17 +30,20 @@ class _Place(NamedTuple):
     columns: dict[str, Column]
 
 
-_ROUTE: Final = fields("exchange", "routing_key", "payload_bytes")
-_TIMES: Final[dict[str, Column]] = {"id": field("id"), "due": field("due", _time)}
+_COLUMNS: Final = table_columns(WAITING_MESSAGE)
 _EXCHANGE: Final = _Place(
     "exchange",
     "delayed_message",
     "list_delayed_messages",
     "exchange of type x-delayed-message",
-    {**_TIMES, **fields("delay"), **_ROUTE},
+    _COLUMNS,
 )
 _QUEUE: Final = _Place(
-    "queue", "delayed_retry", "list_delayed_retries", "queue with delayed retries", {**_TIMES, **_ROUTE}
+    "queue",
+    "delayed_retry",
+    "list_delayed_retries",
+    "queue with delayed retries",
+    {name: column for name, column in _COLUMNS.items() if name != "delay"},
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -29,7 +29,8 @@ from leveret.broker.management.cli.faults import (
     refused,
 )
 from leveret.broker.management.cli.options import HEADERS, OPTIONS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine, compact_json
+from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.fields import JOB
 
 #: Seconds between two looks at a job.
 _POLL: Final = 0.2
@@ -193,12 +194,7 @@ def _report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_COLUMNS: Final[dict[str, Column]] = {
-    **fields("id", "kind", "queue", "state", "returned"),
-    "left": field("left_count"),
-    **fields("scanned", "user", "created", "finished", "error", "first_offset", "next_offset", "end_offset"),
-    "options": field("options", compact_json),
-}
+_COLUMNS: Final = table_columns(JOB)
 _DEFAULT: Final = ("id", "queue", "state", "returned", "left", "error")
 
 

@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.columns import Column, field, fields, to_rows
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -37,6 +37,7 @@ from leveret.broker.management.cli.faults import (
 )
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.output import compact_json
+from leveret.broker.management.fields import BROWSED_MESSAGE
 from leveret.policies.message_filter import CONDITIONS, FilterError, parse_conditions, read_filter
 
 FILTER: Final = option(
@@ -157,18 +158,7 @@ _PAGE: Final = 500
 _TRUNCATE: Final = 50_000
 
 
-def _one_line(found: Any) -> str:
-    """Return a text on one line."""
-    return json.dumps(found, ensure_ascii=False)[1:-1] if isinstance(found, str) else str(found)
-
-
-_BROWSE_COLUMNS: Final[dict[str, Column]] = {
-    **fields("place", "state", "age", "redelivered", "exchange", "routing_key", "payload_bytes"),
-    "properties": field("properties", lambda found: compact_json(found or {})),
-    "headers": field("properties.headers", compact_json),
-    "payload": field("payload", _one_line),
-    **fields("payload_encoding", "arrived", "due"),
-}
+_BROWSE_COLUMNS: Final = table_columns(BROWSED_MESSAGE)
 _BROWSE_DEFAULT: Final = ("place", "state", "age", "routing_key", "payload")
 
 

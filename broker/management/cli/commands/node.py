@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, fields, to_rows
+from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -34,6 +34,7 @@ from leveret.broker.management.cli.node_info import (
 )
 from leveret.broker.management.cli.options import TIMEOUT, Argument, option
 from leveret.broker.management.cli.output import Style, to_json, untyped
+from leveret.broker.management.fields import FEATURE_FLAG
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 
 _CONFIGURATION: Final = "Configuration and Environment"
@@ -313,7 +314,7 @@ def _json(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _CLUSTER: Final = "Cluster"
-_FLAG_COLUMNS: Final[dict[str, Column]] = fields("name", "state", "stability", "provided_by", "desc", "doc_url")
+_FLAG_COLUMNS: Final = table_columns(FEATURE_FLAG)
 _START_TIMEOUT: Final = 300
 
 
@@ -439,7 +440,7 @@ def _await_nodes(context: CommandContext) -> Result:
 )
 def _list_flags(context: CommandContext) -> ResultRows:
     names = selected_columns(context.arguments, ("name", "state"))
-    return to_rows(_FLAG_COLUMNS, names, context.api.get("feature-flags"))._replace(streamed=False)
+    return list_rows(_FLAG_COLUMNS, context.api.get("feature-flags"), *names)
 
 
 def _enable_banner(context: CommandContext) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -17,10 +18,10 @@ from leveret.broker.management.cli.commands.definitions import clear, parse_obje
 from leveret.broker.management.cli.faults import ApiFault, CommandFault, failed, no_such_vhost
 from leveret.broker.management.cli.node_info import product_and_version
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import compact_json
+from leveret.broker.management.fields import POLICY
 
 _SECTION: Final = "Policies"
-_COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+_COLUMNS: Final = table_columns(POLICY)
 _DRY_RUN_COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")
 _EXPLAIN_COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
 _PRODUCT: Final = "Leveret"
@@ -51,7 +52,7 @@ def _list(context: CommandContext, resource: str) -> ResultRows:
     if found is None:
         raise no_such_vhost(context.vhost)
     found.sort(key=lambda policy: (policy["priority"], policy["name"]))
-    return ResultRows(_COLUMNS, [{**policy, "definition": compact_json(policy["definition"])} for policy in found])
+    return list_rows(_COLUMNS, found)
 
 
 _SET_PARTS: Final = (

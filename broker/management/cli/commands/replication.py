@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, fields, to_rows
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.faults import ApiFault, failed, refused
 from leveret.broker.management.cli.options import TIMEOUT, Argument
+from leveret.broker.management.fields import STANDBY
 
-_COLUMNS: Final[dict[str, Column]] = fields(
-    "name", "in_sync", "state", "operation", "lag_operations", "copy_bytes_sent", "copy_bytes"
-)
+_COLUMNS: Final = table_columns(STANDBY)
 _CLUSTER: Final = "Cluster"
 _WAIT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.05

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, fields, table_columns, to_rows
+from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_filter_options
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed, refused
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.fields import CONSUMER_NAME
+from leveret.broker.management.fields import CONSUMER_NAME, READER
 from leveret.policies.stream_arguments import FORMS, read_place
 
 _NAME_COLUMNS: Final = table_columns(CONSUMER_NAME)
@@ -123,7 +123,7 @@ def _replay(context: CommandContext) -> Result:
     return run_job(context, stream, "replay", "replay", _options(context))
 
 
-_READER_COLUMNS: Final[dict[str, Column]] = fields("name", "vhost", "queue", "created", "seen", "held_bytes")
+_READER_COLUMNS: Final = table_columns(READER)
 
 
 @command(

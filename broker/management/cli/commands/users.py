@@ -6,6 +6,7 @@ import getpass
 import sys
 from typing import Any, Final
 
+from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
@@ -27,9 +28,11 @@ from leveret.broker.management.cli.faults import (
     no_such_vhost,
 )
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
+from leveret.broker.management.fields import PERMISSION, TOPIC_PERMISSION, USER
 
 _SECTION: Final = "Users"
 _ACCESS: Final = "Access Control"
+_USERS: Final = table_columns(USER)
 _USER: Final = Argument("<username>", "the user's name")
 _ADDED: Final = (
     "Done. Don't forget to grant the user permissions to some virtual hosts!"
@@ -90,13 +93,7 @@ def _characters(codes: list[int]) -> str:
 
 @command("list_users", _SECTION, "List user names and tags", (HEADERS, TIMEOUT), banner="Listing users ...")
 def _list(context: CommandContext) -> ResultRows:
-    found = context.api.get("users")
-    return ResultRows(("user", "tags"), [{"user": each["name"], "tags": _tags(each)} for each in found])
-
-
-def _tags(user: dict[str, Any]) -> list[str]:
-    tags = user.get("tags") or []
-    return [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+    return list_rows(_USERS, context.api.get("users"))
 
 
 def _password(context: CommandContext, status: int = DATA) -> str:
@@ -174,7 +171,7 @@ def _change(context: CommandContext, **changes: Any) -> Result:
     found = context.api.find("users", name)
     if found is None:
         raise _missing(context, name)
-    body: dict[str, Any] = {"tags": ",".join(_tags(found))}
+    body: dict[str, Any] = {"tags": ",".join(_USERS["tags"].read(found) or ())}
     if "password" not in changes:
         body["password_hash"] = found.get("password_hash", "")
         if found.get("hashing_algorithm"):
@@ -247,11 +244,16 @@ def _set_tags(context: CommandContext) -> Result:
     return _change(context, tags=",".join(context.arguments[1:]))
 
 
-# Resource of the API -> its patterns. Topic permissions apply to one exchange.
+# Resource of the API -> the columns of its list.
 _RIGHTS: Final = {
-    "permissions": ("configure", "write", "read"),
-    "topic-permissions": ("exchange", "write", "read"),
+    "permissions": table_columns(PERMISSION),
+    "topic-permissions": table_columns(TOPIC_PERMISSION),
 }
+
+
+def _rights(resource: str) -> tuple[str, ...]:
+    """Return the names of a resource's patterns, and of the exchange of topic permissions."""
+    return tuple(_RIGHTS[resource])[2:]
 
 
 @command(
@@ -274,7 +276,7 @@ def _list_permissions(context: CommandContext, resource: str) -> ResultRows:
     found = context.api.find("vhosts", context.vhost, resource)
     if found is None:
         raise no_such_vhost(context.vhost)
-    return ResultRows(("user", *_RIGHTS[resource]), found)
+    return list_rows(_RIGHTS[resource], found, "user", *_rights(resource))
 
 
 @command(
@@ -299,7 +301,7 @@ def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -
     found = context.api.find("users", user, resource)
     if found is None:
         raise no_such_user(user)
-    return ResultRows(("vhost", *_RIGHTS[resource]), found, headed=headed)
+    return list_rows(_RIGHTS[resource], found, "vhost", *_rights(resource))._replace(headed=headed)
 
 
 @command(
@@ -333,7 +335,7 @@ def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -
 def _set(context: CommandContext, resource: str) -> Result:
     user, *values = context.arguments
     try:
-        context.api.put(resource, context.vhost, user, body=dict(zip(_RIGHTS[resource], values, strict=True)))
+        context.api.put(resource, context.vhost, user, body=dict(zip(_rights(resource), values, strict=True)))
     except ApiFault as fault:
         _check_pattern(fault)
         _check_user_and_vhost(context, user, context.vhost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management import fields
-from leveret.broker.management.cli.columns import table_columns, to_rows
+from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
@@ -22,6 +22,7 @@ from leveret.broker.management.cli.output import compact_json
 
 _SECTION: Final = "Virtual hosts"
 _COLUMNS: Final = table_columns(fields.VHOST)
+_VHOST_LIMITS: Final = table_columns(fields.VHOST_LIMIT)
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
@@ -34,7 +35,7 @@ _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 )
 def _list(context: CommandContext) -> ResultRows:
     names = selected_columns(context.arguments, ("name",))
-    return to_rows(_COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
+    return list_rows(_COLUMNS, context.api.get("vhosts"), *names)
 
 
 @command(
@@ -171,15 +172,12 @@ def _list_vhost_limits_banner(context: CommandContext) -> str:
 )
 def _list_vhost_limits(context: CommandContext) -> Result:
     if context.flag("global"):
-        found = context.api.get("vhost-limits")
-        return ResultRows(
-            ("vhost", "limits"), [{"vhost": each["vhost"], "limits": compact_json(each["value"])} for each in found]
-        )
+        return list_rows(_VHOST_LIMITS, context.api.get("vhost-limits"))
     found = context.api.find("vhost-limits", context.vhost)
     if found is None:
         raise no_such_vhost(context.vhost)
     if not found:
-        return ResultRows(("vhost", "limits"), [])
+        return list_rows(_VHOST_LIMITS, [])
     limits = compact_json(found[0]["value"])
     return Outcome(limits, {"node": context.node, "result": "ok", "value": limits} if context.json else None)
 
@@ -232,10 +230,7 @@ def _list_user_limits_banner(context: CommandContext) -> str:
 )
 def _list_user_limits(context: CommandContext) -> Result:
     if context.flag("global"):
-        found = context.api.get("user-limits")
-        return ResultRows(
-            ("user", "limits"), [{"user": each["user"], "limits": compact_json(each["value"])} for each in found]
-        )
+        return list_rows(table_columns(fields.USER_LIMIT), context.api.get("user-limits"))
     user = _user(context)
     found = context.api.find("user-limits", user)
     if found is None:

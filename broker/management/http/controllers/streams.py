@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 from aiohttp import web
 
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.management.fields import READER
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.clients import consumer_name_document
+from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import require_keys
@@ -16,7 +18,6 @@ from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
 from leveret.policies.stream_arguments import read_place
-from leveret.storage.readers.readers import ReaderState
 
 
 class ConsumerNames(Controller):
@@ -65,6 +66,9 @@ class ConsumerNames(Controller):
         return queues.open_stream(self._access.require_connect(request), request.match_info["name"])
 
 
+_document: Final = document_maker(READER)
+
+
 class Readers(Controller):
     """The resource ``/api/readers``: for monitors, and for administrators to drop one."""
 
@@ -92,15 +96,3 @@ class Readers(Controller):
         if not self._broker.stores.engine.readers.drop(request.match_info["reader"]):
             raise not_found()
         return web.Response(status=204)
-
-
-def _document(reader: ReaderState) -> dict[str, Any]:
-    file = reader.file
-    return {
-        "name": file.name,
-        "vhost": file.vhost,
-        "queue": file.queue,
-        "created": file.created // 1000,
-        "seen": file.seen // 1000,
-        "held_bytes": reader.held_bytes,
-    }

@@ -72,18 +72,6 @@ def routed() -> set[tuple[str, str]]:
     }
 
 
-#: Tables of fields by the name of their schema.
-TABLES: Final = {
-    "Queue": fields.QUEUE,
-    "Exchange": fields.EXCHANGE,
-    "ShownBinding": fields.BINDING,
-    "Connection": fields.CONNECTION,
-    "Channel": fields.CHANNEL,
-    "Consumer": fields.CONSUMER,
-    "ConsumerName": fields.CONSUMER_NAME,
-    "ShownVirtualHost": fields.VHOST,
-    "Node": fields.NODE,
-}
 DOCUMENT: Final = described()
 OPERATIONS: Final = list(operations(DOCUMENT))
 
@@ -112,19 +100,27 @@ def schema_of(table: fields.Table) -> dict[str, Any]:
     for field in table:
         owner, _, part = field.name.rpartition(".")
         types = field.type.split("|")
-        if types[0].istitle():
-            properties[field.name] = {"$ref": f"#/components/schemas/{types[0]}"}
+        text = field.text + (f" ({', '.join(field.of)})." if field.of else ".")
+        schema = {"$ref": f"#/components/schemas/{types[0].removesuffix('[]')}"}
+        if types[0].endswith("[]"):
+            properties[field.name] = {"type": "array", "description": text, "items": schema}
+        elif types[0][0].isupper():
+            properties[field.name] = schema
         elif field.source and (not owner or "type" in properties.get(owner, {})):
-            within = properties[owner].setdefault("properties", {}) if owner else properties
-            text = field.text + (f" ({', '.join(field.of)})." if field.of else ".")
-            within[part] = {"type": types if len(types) > 1 else types[0], "description": text}
+            within = properties
+            if owner:
+                is_array = properties[owner]["type"] == "array"
+                holder = properties[owner].setdefault("items", {"type": "object"}) if is_array else properties[owner]
+                within = holder.setdefault("properties", {})
+            known = {} if types == ["any"] else {"type": types if len(types) > 1 else types[0]}
+            within[part] = {**known, "description": text}
     return {"type": "object", "properties": properties}
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", fields.SCHEMAS)
 def test_schemas_are_those_of_the_tables_of_fields(name: str) -> None:
     """`python -m tests.unit.broker.management.http.test_openapi` brings them up to date."""
-    assert DOCUMENT["components"]["schemas"].get(name) == schema_of(TABLES[name])
+    assert DOCUMENT["components"]["schemas"].get(name) == schema_of(fields.SCHEMAS[name])
 
 
 def flow(node: object) -> str:
@@ -135,7 +131,7 @@ def flow(node: object) -> str:
 def write_schemas() -> None:
     file = Path(applications.__file__).with_name("openapi.yaml")
     text = file.read_text()
-    for name, table in TABLES.items():
+    for name, table in fields.SCHEMAS.items():
         head = f"    {name}:\n      type: object\n      properties:\n"
         lines = head + "".join(
             f"        {flow({key: value})[1:-1]}\n" for key, value in schema_of(table)["properties"].items()
