@@ -37,6 +37,7 @@ from leveret.broker.core.stats.loss_log import LossLog
 from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
+from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.listener import Listener
@@ -53,6 +54,7 @@ from leveret.storage.definitions_database import (
     DefinitionsVersionError,
 )
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError
+from leveret.storage.url_secrets import mask_url
 
 if TYPE_CHECKING:
     from leveret.broker.management.http.controller import RequestContext
@@ -169,7 +171,8 @@ class App:
         self._management = HttpListener(self._make_management, embedding is None)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, embedding is None)
-        self._side_programs = _make_side_programs(settings)
+        self._backups = Backups(mask_url(settings.backup.url), settings.backup.interval, timers.now)
+        self._side_programs = _make_side_programs(settings, self._backups)
         self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
@@ -255,7 +258,7 @@ class App:
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         save = self._save_definitions
         return RequestContext(
-            self.broker, self.accounts, self.node, self.settings, access, save, self.jobs, self._replica
+            self.broker, self.accounts, self.node, self.settings, access, save, self.jobs, self._replica, self._backups
         )
 
     async def _listen(self) -> None:
@@ -460,7 +463,7 @@ def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str
     return f"leveret {VERSION} ready {where} data={data_dir}{f' role={role}' if role else ''}"
 
 
-def _make_side_programs(settings: Settings) -> list[SideProgram]:
+def _make_side_programs(settings: Settings, backups: Backups) -> list[SideProgram]:
     archive, backup, found = settings.archive, settings.backup, []
     if archive.url:
         arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
@@ -471,7 +474,7 @@ def _make_side_programs(settings: Settings) -> list[SideProgram]:
         arguments = [f"--data-dir={settings.data_dir}", f"--interval={backup.interval}", f"--keep={backup.keep}"]
         arguments += [f"--log-interval={backup.log_interval}"]
         arguments += [f"--key-file={backup.key_file}"] if backup.key_file else []
-        found.append(SideProgram(BACKUP, backup.url, arguments))
+        found.append(SideProgram(BACKUP, backup.url, arguments, backups.note_report, backups.note_failure))
     return found
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ class Kind(NamedTuple):
             option's environment variable and no argument, which everybody could see.
         prefix: What it writes before each line.
         usual: What lines begin with that say that all is well.
+        flags: Arguments that it always gets.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Kind(NamedTuple):
     option: str
     prefix: str
     usual: re.Pattern[str]
+    flags: tuple[str, ...] = ("--until-eof",)
 
 
 ARCHIVER: Final = Kind(
@@ -48,7 +50,12 @@ ARCHIVER: Final = Kind(
     re.compile("manifest "),
 )
 BACKUP: Final = Kind(
-    "backup", ("leveret.analytics.backup", "backup"), "backup.url", "leveret backup: ", re.compile(r"\d{4}-\d\d-\d\dT")
+    "backup",
+    ("leveret.analytics.backup", "backup"),
+    "backup.url",
+    "leveret backup: ",
+    re.compile(r"\d{4}-\d\d-\d\dT"),
+    ("--until-eof", "--report"),
 )
 
 
@@ -59,10 +66,21 @@ class SideProgram:
         kind: Which one.
         url: Where it writes to.
         arguments: Further command-line arguments.
+        on_report: Called with each line that it writes to stdout; None to drop them.
+        on_end: Called with what is logged when it has ended or could not be started.
     """
 
-    def __init__(self, kind: Kind, url: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        url: str,
+        arguments: Sequence[str],
+        on_report: Callable[[bytes], object] | None = None,
+        on_end: Callable[[str], object] | None = None,
+    ) -> None:
         self._kind = kind
+        self._on_report = on_report
+        self._on_end = on_end
         self._log = logging.getLogger(f"leveret.{kind.name}")
         self._environment = {**os.environ, OPTIONS[kind.option].environment: url}
         self._arguments = arguments
@@ -112,18 +130,31 @@ class SideProgram:
             if loop.time() - began > _PAUSE_MAX:
                 pause = _PAUSE
             self._log.error("the %s %s; it is started again in %g s", self._kind.name, said, pause)
+            if self._on_end is not None:
+                self._on_end(f"the program {said}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 
     async def _run_once(self) -> int:
         """Start it, and log what it says until it ends; return its status."""
-        command = (sys.executable, "-m", *self._kind.module, "--until-eof", *self._arguments)
+        command = (sys.executable, "-m", *self._kind.module, *self._kind.flags, *self._arguments)
         # Nothing is written to its stdin: that ends with this process, however it ends.
-        self._process = await asyncio.create_subprocess_exec(
-            *command, env=self._environment, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, limit=_LINE_MAX
+        stdout = DEVNULL if self._on_report is None else PIPE
+        process = self._process = await asyncio.create_subprocess_exec(
+            *command, env=self._environment, stdin=PIPE, stdout=stdout, stderr=PIPE, limit=_LINE_MAX
         )
-        assert self._process.stderr is not None
-        async for line in self._process.stderr:
-            text = line.decode("utf-8", "replace").rstrip().removeprefix(self._kind.prefix)
-            self._log.log(logging.DEBUG if self._kind.usual.match(text) else logging.WARNING, "%s", text)
-        return await self._process.wait()
+        assert process.stderr is not None
+        reports = asyncio.create_task(self._read_reports(process))
+        try:
+            async for line in process.stderr:
+                text = line.decode("utf-8", "replace").rstrip().removeprefix(self._kind.prefix)
+                self._log.log(logging.DEBUG if self._kind.usual.match(text) else logging.WARNING, "%s", text)
+            await reports
+        finally:
+            reports.cancel()
+        return await process.wait()
+
+    async def _read_reports(self, process: Process) -> None:
+        if self._on_report is not None and process.stdout is not None:
+            async for line in process.stdout:
+                self._on_report(line)

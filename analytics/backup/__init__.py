@@ -6,6 +6,6 @@ again: segments are immutable once they are full, and before that they and the e
 written last, in one step, so a backup that is killed leaves nothing that counts.
 
 Read in this order: layout.py (what is in a repository), repository.py (reads and writes it), capture.py (takes a
-backup), upkeep.py (how long backups are kept), moments.py (the files of one moment), restore.py, republish.py,
-verify.py, command.py.
+backup), upkeep.py (how long backups are kept), running.py (takes them again and again), listing.py (which there are),
+moments.py (the files of one moment), restore.py, republish.py, verify.py, parser.py, command.py.
 """

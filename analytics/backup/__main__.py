@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from leveret.analytics.arguments import asks_for_help
+from leveret.analytics.backup.parser import make_parser
+
 
 def main() -> int:
-    """Run a command; return the exit status."""
+    """Run a command; return the exit status. Help needs no library."""
+    if asks_for_help(sys.argv[2:]):
+        make_parser(sys.argv[1]).print_help()
+        return 0
     try:
         from leveret.analytics.backup.command import main as run
     except ImportError as error:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from tempfile import TemporaryDirectory
@@ -118,7 +119,7 @@ class Capture:
             AnalyticsError: The repository could not be written; what was sent counts not.
             OSError: The data directory cannot be read.
         """
-        self._sent = 0
+        self._sent, began = 0, time.monotonic()
         # What the last valid backup has is not looked at again.
         self._stored = {part for file in self._files.values() for part in file.parts}
         request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
@@ -138,7 +139,8 @@ class Capture:
             changes = {path: file for path, file in files.items() if self._files.get(path) != file}
             changes |= dict.fromkeys(self._files.keys() - files.keys())
         if changes or is_full:
-            self._repository.write_manifest(Manifest(name, changes))
+            about = {"sent": self._sent, "seconds": round(time.monotonic() - began, 3)}
+            self._repository.write_manifest(Manifest(name, changes, about))
             self._last = name
         self._files, self._last_signatures = files, self._signatures
         return Captured(self._last, len(files), sum(file.size for file in files.values()), self._sent)

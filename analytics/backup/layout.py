@@ -7,8 +7,9 @@ r"""What is in a backup repository, and how it is written.
                                  `log` those that are not as in the manifest before
 
 A manifest is compressed JSON with a checksum. `files` maps the path of a file in the data directory to null, if it is
-gone, or to [size, checksum of its last 4 KiB, [[object, length], …]]. With a key, objects and manifests are encrypted
-with AES-256-GCM and their path as associated data: 12 octets nonce, then the ciphertext.
+gone, or to [size, checksum of its last 4 KiB, [[object, length], …]]; `about` has what taking it has cost. With a key,
+objects and manifests are encrypted with AES-256-GCM and their path as associated data: 12 octets nonce, then the
+ciphertext.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from leveret.analytics.errors import AnalyticsError
@@ -79,10 +81,12 @@ class Manifest(NamedTuple):
     Attributes:
         name: Its number, time and kind.
         files: Files by path; None for one that is gone.
+        about: What it cost: `sent` bytes and `seconds`. Earlier versions have not written it.
     """
 
     name: BackupName
     files: Mapping[str, StoredFile | None]
+    about: Mapping[str, Any] = MappingProxyType({})
 
 
 def parse_name(name: str) -> BackupName | None:
@@ -100,7 +104,9 @@ def pack_manifest(manifest: Manifest) -> bytes:
     """Encode a manifest."""
     files = {path: None if file is None else list(file) for path, file in manifest.files.items()}
     # The checksum is of the text, so JSON's own forms are used before it is made.
-    fields = json.loads(json.dumps({"format": FORMAT, "name": list(manifest.name), "files": files}))
+    fields = json.loads(
+        json.dumps({"format": FORMAT, "name": list(manifest.name), "files": files, "about": {**manifest.about}})
+    )
     return zlib.compress(pack_checked(fields), 3)
 
 
@@ -124,6 +130,6 @@ def unpack_manifest(octets: bytes, where: str) -> Manifest:
             path: None if file is None else StoredFile(file[0], file[1], tuple((part[0], part[1]) for part in file[2]))
             for path, file in fields["files"].items()
         }
-        return Manifest(BackupName(*fields["name"]), files)
+        return Manifest(BackupName(*fields["name"]), files, fields.get("about", {}))
     except (ValueError, KeyError, TypeError, IndexError, zlib.error) as error:
         raise BackupError(f"{where} is damaged: {error}") from error

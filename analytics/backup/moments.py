@@ -14,6 +14,8 @@ from leveret.analytics.backup.layout import BackupError, BackupName, BackupRefus
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.data_files import LocalFiles
 
+#: Microseconds to which moments are rounded up when they are shown.
+_SHOWN_US: Final = 1000
 #: Path of the data directory in a BackupFiles.
 ROOT: Final = "backup"
 
@@ -95,6 +97,9 @@ class Moment:
         backups = repository.require_backups()
         before = [each for each in backups if at is None or each.time <= at]
         following = [each for each in backups if at is not None and each.time >= at]
+        if before and at is not None and at - before[-1].time < _SHOWN_US:
+            # Times are shown in milliseconds.
+            at = before[-1].time
         is_between = before and following and following[0].number <= before[-1].number + 1
         if not before or not (at is None or before[-1].time == at or is_between):
             raise BackupRefusedError(
@@ -132,15 +137,18 @@ def spans(backups: Iterable[BackupName]) -> list[tuple[int, int]]:
 def spans_text(backups: Iterable[BackupName]) -> str:
     """Return which times can be restored, for people."""
     found = spans(backups)
-    texts = [f"any time from {shown_time(first)} to {shown_time(last)}" for first, last in found if first < last]
+    texts = [
+        f"any time from {shown_time(first)} to {shown_time(last - _SHOWN_US)}" for first, last in found if first < last
+    ]
     single = [shown_time(first) for first, last in found if first == last]
     return ", ".join(texts + single)
 
 
 def shown_time(time_us: int) -> str:
-    """Return a time for people, which parse_time() reads."""
-    moment = datetime.fromtimestamp(time_us // 1_000_000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a time for people, which parse_time() reads, rounded up to a millisecond: a backup has that moment."""
+    ms = -(-time_us // 1000)
+    moment = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def age_text(time_us: int) -> str:

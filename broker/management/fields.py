@@ -532,6 +532,16 @@ CONSUMER_NAME: Final[Table] = (
     Field("waiting", "waiting", "integer", "Consumers that wait for their turn", SAME),
 )
 
+BACKUP: Final[Table] = (
+    Field("moment", "moment", "integer", "Moment that it restores, in ms since 1970", Column(form="time")),
+    Field("until", "until", "integer",
+          "Last moment that it and what was sent before the next one restore, in ms since 1970", Column(form="time")),
+    Field("bytes", "row.bytes", "integer|null", "Bytes of its files; null if its manifest is damaged", SAME),
+    Field("new_bytes", "row.sent", "integer|null", "Bytes that were sent for it", SAME),
+    Field("seconds", "row.seconds", "number|null", "Seconds that it took", SAME),
+    Field("files", "row.files", "integer|null", "Number of its files", SAME),
+)
+
 EXCHANGE: Final[Table] = (
     Field("name", "exchange.name", "string", "Name; empty of the default exchange", SAME, _gauge(
           "exchange_name", "Enumerates exchanges without any additional info. This value is cluster-wide.",
@@ -892,5 +902,5 @@ SCHEMAS: Final = {
     "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER, "VirtualHostLimits": VHOST_LIMIT,
     "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB, "Reader": READER, "LossAmounts": LOSS_AMOUNTS,
     "Loss": LOSS, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
-    "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG,
+    "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
 }  # fmt: skip

@@ -323,7 +323,7 @@ def test_what_is_refused(broker: LeveretProcess, channel: Channel, tmp_path: Pat
             (
                 (*give, "--data-dir", tmp_path / "r", "--at", "2001-01-01"),
                 1,
-                "no backup of 2001-01-01T00:00:00Z; it has 20",
+                "no backup of 2001-01-01T00:00:00.000Z; it has 20",
             ),
             ((*give, "--data-dir", tmp_path / "r", "--at", "then"), 1, "'then' is not a time"),
             (give, 1, "say where to restore to"),

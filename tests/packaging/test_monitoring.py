@@ -59,9 +59,9 @@ def scraped(process: LeveretProcess) -> Iterator[tuple[str, set[str]]]:
 
 
 @pytest.fixture
-def series(leveret_process: Callable[..., LeveretProcess]) -> dict[str, set[str]]:
-    """Those of a broker with a queue that has limits, a ready message and an unacked one."""
-    process = leveret_process()
+def series(leveret_process: Callable[..., LeveretProcess], tmp_path: Path) -> dict[str, set[str]]:
+    """Those of a broker that takes backups, with a queue that has limits, a ready message and an unacked one."""
+    process = leveret_process(settings={"backup.url": tmp_path / "backup"})
     found: dict[str, set[str]] = {}
     with Connection(process.url) as connection:
         channel = connection.channel()

@@ -14,6 +14,7 @@ from leveret.broker.management.cli.command import COMMANDS, Command
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, str]] = {
     "backlog": "check_backlog list_losses",
+    "backups": "list_backups",
     "connections": (
         "close_all_connections close_all_user_connections close_connection list_channels list_connections"
         " list_consumers"

@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.controller import Controller, RequestContext
+from leveret.broker.management.http.controllers.backups import BackupResources
 from leveret.broker.management.http.controllers.bindings import Bindings
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features, Nodes, Overview
 from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
@@ -71,6 +72,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     ConsumerNames,
     Readers,
     Replication,
+    BackupResources,
     JobResources,
     Losses,
 )

@@ -16,6 +16,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
+from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.jobs.runner import Jobs
 
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
@@ -33,6 +34,7 @@ class RequestContext:
         save: Makes changes durable; called after every request that may have changed something.
         jobs: Long work on messages.
         replication: What is known of the cluster, and how to let another node lead; None for a broker alone.
+        backups: What is known of the backups that the broker takes; None if it can take none.
     """
 
     broker: Broker
@@ -43,6 +45,7 @@ class RequestContext:
     save: Callable[[], None]
     jobs: Jobs
     replication: Replication | None = None
+    backups: Backups | None = None
 
 
 class Replication(Protocol):

@@ -17,6 +17,7 @@ from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.global_messages import global_families
 from leveret.broker.management.http.prometheus.node import (
     alarm_families,
+    backup_families,
     identity_families,
     node_families,
     object_families,
@@ -157,6 +158,7 @@ class Metrics:
             *single,
             *object_families(self._context, counted),
             *reader_families(self._context.broker),
+            *backup_families(self._context.backups),
         ):
             yield exposition.text([family])
         if self._context.replication is not None:

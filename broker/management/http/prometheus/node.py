@@ -17,6 +17,7 @@ from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.documents.overview import NodeView
 from leveret.broker.management.http.documents.views import attributes
 from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
+from leveret.broker.operations.backups import Backups
 from leveret.broker.version import RABBITMQ_VERSION
 
 _ALARMS: Final = (
@@ -41,6 +42,11 @@ _READERS: Final = (
     gauge("reader_held_files", "Number of segment files that are kept for named readers alone"),
     counter("reader_unread_files_total", "Total number of segment files removed that a named reader had not read"),
     counter("readers_dropped_total", "Total number of named readers dropped because they were not seen"),
+)
+_BACKUPS: Final = (
+    gauge("backup_age_seconds", "Seconds since the last backup was taken; since the start if none was"),
+    counter("backup_failures_total", "Total number of backups that have failed"),
+    counter("backup_sent_bytes_total", "Total number of bytes sent for backups"),
 )
 _START: Final = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 _CLIENT_VERSION: Final = version("prometheus-client")
@@ -86,6 +92,13 @@ def reader_families(broker: Broker) -> Iterator[MetricFamily]:
     counts = broker.stores.engine.readers.counts
     if any(counts):
         for metric, value in zip(_READERS, counts, strict=True):
+            yield single(metric, "leveret_", value)
+
+
+def backup_families(backups: Backups | None) -> Iterator[MetricFamily]:
+    """Yield how old the last backup is; nothing if the broker takes none."""
+    if backups is not None and backups.url:
+        for metric, value in zip(_BACKUPS, (backups.age, backups.failures, backups.sent), strict=True):
             yield single(metric, "leveret_", value)
 
 

@@ -53,7 +53,7 @@ export default {
     return async () => {
       const [overview, problems, nodes, readers] = await Promise.all([
         api.get(["overview"], range.query),
-        loadProblems(api),
+        loadProblems(api, node !== null),
         node ? api.get(["nodes"], range.query) : [],
         node ? api.get(["readers"]) : [],
       ]);

@@ -1,8 +1,8 @@
-/** What is wrong: full queues, lost messages, jobs that have failed or wait. The overview begins with it. */
+/** What is wrong: no new backup, full queues, lost messages, jobs that have failed or wait. The overview begins with it. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { h } from "../parts/element.js";
-import { countedNoun, nameText, number, shortRate } from "../parts/format.js";
+import { countedNoun, nameText, number, shortRate, span } from "../parts/format.js";
 import { nearestFill } from "./queue_fill.js";
 
 const DAY = 86_400;
@@ -12,15 +12,22 @@ const NEARLY = 80;
 /** Examples of each kind. */
 const SHOWN = 3;
 
-/** Load what is wrong. @param {import("../parts/api.js").Api} api @returns {Promise<Object>} what problemsSection() takes */
-export async function loadProblems(api) {
+/**
+ * Load what is wrong.
+ *
+ * @param {import("../parts/api.js").Api} api
+ * @param {boolean} isMonitor whether the user may see backups
+ * @returns {Promise<Object>} what problemsSection() takes
+ */
+export async function loadProblems(api, isMonitor) {
   const fullest = { page: 1, page_size: FULLEST, sort: "fill", sort_reverse: "true", columns: "name,vhost,type,fill" };
-  const [queues, losses, jobs] = await Promise.all([
+  const [queues, losses, jobs, backups] = await Promise.all([
     api.get(["queues"], fullest),
     api.get(["losses"], { page: 1, page_size: SHOWN, age: DAY }),
     api.get(["jobs"], { columns: "id,vhost,queue,state,error" }),
+    isMonitor ? api.get(["backups"]) : null,
   ]);
-  return { queues: queues.items, losses, jobs };
+  return { queues: queues.items, losses, jobs, backups };
 }
 
 /**
@@ -30,12 +37,12 @@ export async function loadProblems(api) {
  * @param {boolean} isCounted whether the broker has statistics, and so says how full queues are
  * @returns {HTMLElement}
  */
-export function problemsSection({ queues, losses, jobs }, isCounted) {
+export function problemsSection({ queues, losses, jobs, backups }, isCounted) {
   // The limits of a stream are no reason to worry: removing what is old is what they are for.
   const bounded = queues.filter(({ type, fill }) => type !== "stream" && fill);
   const full = bounded.filter(({ fill }) => fill.percent >= 100);
   const nearly = bounded.filter(({ fill }) => fill.percent >= NEARLY && fill.percent < 100);
-  const problems = [full.length > 0 ? fullQueues(full) : null, lostMessages(losses), nearly.length > 0 ? nearlyFull(nearly) : null, stuckJobs(jobs)];
+  const problems = [staleBackup(backups), full.length > 0 ? fullQueues(full) : null, lostMessages(losses), nearly.length > 0 ? nearlyFull(nearly) : null, stuckJobs(jobs)];
   const shown = problems.filter((each) => each !== null);
   const fine = h("p", { class: "muted", key: "fine" }, `${isCounted ? "No queue is full, and no" : "No"} message was lost in the last 24 hours.`);
   return h("section", { class: "problems", key: "problems", "aria-label": "Problems" }, shown.length > 0 ? shown : fine);
@@ -81,6 +88,13 @@ function stuckJobs(jobs) {
   if (stuck.length === 0) return null;
   const rows = stuck.map(({ id, vhost, queue, error }) => [[h("a", { href: address("jobs", vhost, id) }, `Job ${id}`), ` of queue ${queue}`], h("span", { class: "prose" }, error)]);
   return problem("warning", `${countedNoun(stuck.length, "job")} failed or waiting`, rows, more(stuck.length, link("Jobs", "jobs")));
+}
+
+function staleBackup(backups) {
+  if (!backups?.late && !backups?.error) return null;
+  const title = backups.late ? `The last backup is ${span(backups.age)} old` : "The last backup has failed";
+  const rows = backups.error ? [[h("span", { class: "prose" }, backups.error)]] : [];
+  return problem(backups.late ? "bad" : "warning", title, rows, h("p", null, link("Backups", "backups")));
 }
 
 function inVhost(vhost) {

@@ -52,6 +52,7 @@ export const PAGES = [
   { path: "losses", tab: "Losses", load: () => import("./losses.js") },
   { path: "jobs", tab: "Jobs", load: () => import("./jobs.js") },
   { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./job.js") },
+  { path: "backups", tab: "Admin", load: () => import("./backups.js") },
   { path: "users", tab: "Admin", load: () => import("./users.js") },
   { path: "users/:name", tab: "Admin", load: () => import("./user.js") },
   { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
@@ -79,6 +80,7 @@ export const TABS = [
       { name: "Virtual hosts", path: "vhosts", tag: "administrator" },
       { name: "Limits", path: "limits", tag: "management" },
       { name: "Operator policies", path: "operator-policies", tag: "management" },
+      { name: "Backups", path: "backups", tag: "monitoring" },
     ],
   },
 ];
