@@ -33,11 +33,6 @@ def chosen(exchange: Exchange, key: str, headers: FieldTable = ()) -> Destinatio
     return only
 
 
-def test_nothing_is_chosen_without_bindings(exchange: Exchange) -> None:
-    assert list(exchange.find(("k",), (), b"")) == []
-    assert list(exchange.destinations("k", ())) == []
-
-
 def test_is_slotted(exchange: Exchange) -> None:
     assert not hasattr(exchange, "__dict__")
 

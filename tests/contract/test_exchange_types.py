@@ -33,19 +33,8 @@ def found(exchange: Exchange) -> list[str]:
     return names(exchange.destinations(KEY, HEADERS))
 
 
-def test_keeps_what_it_is_made_with(exchange: Exchange) -> None:
-    assert (exchange.vhost_name, exchange.name, exchange.arguments) == ("/", "x", ARGUMENTS)
-    assert (exchange.durable, exchange.auto_delete, exchange.internal) == (False, True, False)
-    assert exchange.alternate is None
-
-
 def test_is_slotted(exchange: Exchange) -> None:
     assert not hasattr(exchange, "__dict__")
-
-
-def test_without_bindings_nothing_goes_anywhere(exchange: Exchange) -> None:
-    assert found(exchange) == []
-    assert names(exchange.destinations("", ())) == []
 
 
 def test_a_bound_destination_is_found(exchange: Exchange) -> None:
@@ -133,13 +122,6 @@ def test_many_bindings_come_and_go(exchange: Exchange) -> None:
     for binding in bindings[1::2]:
         exchange.unbind(binding)
     assert found(exchange) == []
-
-
-def test_finding_destinations_twice_finds_the_same(exchange: Exchange) -> None:
-    for number in range(20):
-        exchange.bind(binding_to(exchange, f"q{number}"))
-
-    assert list(exchange.destinations(KEY, HEADERS)) == list(exchange.destinations(KEY, HEADERS))
 
 
 def test_only_types_that_say_so_look_at_headers(exchange: Exchange) -> None:

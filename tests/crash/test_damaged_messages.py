@@ -24,15 +24,9 @@ KINDS: Final[dict[str, list[Triple]]] = {
 BODIES: Final = [b"body-%02d-" % number + b"x" * (10 * number) for number in range(12)]
 DAMAGED: Final = (0, 5, 11)
 COUNTERS: Final = (
-    "messages",
-    "messages_ready",
-    "messages_unacknowledged",
-    "message_bytes",
-    "message_bytes_ready",
-    "message_bytes_unacknowledged",
-    "messages_persistent",
-    "message_bytes_persistent",
-)
+    "messages", "messages_ready", "messages_unacknowledged", "message_bytes", "message_bytes_ready",
+    "message_bytes_unacknowledged", "messages_persistent", "message_bytes_persistent",
+)  # fmt: skip
 
 
 def damage(data: Path, body: bytes) -> None:

@@ -24,14 +24,8 @@ _UNNEEDED: Final = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/l
 _BUILD_SECONDS: Final = 900.0
 #: What of this machine's configuration of pip makes sense in a container.
 _PIP_SETTINGS: Final = (
-    "index-url",
-    "extra-index-url",
-    "trusted-host",
-    "proxy",
-    "timeout",
-    "default-timeout",
-    "retries",
-)
+    "index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries",
+)  # fmt: skip
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
 
 

@@ -94,13 +94,6 @@ class Restarts:
         self.management.request("PUT", kind, "/", queue, body=body)
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """One broker for all tests of a module: each has queues of its own."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
 @pytest.fixture(params=[False, True], ids=["stopped", "killed"])
 def restart(process: LeveretProcess, request: pytest.FixtureRequest) -> Iterator[Restarts]:
     """The broker of the module, to be stopped and to be killed."""

@@ -18,15 +18,9 @@ from tests.support.management import Management
 from tests.support.wire import Channel, Connection
 
 
-@pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
 @pytest.fixture
-def channel(leveret: LeveretProcess) -> Iterator[Channel]:
-    with Connection(leveret.url) as opened:
+def channel(process: LeveretProcess) -> Iterator[Channel]:
+    with Connection(process.url) as opened:
         yield opened.channel()
 
 
@@ -72,8 +66,8 @@ def refused(api: Api, queue: str, **query: Any) -> int:
 
 
 @pytest.fixture(scope="module")
-def api(leveret: LeveretProcess) -> Api:
-    return Api(leveret.http_url)
+def api(process: LeveretProcess) -> Api:
+    return Api(process.http_url)
 
 
 KINDS: dict[str, tuple[bool, list[tuple[str, str, Any]]]] = {
@@ -188,20 +182,20 @@ def test_bad_requests(channel: Channel, api: Api, query: dict[str, Any]) -> None
     assert refused(api, "bad", **query) == 400
 
 
-def test_permissions(leveret: LeveretProcess, channel: Channel, api: Api) -> None:
+def test_permissions(process: LeveretProcess, channel: Channel, api: Api) -> None:
     channel.queue_declare("secret")
     for name, read in (("reader", ".*"), ("writer", "")):
         body = {"password": "x", "tags": "management"}
         api.management.request("PUT", "users", name, body=body)
         body = {"configure": ".*", "write": ".*", "read": read}
         api.management.request("PUT", "permissions", "/", name, body=body)
-    assert Api(leveret.http_url.replace("guest:guest", "reader:x")).page("secret")["messages"] == []
-    assert refused(Api(leveret.http_url.replace("guest:guest", "writer:x")), "secret") == 401
+    assert Api(process.http_url.replace("guest:guest", "reader:x")).page("secret")["messages"] == []
+    assert refused(Api(process.http_url.replace("guest:guest", "writer:x")), "secret") == 401
     assert refused(api, "nowhere") == 404
 
 
-def test_leveretctl(leveret: LeveretProcess, channel: Channel) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_leveretctl(process: LeveretProcess, channel: Channel) -> None:
+    ctl = Leveretctl(process.http_url)
     channel.queue_declare("ctl", durable=True)
     for number in range(30):
         channel.publish("", "ctl", b"line\n%d" % number, {"headers": [("n", "I", number)]})

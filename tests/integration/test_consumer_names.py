@@ -24,14 +24,8 @@ NAME = "x-stream-consumer-name"
 
 
 @pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def api(leveret: LeveretProcess) -> Management:
-    return Management(leveret.http_url)
+def api(process: LeveretProcess) -> Management:
+    return Management(process.http_url)
 
 
 def open_channel(process: LeveretProcess) -> BlockingChannel:
@@ -41,9 +35,9 @@ def open_channel(process: LeveretProcess) -> BlockingChannel:
 
 
 @pytest.fixture
-def channel(leveret: LeveretProcess) -> Iterator[BlockingChannel]:
+def channel(process: LeveretProcess) -> Iterator[BlockingChannel]:
     """A channel, and a stream `log` of ten messages."""
-    channel = open_channel(leveret)
+    channel = open_channel(process)
     fill(channel)
     yield channel
     channel.queue_delete("log")
@@ -91,12 +85,12 @@ def refused(api: Management, method: str, *path: str, body: Any = None) -> tuple
     return caught.value.code, reason
 
 
-def test_a_name_goes_on(channel: BlockingChannel, leveret: LeveretProcess, api: Management) -> None:
+def test_a_name_goes_on(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
     assert consume(channel, 4, offset="first") == [0, 1, 2, 3]
     wait_until(lambda: names(api)["billing"]["active"] is None, "the consumer is gone")
     shown = names(api)["billing"]
     assert (shown["next_offset"], shown["lag"], shown["missed"], shown["waiting"]) == (4, 6, 0, 0)
-    other = open_channel(leveret)
+    other = open_channel(process)
     assert consume(other, 3) == [4, 5, 6]
     assert consume(other, 2, name="reports", offset=8) == [8, 9]
     assert consume(other, 1, offset=1) == [1]
@@ -104,8 +98,8 @@ def test_a_name_goes_on(channel: BlockingChannel, leveret: LeveretProcess, api: 
     assert {name: each["next_offset"] for name, each in names(api).items()} == {"billing": 2, "reports": 10}
 
 
-def test_consumers_take_turns(channel: BlockingChannel, leveret: LeveretProcess, api: Management) -> None:
-    first, second = open_channel(leveret), open_channel(leveret)
+def test_consumers_take_turns(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
+    first, second = open_channel(process), open_channel(process)
     got: dict[str, list[int]] = {"first": [], "second": []}
     for each, tag in ((first, "first"), (second, "second")):
         each.basic_qos(prefetch_count=2)
@@ -200,19 +194,19 @@ def test_names_over_http(channel: BlockingChannel, api: Management) -> None:
     assert refused(api, "DELETE", *path[2:], "a/b") == (400, in_use)
 
 
-def test_names_need_permission_to_read(channel: BlockingChannel, leveret: LeveretProcess, api: Management) -> None:
+def test_names_need_permission_to_read(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
     api.request("PUT", "users", "writer", body={"password": "w", "tags": "management"})
     rights = {"configure": ".*", "write": ".*", "read": "^other$"}
     api.request("PUT", "permissions", "/", "writer", body=rights)
-    writer = Management(leveret.http_url.replace("guest:guest", "writer:w"))
+    writer = Management(process.http_url.replace("guest:guest", "writer:w"))
     for method, *path in (("GET",), ("GET", "a"), ("PUT", "a"), ("DELETE", "a")):
         code, reason = refused(writer, method, "log", "consumer-names", *path, body={"next": 1})
         assert (code, reason) == (401, "Access refused.")
     api.request("DELETE", "users", "writer")
 
 
-def test_names_by_leveretctl(channel: BlockingChannel, leveret: LeveretProcess, api: Management) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_names_by_leveretctl(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
+    ctl = Leveretctl(process.http_url)
     ctl.output("set_consumer_name", "log", "billing", "2")
     assert consume(channel, 1) == [2]
     wait_until(lambda: names(api)["billing"]["active"] is None, "the consumer is gone")
@@ -226,9 +220,9 @@ def test_names_by_leveretctl(channel: BlockingChannel, leveret: LeveretProcess, 
     assert "no consumer name 'billing' in queue 'log'" in gone.err
 
 
-def test_names_in_prometheus(channel: BlockingChannel, leveret: LeveretProcess, api: Management) -> None:
+def test_names_in_prometheus(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
     api.request("PUT", "queues", "/", "log", "consumer-names", "slow", body={"next": 3})
-    address = f"{leveret.prometheus_url}/metrics/detailed?family=stream_name_metrics"
+    address = f"{process.prometheus_url}/metrics/detailed?family=stream_name_metrics"
     with urllib.request.urlopen(address) as response:
         lines = response.read().decode().splitlines()
     found = {line.partition("{")[0]: line.rpartition(" ")[2] for line in lines if 'consumer_name="slow"' in line}

@@ -21,15 +21,9 @@ from tests.support.wire import Channel, Connection
 KEY = ("queue_id", "store_priority", "seq")
 
 
-@pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
 @pytest.fixture
-def channel(leveret: LeveretProcess) -> Iterator[Channel]:
-    with Connection(leveret.url) as opened:
+def channel(process: LeveretProcess) -> Iterator[Channel]:
+    with Connection(process.url) as opened:
         channel = opened.channel()
         channel.queue_declare("q", durable=True)
         yield channel
@@ -37,13 +31,13 @@ def channel(leveret: LeveretProcess) -> Iterator[Channel]:
 
 
 @pytest.fixture
-def api(leveret: LeveretProcess) -> Management:
-    return Management(leveret.http_url)
+def api(process: LeveretProcess) -> Management:
+    return Management(process.http_url)
 
 
 @pytest.fixture
-def ctl(leveret: LeveretProcess) -> Leveretctl:
-    return Leveretctl(leveret.http_url)
+def ctl(process: LeveretProcess) -> Leveretctl:
+    return Leveretctl(process.http_url)
 
 
 def publish(channel: Channel, *bodies: str) -> None:
@@ -52,13 +46,13 @@ def publish(channel: Channel, *bodies: str) -> None:
     channel.sync()
 
 
-def scanned(leveret: LeveretProcess, count: int) -> dict[str, tuple[int, ...]]:
+def scanned(process: LeveretProcess, count: int) -> dict[str, tuple[int, ...]]:
     """The keys of the messages in the queue by their bodies, as soon as its files show this many."""
     rows: list[dict[str, Any]] = []
 
     def are_there() -> bool:
         nonlocal rows
-        rows = package.scan(leveret.data_dir, queue="q", columns=[*KEY, "body"]).read_all().to_pylist()
+        rows = package.scan(process.data_dir, queue="q", columns=[*KEY, "body"]).read_all().to_pylist()
         return len(rows) == count
 
     wait_until(are_there, "all messages are in the files")
@@ -93,11 +87,11 @@ def left(channel: Channel) -> list[str]:
 
 
 class TestHttp:
-    def test_the_answer(self, leveret: LeveretProcess, api: Management, channel: Channel) -> None:
+    def test_the_answer(self, process: LeveretProcess, api: Management, channel: Channel) -> None:
         publish(channel, *"abcd")
         held = channel.get("q")
         assert held is not None
-        keys = scanned(leveret, 4)
+        keys = scanned(process, 4)
         queue_id = keys["a"][0]
         wanted = [keys["a"][1:], keys["c"][1:], (0, 99)]
         skipped = [
@@ -111,9 +105,9 @@ class TestHttp:
         channel.recover(requeue=True)
         assert left(channel) == ["a", "b", "d"]
 
-    def test_refused(self, leveret: LeveretProcess, api: Management, channel: Channel) -> None:
+    def test_refused(self, process: LeveretProcess, api: Management, channel: Channel) -> None:
         publish(channel, "a")
-        queue_id = scanned(leveret, 1)["a"][0]
+        queue_id = scanned(process, 1)["a"][0]
         pairs = "which is not a pair [store_priority, seq]"
         for body, expected in (
             ({}, "[{key_missing,queue_id},{key_missing,keys}]"),
@@ -133,18 +127,18 @@ class TestHttp:
         assert refused(api, {"queue_id": 1, "keys": []}, "nowhere")[0] == 404
         assert left(channel) == ["a"]
 
-    def test_it_needs_read_permission(self, leveret: LeveretProcess, api: Management, channel: Channel) -> None:
+    def test_it_needs_read_permission(self, process: LeveretProcess, api: Management, channel: Channel) -> None:
         api.request("PUT", "users", "reader", body={"password": "x", "tags": "management"})
         everything = {"configure": ".*", "write": ".*", "read": "^other$"}
         api.request("PUT", "permissions", "/", "reader", body=everything)
-        other = Management(leveret.http_url.replace("guest:guest", "reader:x"))
+        other = Management(process.http_url.replace("guest:guest", "reader:x"))
         assert refused(other, {"queue_id": 1, "keys": []})[0] == 401
 
 
 class TestCommand:
-    def test_deleting(self, leveret: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path) -> None:
+    def test_deleting(self, process: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path) -> None:
         publish(channel, *"abcd")
-        keys = scanned(leveret, 4)
+        keys = scanned(process, 4)
         file = write(tmp_path / "keys.csv", [keys["b"], keys["d"]])
         shown = ctl.output("delete_messages", "q", "--keys", file, "--dry-run", "-q")
         assert shown == "Would delete 2 messages, skipped 0\n"
@@ -160,10 +154,10 @@ class TestCommand:
         assert left(channel) == ["a", "c"]
 
     def test_what_is_left_is_listed(
-        self, leveret: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
+        self, process: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
     ) -> None:
         publish(channel, *[f"{number}" for number in range(30)])
-        keys = scanned(leveret, 30)
+        keys = scanned(process, 30)
         for _ in range(25):
             assert channel.get("q")
         file, skipped = write(tmp_path / "keys.csv", [*keys.values()]), tmp_path / "skipped.csv"
@@ -186,19 +180,19 @@ class TestCommand:
         ran = ctl("delete_messages", "q", "--keys", str(skipped), "-q")
         assert (ran.status, ran.out.splitlines()[0]) == (0, "Deleted 25 messages, skipped 5")
 
-    def test_many_from_standard_input(self, leveret: LeveretProcess, ctl: Leveretctl, channel: Channel) -> None:
+    def test_many_from_standard_input(self, process: LeveretProcess, ctl: Leveretctl, channel: Channel) -> None:
         publish(channel, *[f"{number:05}" for number in range(12_000)])
-        keys = scanned(leveret, 12_000)
+        keys = scanned(process, 12_000)
         lines = [json.dumps(dict(zip(KEY, key, strict=True))) for body, key in keys.items() if int(body) % 3]
         shown = ctl.output("delete_messages", "q", "--keys", "-", "-q", stdin="\n".join(lines))
         assert shown == "Deleted 8000 messages, skipped 0\n"
         assert left(channel) == [f"{number:05}" for number in range(0, 12_000, 3)]
 
     def test_a_queue_that_was_declared_again(
-        self, leveret: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
+        self, process: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
     ) -> None:
         publish(channel, *"ab")
-        file = write(tmp_path / "keys.csv", [*scanned(leveret, 2).values()])
+        file = write(tmp_path / "keys.csv", [*scanned(process, 2).values()])
         channel.queue_delete("q")
         channel.queue_declare("q", durable=True)
         publish(channel, *"cd")
@@ -208,7 +202,7 @@ class TestCommand:
         assert left(channel) == ["c", "d"]
 
     def test_a_bad_line_after_good_ones(
-        self, leveret: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
+        self, process: LeveretProcess, ctl: Leveretctl, channel: Channel, tmp_path: Path
     ) -> None:
         file = tmp_path / "keys.csv"
         file.write_text("queue_id,store_priority,seq\n1,0,x\n")

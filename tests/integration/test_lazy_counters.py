@@ -22,12 +22,6 @@ KEYS = ("messages_ram", "message_bytes_ram", "messages_persistent", "message_byt
 durably = pytest.mark.parametrize("durable", [False, True], ids=["transient", "durable"])
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
 @pytest.fixture
 def channel(process: LeveretProcess) -> Iterator[Channel]:
     with Connection(process.url, timeout=120) as connection:

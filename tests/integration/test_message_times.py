@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
-
-import pytest
 
 import leveret as package
 from tests.integration.waiting import wait_until
@@ -17,14 +14,8 @@ COUNT = 500
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
-def publish(leveret: LeveretProcess, exchange: str, key: str, **properties: Any) -> None:
-    with Connection(leveret.url) as connection:
+def publish(process: LeveretProcess, exchange: str, key: str, **properties: Any) -> None:
+    with Connection(process.url) as connection:
         channel = connection.channel()
         if exchange:
             kind = [("x-delayed-type", "S", "fanout")]
@@ -35,13 +26,13 @@ def publish(leveret: LeveretProcess, exchange: str, key: str, **properties: Any)
             channel.sync()
 
 
-def rows(leveret: LeveretProcess, table: str, columns: list[str], **options: Any) -> list[dict[str, Any]]:
+def rows(process: LeveretProcess, table: str, columns: list[str], **options: Any) -> list[dict[str, Any]]:
     """The rows of a table, as soon as it has those of all messages."""
     found: list[dict[str, Any]] = []
 
     def are_there() -> bool:
         nonlocal found
-        found = package.scan(leveret.data_dir, table, columns=columns, **options).read_all().to_pylist()
+        found = package.scan(process.data_dir, table, columns=columns, **options).read_all().to_pylist()
         count: int = sum(row.get("messages", 1) for row in found)
         return count == COUNT
 
@@ -49,8 +40,8 @@ def rows(leveret: LeveretProcess, table: str, columns: list[str], **options: Any
     return found
 
 
-def declare(leveret: LeveretProcess, queue: str, *arguments: tuple[str, str, Any]) -> None:
-    with Connection(leveret.url) as connection:
+def declare(process: LeveretProcess, queue: str, *arguments: tuple[str, str, Any]) -> None:
+    with Connection(process.url) as connection:
         connection.channel().queue_declare(queue, durable=True, arguments=arguments)
 
 
@@ -59,23 +50,23 @@ def lives(found: list[dict[str, Any]], first: str, last: str) -> list[timedelta]
     return [end - begin for begin, end in times]
 
 
-def test_time_to_live(leveret: LeveretProcess) -> None:
-    declare(leveret, "hour", ("x-message-ttl", "I", 3_600_000))
-    publish(leveret, "", "hour")
-    found = rows(leveret, "messages", ["enqueued_at", "expires_at"], queue="hour")
+def test_time_to_live(process: LeveretProcess) -> None:
+    declare(process, "hour", ("x-message-ttl", "I", 3_600_000))
+    publish(process, "", "hour")
+    found = rows(process, "messages", ["enqueued_at", "expires_at"], queue="hour")
     assert min(lives(found, "enqueued_at", "expires_at")) >= HOUR
 
 
-def test_waits_of_expired_messages(leveret: LeveretProcess) -> None:
-    declare(leveret, "short")
-    publish(leveret, "", "short", expiration="3")
-    found = rows(leveret, "events", ["kind", "messages", "wait_ms"], queue="short")
+def test_waits_of_expired_messages(process: LeveretProcess) -> None:
+    declare(process, "short")
+    publish(process, "", "short", expiration="3")
+    found = rows(process, "events", ["kind", "messages", "wait_ms"], queue="short")
     assert {row["kind"] for row in found} == {"expired"}
     assert min(row["wait_ms"] for row in found) >= 3
 
 
-def test_delays(leveret: LeveretProcess) -> None:
-    declare(leveret, "later")
-    publish(leveret, "delays", "later", headers=[("x-delay", "I", 3_600_000)])
-    found = rows(leveret, "delayed", ["published_at", "due_at"])
+def test_delays(process: LeveretProcess) -> None:
+    declare(process, "later")
+    publish(process, "delays", "later", headers=[("x-delay", "I", 3_600_000)])
+    found = rows(process, "delayed", ["published_at", "due_at"])
     assert min(lives(found, "published_at", "due_at")) >= HOUR

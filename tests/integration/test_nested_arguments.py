@@ -22,13 +22,6 @@ from tests.support.wire import Channel
 DEPTHS = [(127, True), (128, True), (129, False), (330, False), (5000, False)]
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """One broker for all tests."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
 @pytest.fixture
 def broker(process: LeveretProcess) -> Iterator[Restarts]:
     """Connections to it."""

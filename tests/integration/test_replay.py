@@ -22,15 +22,9 @@ from tests.support.management import Management
 STREAM = {"x-queue-type": "stream"}
 
 
-@pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
 @pytest.fixture
-def channel(leveret: LeveretProcess) -> Iterator[BlockingChannel]:
-    with pika.BlockingConnection(pika.URLParameters(leveret.url)) as connection:
+def channel(process: LeveretProcess) -> Iterator[BlockingChannel]:
+    with pika.BlockingConnection(pika.URLParameters(process.url)) as connection:
         channel = connection.channel()
         yield channel
         for name in ("log", "a", "b"):
@@ -39,8 +33,8 @@ def channel(leveret: LeveretProcess) -> Iterator[BlockingChannel]:
 
 
 @pytest.fixture(scope="module")
-def api(leveret: LeveretProcess) -> Management:
-    return Management(leveret.http_url)
+def api(process: LeveretProcess) -> Management:
+    return Management(process.http_url)
 
 
 def fill(channel: BlockingChannel, count: int = 10, exchange: str = "") -> None:
@@ -180,7 +174,7 @@ def test_a_deleted_queue_ends_the_job(channel: BlockingChannel, api: Management,
     assert (found["state"], found["error"]) == ("failed", f"no queue '{deleted}' in vhost '/'")
 
 
-def test_permissions(leveret: LeveretProcess, channel: BlockingChannel, api: Management) -> None:
+def test_permissions(process: LeveretProcess, channel: BlockingChannel, api: Management) -> None:
     fill(channel)
     channel.queue_declare("a", durable=True)
     for name, write, read in (("replayer", "^a$", "^log$"), ("reader", "^$", ".*"), ("writer", ".*", "^$")):
@@ -188,7 +182,7 @@ def test_permissions(leveret: LeveretProcess, channel: BlockingChannel, api: Man
         api.request("PUT", "permissions", "/", name, body={"configure": "", "write": write, "read": read})
 
     def of(name: str) -> Management:
-        return Management(leveret.http_url.replace("guest:guest", f"{name}:x"))
+        return Management(process.http_url.replace("guest:guest", f"{name}:x"))
 
     for dry_run in (False, True):
         assert [refused(of(name), into_queue="a", dry_run=dry_run)[0] for name in ("reader", "writer")] == [401, 401]
@@ -224,8 +218,8 @@ def test_bad_requests(
     assert (found[0], found[1][: len(reason)]) == (status, reason)
 
 
-def test_leveretctl(leveret: LeveretProcess, channel: BlockingChannel) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_leveretctl(process: LeveretProcess, channel: BlockingChannel) -> None:
+    ctl = Leveretctl(process.http_url)
     fill(channel)
     channel.queue_declare("a", durable=True)
     either = ("--filter", "header.n=0", "--filter", "property.message-id=id5", "--match", "any")
@@ -257,8 +251,8 @@ def test_leveretctl(leveret: LeveretProcess, channel: BlockingChannel) -> None:
         assert ctl("replay", "log", *options).status == 65
 
 
-def test_the_documented_commands(leveret: LeveretProcess, channel: BlockingChannel) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_the_documented_commands(process: LeveretProcess, channel: BlockingChannel) -> None:
+    ctl = Leveretctl(process.http_url)
     fill(channel, exchange="events")
     for name in ("a", "b"):
         channel.queue_declare(name, durable=True)

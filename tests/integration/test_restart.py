@@ -14,12 +14,12 @@ from tests.conformance.bounded import refill
 from tests.conformance.leases import Gaps, alive_in_time
 from tests.conformance.topology import counts, drain, exists, got
 from tests.integration.program import run, running
-from tests.integration.restarts import PERSISTENT, Restarts, process, restart
+from tests.integration.restarts import PERSISTENT, Restarts, restart
 from tests.integration.waiting import PATIENCE, wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection
 
-__all__ = ["process", "restart"]
+__all__ = ["restart"]
 
 
 def test_4_2_3_the_lease_begins_again(restart: Restarts) -> None:

@@ -25,15 +25,9 @@ from tests.support.wire import Channel, Connection
 DLX = [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", "dlq")]
 
 
-@pytest.fixture(scope="module")
-def leveret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
-        yield process
-
-
 @pytest.fixture
-def channel(leveret: LeveretProcess) -> Iterator[Channel]:
-    with Connection(leveret.url) as opened:
+def channel(process: LeveretProcess) -> Iterator[Channel]:
+    with Connection(process.url) as opened:
         channel = opened.channel()
         yield channel
         for name in ("dlq", "a", "b", "copy"):
@@ -41,8 +35,8 @@ def channel(leveret: LeveretProcess) -> Iterator[Channel]:
 
 
 @pytest.fixture(scope="module")
-def api(leveret: LeveretProcess) -> Management:
-    return Management(leveret.http_url)
+def api(process: LeveretProcess) -> Management:
+    return Management(process.http_url)
 
 
 def begin(api: Management, queue: str = "dlq", **options: Any) -> dict[str, Any]:
@@ -238,10 +232,10 @@ def test_a_publisher_forges_no_way_back(channel: Channel, api: Management) -> No
     assert bodies(channel, "b") == ["b0"]
 
 
-def test_what_dies_again_meanwhile_stays(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
+def test_what_dies_again_meanwhile_stays(process: LeveretProcess, channel: Channel, api: Management) -> None:
     """A consumer rejects everything at once: each message goes round once, not forever."""
     dead_letters(channel, 40)
-    with Connection(leveret.url) as other:
+    with Connection(process.url) as other:
         consumer = other.channel()
         consumer.consume("a", "c")
         job = begin(api, rate=200)
@@ -275,7 +269,7 @@ def test_a_deleted_queue_ends_the_job(channel: Channel, api: Management) -> None
     assert (found["state"], found["error"]) == ("failed", "queue 'dlq' was deleted")
 
 
-def test_permissions(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
+def test_permissions(process: LeveretProcess, channel: Channel, api: Management) -> None:
     dead_letters(channel, 2)
     for name, write, read in (
         ("returner", "^(a|amq\\.default|ex)$", ".*"),
@@ -286,7 +280,7 @@ def test_permissions(leveret: LeveretProcess, channel: Channel, api: Management)
         api.request("PUT", "permissions", "/", name, body={"configure": "", "write": write, "read": read})
 
     def of(name: str) -> Management:
-        return Management(leveret.http_url.replace("guest:guest", f"{name}:x"))
+        return Management(process.http_url.replace("guest:guest", f"{name}:x"))
 
     assert [refused(of(name))[0] for name in ("reader", "writer")] == [401, 401]
     job = ended(of("returner"), begin(of("returner"), filter="header.n=0"))
@@ -338,8 +332,8 @@ def test_bad_options(channel: Channel, api: Management, options: dict[str, Any],
     assert text.startswith(reason)
 
 
-def test_leveretctl(leveret: LeveretProcess, channel: Channel) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_leveretctl(process: LeveretProcess, channel: Channel) -> None:
+    ctl = Leveretctl(process.http_url)
     dead_letters(channel)
     either = ("--filter", "header.n=0", "--filter", "queue=a", "--match", "any")
     ran = ctl("return_messages", "dlq", "--dry-run", "-q", *either)
@@ -368,8 +362,8 @@ def test_leveretctl(leveret: LeveretProcess, channel: Channel) -> None:
         assert ctl("return_messages", "dlq", *option).status == 65
 
 
-def test_a_job_moves_messages(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_a_job_moves_messages(process: LeveretProcess, channel: Channel, api: Management) -> None:
+    ctl = Leveretctl(process.http_url)
     for name in ("a", "b"):
         channel.queue_declare(name, durable=True)
     for number in range(10):
@@ -402,10 +396,10 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_leaves_the_job_running(leveret: LeveretProcess, channel: Channel, api: Management) -> None:
+def test_ctrl_c_leaves_the_job_running(process: LeveretProcess, channel: Channel, api: Management) -> None:
     dead_letters(channel, 10)
     words = [sys.executable, "-m", "leveret.broker.management.cli", "return_messages", "dlq", "--rate", "1", "-q"]
-    environment = {**os.environ, "LEVERET_URL": leveret.http_url}
+    environment = {**os.environ, "LEVERET_URL": process.http_url}
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as program:
         wait_until(lambda: any(each["state"] == "running" for each in api.request("GET", "jobs")), "it has begun")
         (job,) = [each for each in api.request("GET", "jobs") if each["state"] == "running"]
@@ -418,8 +412,8 @@ def test_ctrl_c_leaves_the_job_running(leveret: LeveretProcess, channel: Channel
     api.request("DELETE", "jobs", "/", job["id"])
 
 
-def test_the_documented_commands(leveret: LeveretProcess, channel: Channel) -> None:
-    ctl = Leveretctl(leveret.http_url)
+def test_the_documented_commands(process: LeveretProcess, channel: Channel) -> None:
+    ctl = Leveretctl(process.http_url)
     dead_letters(channel, 2)
     first, second = block("sh", "return_messages").strip().splitlines()
     for command, words in ((first, "Would return 4 messages"), (second, "Returned 4 messages")):

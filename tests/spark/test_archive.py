@@ -194,8 +194,6 @@ def test_what_archives_do_not_do_is_said(spark: SparkSession, builder: Directory
     url = str(tmp_path / "archive")
     archive(builder, ArchiveFiles(url))
     for options, said in (
-        ({"table": "queues"}, "an archive has the tables messages and events, but not queues"),
-        ({"asOf": "1700000000"}, "asOf and snapshot do not apply to archives"),
         ({"pushdown": "true"}, "pushdown does not apply to archives"),
         ({"bodies": "json", "pushdown": "true"}, "pushdown does not apply to archives"),
     ):

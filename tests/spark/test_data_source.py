@@ -161,18 +161,6 @@ def test_events(spark: SparkSession, directory: str) -> None:
     assert load(spark, directory, table="events", queue="b").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "options", "text"),
-    [
-        ("{}/nowhere", {}, "is not a data directory of Leveret"),
-    ],
-)
-def test_error_texts(spark: SparkSession, directory: str, path: str, options: dict[str, str], text: str) -> None:
-    with pytest.raises(PySparkException) as raised:
-        load(spark, path.format(directory), **options).count()
-    assert text in str(raised.value)
-
-
 def test_queries_can_share_a_moment(spark: SparkSession, tmp_path: Path) -> None:
     builder = DirectoryBuilder(tmp_path)
     store = builder.store(builder.queue("q"))

@@ -34,34 +34,11 @@ from tests.support.transport import (
 )
 
 __all__ = [
-    "ALL_CAPABILITIES",
-    "BODY",
-    "DEFAULT_TIMEOUT",
-    "HEADER",
-    "HEARTBEAT",
-    "METHOD",
-    "PROTOCOL_HEADER",
-    "Address",
-    "Channel",
-    "ChannelClosed",
-    "Confirm",
-    "Connection",
-    "ConnectionClosed",
-    "ConnectionDropped",
-    "Delivery",
-    "Frame",
-    "Method",
-    "ReplyClosed",
-    "Returned",
-    "Wire",
-    "frame",
-    "method_frame",
-    "parse_url",
-    "plain_response",
-    "raw_connect",
-    "silent_close_times",
-    "start_ok",
-]
+    "ALL_CAPABILITIES", "BODY", "DEFAULT_TIMEOUT", "HEADER", "HEARTBEAT", "METHOD", "PROTOCOL_HEADER", "Address",
+    "Channel", "ChannelClosed", "Confirm", "Connection", "ConnectionClosed", "ConnectionDropped", "Delivery", "Frame",
+    "Method", "ReplyClosed", "Returned", "Wire", "frame", "method_frame", "parse_url", "plain_response",
+    "raw_connect", "silent_close_times", "start_ok",
+]  # fmt: skip
 
 ALL_CAPABILITIES: Mapping[str, bool] = {
     "authentication_failure_close": True,

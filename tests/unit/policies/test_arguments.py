@@ -36,30 +36,14 @@ VALUES: Final[dict[str, Any]] = {
 INTEGER_TYPES: Final = {TYPE_NAMES[kind] for kind in INTEGER_KINDS}
 
 INTEGERS: Final = {
-    "x-expires",
-    "x-message-ttl",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
-    "x-max-priority",
-    "x-queue-version",
-    "x-quorum-initial-group-size",
-    "x-consumer-timeout",
-    "x-redelivery-limit",
-    "x-stream-max-segment-size-bytes",
-    "x-initial-cluster-size",
-}
+    "x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-in-memory-length",
+    "x-max-in-memory-bytes", "x-max-priority", "x-queue-version", "x-quorum-initial-group-size", "x-consumer-timeout",
+    "x-redelivery-limit", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
+}  # fmt: skip
 STRINGS: Final = {
-    "x-queue-leader-locator",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-delayed-retry-steps",
-    "x-length-counts",
-    "x-overflow",
-    "x-queue-mode",
-}
+    "x-queue-leader-locator", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
+    "x-delayed-retry-steps", "x-length-counts", "x-overflow", "x-queue-mode",
+}  # fmt: skip
 #: Integers that cannot be 0.
 POSITIVE: Final = (
     "x-consumer-timeout",
@@ -73,14 +57,9 @@ TIMES: Final = ("x-consumer-timeout", "x-expires", "x-message-ttl")
 MOST: Final = dict.fromkeys(TIMES, MAX_TTL_MS) | {"x-max-priority": 255, "x-queue-version": 2}
 #: Arguments that mean nothing to Leveret, or are checked elsewhere: any value will do.
 UNCHECKED: Final = {
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-delivery-limit",
-    "x-queue-type",
-    "x-queue-master-locator",
-    "x-message-deduplication",
-}
+    "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", "x-delivery-limit", "x-queue-type",
+    "x-queue-master-locator", "x-message-deduplication",
+}  # fmt: skip
 
 
 def refusal(name: str, type_name: str, value: object, **others: tuple[str, object]) -> str | None:
