@@ -81,17 +81,21 @@ class Replica:
     """What a leader has of its cluster.
 
     Attributes:
+        node: Name of the node, as in RabbitMQ.
         copies: Other machines that must have what clients are told.
         record: Records changes of definitions that are durable.
         report: Returns what is known of the cluster, for JSON.
         metrics: Returns the metrics of this node as lines of Prometheus's text format.
+        nodes: Returns the other nodes with their fields in the HTTP API.
         hand_over: Lets the node of a name lead, or any for ""; returns its name.
     """
 
+    node: str
     copies: Copies
     record: Callable[[Changes], None]
     report: Callable[[], dict[str, Any]]
     metrics: Callable[[], Iterator[str]]
+    nodes: Callable[[], list[dict[str, Any]]]
     hand_over: Callable[[str], Awaitable[str]]
 
 
@@ -155,10 +159,12 @@ class App:
         )
         self.accounts = Accounts(settings.loopback_users)
         self.jobs = Jobs(self.broker, self.accounts)
-        limit = _memory_limit(settings)
+        limit = memory_limit(settings)
         # The store may need more free space than is configured.
         disk_limit = self._stores.engine.disk.limit
         self.node = Node(timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_limit)
+        if self._replica is not None:
+            self.node.name = self._replica.node
         self._memory_checks = MemoryChecks(
             MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
             Pager(self.broker.backings, _paging_threshold(settings, limit)),
@@ -431,7 +437,7 @@ class App:
             except TlsError as error:
                 raise StartError(str(error)) from error
         self._warn_about_restart(settings)
-        limit = self.node.memory_limit = _memory_limit(settings)
+        limit = self.node.memory_limit = memory_limit(settings)
         self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
         self._stores.engine.disk.limit = disk_free_limit(settings)
         self.node.disk_free_limit = self._stores.engine.disk.limit
@@ -524,7 +530,8 @@ def _listed(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def _memory_limit(settings: Settings) -> int:
+def memory_limit(settings: Settings) -> int:
+    """Return the bytes of memory from which on publishers are blocked."""
     watermark = settings.vm_memory_high_watermark
     if watermark.absolute is not None:
         return watermark.absolute

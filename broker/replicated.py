@@ -10,29 +10,34 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from socket import gethostname, socket, socketpair
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import uvloop
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
-from leveret.broker.app import App, Embedding, Replica, StartError, ready_line
+from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.listening import planned_listeners
 from leveret.broker.config.options import Replication, Settings
+from leveret.broker.core.node import NODE_PREFIX
 from leveret.broker.ports import Ports
 from leveret.broker.replication.applying import pack_changes
 from leveret.broker.replication.etcd import EtcdRegister
+from leveret.broker.replication.figures import figures, other_nodes
 from leveret.broker.replication.forwarding import Forwarder, relay
 from leveret.broker.replication.kubernetes import ACCOUNT, KubernetesRegister
 from leveret.broker.replication.link import Link
+from leveret.broker.replication.own_answers import OwnAnswers
+from leveret.broker.replication.plan import Plan, ReplicationError
 from leveret.broker.replication.register import Register
 from leveret.broker.replication.report import metrics, report
-from leveret.broker.replication.roles import Member, Plan, ReplicationError
+from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
 from leveret.storage.definitions_database import Changes
 from leveret.storage.disk.files import DirectoryInUseError
@@ -43,6 +48,7 @@ log = logging.getLogger("leveret.replication")
 #: Makes the register of a node: name of the node, and seconds of the lease.
 RegisterMaker = Callable[[str, float], Register]
 _KUBERNETES: Final = "kubernetes://"
+_T = TypeVar("_T")
 _SCHEMES: Final = ("etcd://", "etcds://", _KUBERNETES)
 
 
@@ -74,6 +80,8 @@ class ReplicatedBroker:
                 "storage.sync must be `always` with replication.register: confirms are promises of all nodes"
             )
         self._name = options.node or gethostname()
+        self._plan: Plan | None = None
+        self._started = time.monotonic()
         self._server_tls, self._client_tls = _tls(options)
         self._make_register = make_register or _configured(options, self._client_tls)
         self._ports = Ports()
@@ -154,7 +162,9 @@ class ReplicatedBroker:
         def record(changes: Changes) -> None:
             operations.add_sync(Operation(Kind.DEFINITIONS, "", 0, pack_changes(changes)))
 
-        replica = Replica(shipping, record, self._report, self._metrics, self.hand_over)
+        replica = Replica(
+            f"{NODE_PREFIX}{self._name}", shipping, record, self._report, self._metrics, self._nodes, self.hand_over
+        )
         files = RecordingFiles(str(self._settings.data_dir), operations)
         app = App(self._settings, Embedding(files, False, self._ports.bind, replica=replica))
         try:
@@ -177,12 +187,12 @@ class ReplicatedBroker:
             await app.abandon(close_politely=True)
 
     async def _stand_by(self, leader: str, address: str) -> None:
+        options = self._settings.replication
         if self._forwarder is None:
-            options = self._settings.replication
-            self._forwarder = Forwarder(
-                self._name, options.secret, self._client_tls, self._settings.management.path_prefix, self._report,
-                self._metrics,
-            )  # fmt: skip
+            loopback_users = tuple(self._settings.loopback_users)
+            answers = OwnAnswers(self._settings.data_dir, loopback_users, self._report, self._metrics, self.promote)
+            prefix = self._settings.management.path_prefix
+            self._forwarder = Forwarder(self._name, options.secret, self._client_tls, prefix, answers)
             self._ports.rewind()
             self._addresses = {}
             for each in planned_listeners(self._settings):
@@ -198,7 +208,8 @@ class ReplicatedBroker:
                     await self._forwarder.listen(each.name, sock)
         self._forwarder.set_leader(address)
         if leader:
-            self._tell(ready_line(self._addresses, self._settings.data_dir, "standby"))
+            role = "observer" if options.observer else "standby"
+            self._tell(ready_line(self._addresses, self._settings.data_dir, role))
 
     def _tell(self, line: str) -> None:
         if line != self._told:
@@ -214,18 +225,31 @@ class ReplicatedBroker:
             self._app.take_forwarded(str(wish["service"]), sock, tuple(wish["peer"]), tuple(wish["local"]))
 
     def _report(self) -> dict[str, Any]:
-        return report(self._name, self._member)
+        return report(self._plan, self._member)
 
     def _metrics(self) -> Iterator[str]:
         return metrics(self._report())
 
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [] if self._member is None else other_nodes(self._member)
+
     async def hand_over(self, wanted: str) -> str:
         """Let another node lead; see Member.hand_over()."""
-        assert self._member is not None
-        assert self._thread_loop is not None
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._member.hand_over(wanted), self._thread_loop)
-        )
+        return await self._in_thread(lambda member: member.hand_over(wanted.removeprefix(NODE_PREFIX)))
+
+    async def promote(self, force: bool) -> dict[str, Any]:
+        """Let this node lead by hand; see Member.promote()."""
+        return await self._in_thread(lambda member: member.promote(force))
+
+    async def _in_thread(self, ask: Callable[[Member], Coroutine[Any, Any, _T]]) -> _T:
+        """Return what the thread of replication answers.
+
+        Raises:
+            ReplicationError: It has not begun.
+        """
+        if self._member is None or self._thread_loop is None:
+            raise ReplicationError("this node is starting")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(self._member), self._thread_loop))
 
     # --- the thread of replication; Host ------------------------------------------------------------------------------
 
@@ -250,7 +274,7 @@ class ReplicatedBroker:
     async def _be_member(self, listening: socket) -> None:
         settings, options = self._settings, self._settings.replication
         lease = options.lease / 1000
-        plan = Plan(
+        self._plan = plan = Plan(
             self._name,
             Path(settings.data_dir),
             _advertised(options, listening),
@@ -260,11 +284,18 @@ class ReplicatedBroker:
             options.backlog,
             self._server_tls,
             self._client_tls,
+            options.observer,
+            self._figures,
         )
         self._member = Member(plan, self._make_register(self._name, lease), self)
         if self._is_stopping:
             self._member.stop()
         await self._member.run(listening)
+
+    def _figures(self) -> dict[str, Any]:
+        """Return this node's use of resources, as fields of a node in the HTTP API. Any thread."""
+        uptime = int(1000 * (time.monotonic() - self._started))
+        return figures(self._settings.data_dir, memory_limit(self._settings), uptime)
 
     async def _in_broker(self, work: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

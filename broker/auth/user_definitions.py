@@ -40,13 +40,13 @@ def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]
         _set_topic_permissions(accounts, entry, vhosts)
 
 
-def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]) -> list[str]:
+def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str] | None) -> list[str]:
     """Load a document made by dump(), skipping invalid entries; dump_all() includes them unchanged.
 
     Args:
         accounts: Receives the users and permissions.
         document: As dump() makes it.
-        vhosts: Names of existing virtual hosts.
+        vhosts: Names of existing virtual hosts; None allows any name.
     Returns:
         An error text of one line for each invalid entry.
     """

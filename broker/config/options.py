@@ -149,6 +149,12 @@ class Replication:
     sync_rate: int = option(
         kinds.size(0, 2**63 - 1), 0, "Rate at which a copy is sent to a standby, per second; 0 for no limit."
     )
+    observer: bool = option(
+        kinds.boolean(),
+        False,
+        "Whether this node has a copy that nobody waits for, for Spark and `leveret.scan` or at another site; it leads"
+        " only after `leveretctl promote --force`.",
+    )
     ssl_options: ReplicationSslOptions = group(ReplicationSslOptions)
 
 

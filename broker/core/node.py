@@ -15,9 +15,13 @@ from leveret.storage.clock import Clock
 _DISK_FREE_LIMIT: Final = 50_000_000
 
 
+#: How the names of nodes begin; the name of the host, or of the node in a cluster, follows.
+NODE_PREFIX: Final = "leveret@"
+
+
 @dataclass(slots=True)
 class Node:
-    """The only node of the cluster.
+    """The node of the cluster that is the broker.
 
     Args:
         name: Node name as in RabbitMQ: program, ``@``, host.
@@ -34,7 +38,7 @@ class Node:
     """
 
     clock: Clock
-    name: str = field(default_factory=lambda: f"leveret@{socket.gethostname()}")
+    name: str = field(default_factory=lambda: f"{NODE_PREFIX}{socket.gethostname()}")
     data_dir: Path = Path()
     config_files: tuple[str, ...] = ()
     addresses: dict[str, list[tuple[str, int]]] = field(default_factory=dict)

@@ -825,25 +825,37 @@ LOSS: Final[Table] = (
 #: A standby of a leader.
 STANDBY: Final[Table] = (
     _as_is("name", "string", "Name of the node"),
+    _as_is("role", "string", "standby or observer"),
+    _as_is("is_observer", "boolean", "Whether it is an observer", None),
+    _as_is("is_connected", "boolean", "Whether it is connected to the leader", None),
     _as_is("in_sync", "boolean", "Whether it has everything that was confirmed"),
     _as_is("state", "string", "away, copy or frames"),
-    _as_is("operation", "integer", "Number of the last operation that it has acknowledged"),
+    _as_is("operation", "integer", "Number of the last operation that it has acknowledged; like what follows null of "
+           "a node that has not been there since this one leads"),
     _as_is("lag_operations", "integer", "Operations that it has not acknowledged yet"),
-    _as_is("copy_bytes_sent", "integer", "Bytes of its first copy that were sent"),
+    _as_is("lag_bytes", "integer", "Bytes of these, about"),
+    _as_is("lag_seconds", "number", "Seconds since the first of these"),
+    _as_is("copy_bytes_sent", "integer", "Bytes of its copy that were sent"),
     _as_is("copy_bytes", "integer", "Size of this copy"),
 )
 REPLICATION: Final[Table] = (
     _as_is("node", "string", "Name of the node"),
-    _as_is("role", "string", "alone, starting, leader or standby"),
+    _as_is("role", "string", "alone, starting, leader, standby or observer"),
     _as_is("is_leader", "boolean", "Whether it leads"),
+    _as_is("is_observer", "boolean", "Whether it is an observer"),
     _as_is("is_in_sync", "boolean", "Whether it has everything that was confirmed"),
     _as_is("epoch", "integer", "Number of the present leadership"),
     _as_is("leader", "string", "Name of the leader"),
     _as_is("in_sync", "array", "Names of the nodes that have everything that was confirmed"),
     _as_is("copies", "integer", "Number of these"),
+    _as_is("min_copies", "integer", "Number of these that there must be, or publishers are blocked"),
     _as_is("operation", "integer", "Number of the last operation on the node's disk"),
-    _as_is("lag", "integer", "Operations that the slowest node in sync has not acknowledged"),
-    _as_is("copy_bytes_received", "integer", "Bytes of its first copy that it has received"),
+    _as_is("lag_operations", "integer", "Of a leader, operations that the slowest node in sync has not acknowledged; "
+           "of others, those that they do not have"),
+    _as_is("lag_bytes", "integer", "Bytes of these, about"),
+    _as_is("lag_seconds", "number", "Seconds since the first of these"),
+    _as_is("is_connected", "boolean", "Whether a node that does not lead has a leader"),
+    _as_is("copy_bytes_received", "integer", "Bytes of its copy that it has received"),
     _as_is("copy_bytes", "integer", "Size of this copy"),
     _as_is("standbys", "Standby[]", "Of a leader, the other nodes"),
 )

@@ -54,6 +54,7 @@ class Backlog:
     Attributes:
         last: Number of the last operation; the next frame begins with the next one.
         first: Number of the oldest operation that is kept; one more than `last` without any.
+        total: Bytes of all frames that were ever added.
     """
 
     def __init__(self, directory: Path, limit: int, memory_bytes: int = _MEMORY_BYTES) -> None:
@@ -66,6 +67,7 @@ class Backlog:
         self._more = asyncio.Event()
         self.last = 0
         self.first = 1
+        self.total = 0
         self.clear(0)
 
     def clear(self, last: int) -> None:
@@ -82,6 +84,7 @@ class Backlog:
         assert frame.first == self.last + 1
         self._frames.append(frame)
         self._bytes += len(frame.octets)
+        self.total += len(frame.octets)
         self.last = frame.last
         while self._bytes > self._memory_bytes and len(self._frames) > 1:
             self._move_oldest()

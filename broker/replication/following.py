@@ -8,17 +8,17 @@ import logging
 import os
 import shutil
 import sqlite3
-import ssl
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from leveret.broker.replication.applying import Applier, OutOfStep
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Received, keep_aside
 from leveret.broker.replication.frames import FrameError, unpack_frame
+from leveret.broker.replication.lag import Lag
 from leveret.broker.replication.link import Link, LinkError, Message, connect
 from leveret.broker.replication.node_record import (
     DIVERGED,
@@ -29,26 +29,28 @@ from leveret.broker.replication.node_record import (
     store_id,
     write_record,
 )
+from leveret.broker.replication.plan import Plan
 from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
+from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import FORMAT_VERSION
+from leveret.storage.snapshots.cut import latest_cut
+from leveret.storage.snapshots.lease import remove_dead_snapshots
 
 log = logging.getLogger("leveret.replication")
 
 #: Seconds between lines of progress in the log.
 _PROGRESS_SECONDS: Final = 10.0
+#: Seconds between two messages with the node's use of resources.
+_FIGURES_SECONDS: Final = 5.0
 
 
 class Following:
     """The copy of one node. Used by the event loop of replication; its data directory must be locked.
 
     Args:
-        name: Name of this node.
-        root: The data directory.
-        record: What is known of it.
+        plan: What the configuration says.
+        record: What is known of the data directory.
         backlog: Keeps the frames that are applied, so that others can continue if this node leads.
-        address: Host and port of this node's replication port.
-        secret: The shared secret.
-        tls: Encrypts the link; None for no encryption.
 
     Attributes:
         record: What is on the disk of it.
@@ -57,24 +59,13 @@ class Following:
         highest: The highest epoch that was heard of; what comes from a lower one is refused.
         received, to_receive: Bytes of a copy.
         is_connected: Whether there is a leader to follow.
+        behind: How far this copy was behind when the leader has told it last.
     """
 
-    def __init__(
-        self,
-        name: str,
-        root: Path,
-        record: NodeRecord,
-        backlog: Backlog,
-        address: str,
-        secret: str,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._name = name
-        self._root = root
+    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog) -> None:
+        self._plan = plan
+        self._root = plan.root
         self._backlog = backlog
-        self._address = address
-        self._secret = secret
-        self._tls = tls
         self._pool = ThreadPoolExecutor(1, "standby")
         self._applier: Applier | None = None
         self._link: Link | None = None
@@ -84,6 +75,9 @@ class Following:
         self.highest = record.epoch
         self.received = self.to_receive = 0
         self.is_connected = False
+        self.behind = Lag()
+        #: Number of the leader's last operation, as far as it has told.
+        self._leaders = self.number
         backlog.clear(self.number)
 
     async def follow(self, host: str, port: int, epoch: int) -> None:
@@ -102,15 +96,17 @@ class Following:
         """
         wish: Mapping[str, Any] = {
             "purpose": "follow",
-            "node": self._name,
+            "node": self._plan.name,
             "store": store_id(self._root),
             "is_empty": is_empty(self._root),
             "epoch": self.epoch,
             "number": self.number,
-            "address": self._address,
+            "address": self._plan.address,
+            "is_observer": self._plan.is_observer,
         }
-        link, told = await connect(host, port, self._secret, wish, self._tls)
+        link, told = await connect(host, port, self._plan.secret, wish, self._plan.client_tls)
         self._link = link
+        telling: asyncio.Task[None] | None = None
         try:
             if int(told.get("epoch", 0)) != epoch:
                 raise LinkError(f"it leads epoch {told.get('epoch')}, and the register says {epoch}")
@@ -126,19 +122,33 @@ class Following:
                     raise LinkError(f"it goes on from operation {begun['continue']} after {self.number}")
                 self._note("following", epoch)
             else:
-                await self._receive_copy(link, epoch)
+                await self._receive_copy(link, epoch, int(begun.get("forced", 0)))
             self.is_connected = True
             self.epoch = epoch
             self._acknowledge(link)
+            telling = asyncio.create_task(self._tell(link))
             await self._apply_frames(link, epoch)
         except (OutOfStep, sqlite3.Error, FrameError):
             # Part of a frame may have been applied.
             self.epoch = 0
             raise
         finally:
+            if telling is not None:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
             self.is_connected = False
             self._link = None
             link.close()
+
+    async def _tell(self, link: Link) -> None:
+        """Tell the leader of this node's use of resources, again and again, and clean up after readers."""
+        loop = asyncio.get_running_loop()
+        while True:
+            link.send_json(Message.FIGURES, await loop.run_in_executor(None, self._plan.figures))
+            await link.drain()
+            # On a leader the engine does that.
+            await loop.run_in_executor(None, remove_dead_snapshots, str(self._root))
+            await asyncio.sleep(_FIGURES_SECONDS)
 
     def disconnect(self) -> bool:
         """Close the link; return whether there is one."""
@@ -147,7 +157,7 @@ class Following:
         self._link.close()
         return True
 
-    async def _receive_copy(self, link: Link, epoch: int) -> None:
+    async def _receive_copy(self, link: Link, epoch: int, forced: int) -> None:
         contents = await link.expect(Message.FILES)
         loop = asyncio.get_running_loop()
         await self.rest()
@@ -157,23 +167,29 @@ class Following:
         await received.receive(link, self._note_progress)
         self.number = received.number
         self._backlog.clear(self.number)
-        await loop.run_in_executor(self._pool, self._switch, epoch)
+        await loop.run_in_executor(self._pool, self._switch, epoch, forced)
         log.warning("has a copy at operation %d", self.number)
 
-    def _switch(self, epoch: int) -> None:
-        """Put the copy in the place of what was there."""
+    def _switch(self, epoch: int, forced: int) -> None:
+        """Put the copy in the place of what was there.
+
+        Args:
+            epoch: The leader's epoch.
+            forced: The last epoch that a node has begun by hand, which may not have had all that was confirmed.
+        """
         before = self.record
         # Of a switch that was interrupted.
         shutil.rmtree(self._root / OWN / "old", ignore_errors=True)
         self._note("leaving", epoch)
         self.record = finish_switch(self._root, self.record)
         self._note("following", epoch)
-        if before.doing == "leading":
+        if before.doing == "leading" or 0 < before.epoch < forced:
             kept = keep_aside(self._root, before.epoch)
             log.warning(
-                "this node led epoch %d, and may have had operations that nobody confirmed: %d files that differ are"
-                " kept in %s",
+                "this node %s epoch %d, and may have had operations that %s: %d files that differ are kept in %s",
+                "led" if before.doing == "leading" else "followed",
                 before.epoch,
+                "nobody confirmed" if before.epoch >= forced else "the leader, which was promoted by hand, did not get",
                 kept,
                 self._root / DIVERGED / str(before.epoch),
             )
@@ -192,15 +208,50 @@ class Following:
             self._applier = Applier(self._root)
         applier = self._applier
         while True:
-            frame = unpack_frame(await link.expect(Message.FRAME))
+            kind, octets = await link.receive()
+            if kind is Message.LAG:
+                self._note_lag(octets)
+                continue
+            if kind is not Message.FRAME:
+                raise LinkError(f"message {kind.name} came instead of {Message.FRAME.name}")
+            frame = unpack_frame(octets)
             if frame.first != self.number + 1:
                 raise FrameError(f"it begins with operation {frame.first} after {self.number}")
             if frame.epoch > epoch or epoch < self.highest:
                 raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
             await loop.run_in_executor(self._pool, applier.apply, frame)
             self.number = frame.last
+            self._leaders = max(self._leaders, frame.last)
             self._backlog.add(frame)
             self._acknowledge(link)
+
+    def _note_lag(self, octets: bytes) -> None:
+        try:
+            told = json.loads(octets)
+            self.behind = Lag(int(told["operations"]), int(told["bytes"]), float(told["seconds"]))
+            self._leaders = int(told["operation"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise LinkError(f"what the leader says of its last operation is malformed: {error}") from error
+
+    @property
+    def lag(self) -> Lag:
+        """How far this copy is behind, as far as the leader has told."""
+        operations = max(0, self._leaders - self.number)
+        return replace(self.behind, operations=operations) if operations else Lag()
+
+    def missing(self) -> dict[str, Any]:
+        """Return what this copy may not have, for JSON; blocks.
+
+        The number of operations is that which the leader has told of; there may be more. The age is that of the last
+        second that the copy has whole, None if it has none.
+
+        Raises:
+            OSError: The copy cannot be read.
+        """
+        store = store_id(self._root)
+        cut = latest_cut(DiskFiles(), str(self._root / "events"), bytes.fromhex(store), []) if store else None
+        age = None if cut is None else max(0.0, time.time() - cut.time / 1_000_000)
+        return {"operations": max(0, self._leaders - self.number), "operation": self.number, "seconds": age}
 
     def _acknowledge(self, link: Link) -> None:
         link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(self.number))

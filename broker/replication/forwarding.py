@@ -7,16 +7,16 @@ broker as if the client had connected to it. Metrics and health are the standby'
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from socket import socket
 from typing import Any, Final
 
 from leveret.broker.addresses import unmap_ipv4
 from leveret.broker.replication.link import Link, LinkError, connect
+from leveret.broker.replication.own_answers import OwnAnswers, read_request
 
 log = logging.getLogger("leveret.replication")
 
@@ -25,10 +25,8 @@ _LEADER_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
 _PIECE: Final = 64 << 10
 _HEAD_SECONDS: Final = 10.0
-#: Answers to health checks of a standby, by path; others ask the leader.
-_CHECKS: Final[Mapping[str, int]] = {
-    "/health/live": 200, "/health/ready": 200, "/api/health/checks/leader": 503,
-}  # fmt: skip
+#: Longest head of a request that is looked at; longer ones are the leader's.
+_HEAD_MAX: Final = 64 << 10
 
 
 class Forwarder:
@@ -39,25 +37,15 @@ class Forwarder:
         secret: The shared secret.
         tls: Encrypts the links to the leader; None for no encryption.
         prefix: Prefix of the paths of the HTTP API.
-        report: Returns what is known of this node's replication, for `/api/replication`.
-        metrics: Returns this node's metrics as text.
+        answers: What this node answers itself over HTTP.
     """
 
-    def __init__(
-        self,
-        node: str,
-        secret: str,
-        tls: ssl.SSLContext | None,
-        prefix: str,
-        report: Callable[[], Mapping[str, Any]],
-        metrics: Callable[[], Iterator[str]],
-    ) -> None:
+    def __init__(self, node: str, secret: str, tls: ssl.SSLContext | None, prefix: str, answers: OwnAnswers) -> None:
         self._node = node
         self._secret = secret
         self._tls = tls
         self._prefix = f"/{prefix.strip('/')}".rstrip("/")
-        self._report = report
-        self._metrics = metrics
+        self._answers = answers
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self._leader: tuple[str, int] | None = None
@@ -106,8 +94,9 @@ class Forwarder:
             head = b""
             if service in ("management", "prometheus"):
                 async with asyncio.timeout(_HEAD_SECONDS):
-                    head = await reader.read(_PIECE)
-                answered = self._answer(service, head)
+                    head = await _read_head(reader)
+                request = read_request(head, self._prefix)
+                answered = await self._answers.answer(service, request, writer.get_extra_info("peername")[0])
                 if answered:
                     writer.write(answered)
                     await writer.drain()
@@ -158,27 +147,16 @@ class Forwarder:
                     raise
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _answer(self, service: str, head: bytes) -> bytes:
-        """Return the response to a request that a standby answers itself; empty for the leader's."""
-        parts = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
-        path = (parts[1] if len(parts) == 3 else "").partition("?")[0].removeprefix(self._prefix).rstrip("/")
-        if service == "prometheus":
-            if path != "/metrics":
-                return _response(404, "text/plain", b"")
-            return _response(200, "text/plain; version=0.0.4", "".join(self._metrics()).encode())
-        if path in _CHECKS:
-            status = _CHECKS[path]
-            told = {"status": "ok"} if status == 200 else {"status": "failed", "reason": "this node is a standby"}
-            return _response(status, "application/json", json.dumps(told).encode())
-        if path == "/api/health/replication":
-            return _response(200, "application/json", json.dumps(self._report()).encode())
-        return b""
 
-
-def _response(status: int, kind: str, body: bytes) -> bytes:
-    reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
-    head = f"HTTP/1.1 {status} {reason}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
-    return f"{head}connection: close\r\n\r\n".encode() + body
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """Return what a client sends first, with the whole head of a request unless that is very long."""
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < _HEAD_MAX:
+        octets = await reader.read(_PIECE)
+        if not octets:
+            break
+        head += octets
+    return head
 
 
 async def relay(

@@ -41,6 +41,10 @@ class Message(IntEnum):
     FILES = 4
     DATA = 5
     END = 6
+    #: From a leader, how far its last operation is.
+    LAG = 7
+    #: From who follows, its use of resources.
+    FIGURES = 8
 
 
 class LinkError(Exception):

@@ -40,6 +40,7 @@ class State:
         history: Epochs that the leader's copy has followed, and the number of the last operation before each began;
             oldest first. An epoch is missing whose operations it never got.
         successor: Name of the node that a leader has handed over to; "" otherwise. Others let it claim first.
+        forced: The last epoch that a node has begun by hand, perhaps without all that was confirmed; 0 if none was.
     """
 
     epoch: int
@@ -49,6 +50,7 @@ class State:
     store: str = ""
     history: tuple[tuple[int, int], ...] = ()
     successor: str = ""
+    forced: int = 0
 
     def to_json(self) -> str:
         """Return it as JSON that a person can read."""
@@ -62,6 +64,7 @@ class State:
                 "store": self.store,
                 "history": [list(each) for each in self.history[-_HISTORY:]],
                 "successor": self.successor,
+                "forced": self.forced,
             }
         )
 
@@ -88,6 +91,11 @@ class State:
             history=(*(each for each in self.history if each[0] <= epoch), (term, number)),
             successor="",
         )
+
+    def promoted(self, name: str, address: str, epoch: int, number: int) -> State:
+        """Return the state in which a node leads by hand, whatever it has; see next(). The others need what it has."""
+        state = self.next(name, address, epoch, number)
+        return replace(state, in_sync=(name,), forced=state.epoch)
 
     def may_continue(self, epoch: int, number: int) -> bool:
         """Return whether all operations up to `number` of a copy that followed `epoch` are the leader's, too."""
@@ -117,6 +125,7 @@ def read_state(text: str) -> State:
             str(found.get("store", "")),
             tuple((int(epoch), int(last)) for epoch, last in found.get("history", ())),
             str(found.get("successor", "")),
+            int(found.get("forced", 0)),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RegisterError(f"the state in the register is malformed: {error!r}") from error

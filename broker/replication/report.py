@@ -5,57 +5,98 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from leveret.broker.replication.lag import Lag
+from leveret.broker.replication.plan import Plan
+from leveret.broker.replication.register import State
 from leveret.broker.replication.roles import Member
+from leveret.broker.replication.shipping import Shipping, Standby
 
+_WHO: Final = (
+    "the standby in sync that is furthest behind has not acknowledged; on others, that this node does not have yet"
+)
 #: Metrics of a node: name, help, and the field of the report.
 METRICS: Final = (
-    ("role", "Whether this node is the leader (1) or a standby (0)", "is_leader"),
+    ("role", "Whether this node is the leader (1) or not (0)", "is_leader"),
+    ("observer", "Whether this node is an observer (1) or not (0)", "is_observer"),
     ("epoch", "Number of the leader's term", "epoch"),
     ("in_sync", "Whether this node is in the in-sync set", "is_in_sync"),
     ("copies", "Number of nodes in the in-sync set", "copies"),
+    ("min_copies", "Number of nodes that must be in the in-sync set, or publishers are blocked", "min_copies"),
     ("operation", "Number of the last operation on this node's disk", "operation"),
-    ("lag_operations", "Number of operations that the standby that is furthest behind has not acknowledged", "lag"),
+    ("lag_operations", f"Number of operations that {_WHO}", "lag_operations"),
+    ("lag_bytes", f"Bytes of operations that {_WHO}", "lag_bytes"),
+    ("lag_seconds", f"Seconds since the first operation that {_WHO}", "lag_seconds"),
+)
+#: Metrics that a leader has for each other node: name, help, and the field of the node in the report.
+NODE_METRICS: Final = (
+    ("node_connected", "Whether a node is connected to the leader", "is_connected"),
+    ("node_observer", "Whether a node is an observer (1) or a standby (0)", "is_observer"),
+    ("node_in_sync", "Whether a node is in the in-sync set", "in_sync"),
+    ("node_lag_operations", "Number of operations that a node has not acknowledged", "lag_operations"),
+    ("node_lag_bytes", "Bytes of operations that a node has not acknowledged", "lag_bytes"),
+    ("node_lag_seconds", "Seconds since the first operation that a node has not acknowledged", "lag_seconds"),
+    ("node_copy_bytes", "Bytes of the copy that a node gets", "copy_bytes"),
+    ("node_copy_sent_bytes", "Bytes of the copy that are sent", "copy_bytes_sent"),
 )
 
 
-def report(name: str, member: Member | None) -> dict[str, Any]:
+def report(plan: Plan | None, member: Member | None) -> dict[str, Any]:
     """Return what is known of a node's replication, for JSON. Any thread.
 
     Args:
-        name: Its name.
+        plan: What its configuration says; None before it has started.
         member: The node; None before it has started.
     """
     state = None if member is None else member.state
-    if member is None or state is None:
-        return {"node": name, "role": "starting", "is_leader": False}
+    if plan is None or member is None or state is None:
+        return {"node": "" if plan is None else plan.name, "role": "starting", "is_leader": False, "standbys": []}
     shipping, following = member.shipping, member.following
-    operation = shipping.operation if shipping is not None else following.number if following is not None else 0
-    nodes: list[dict[str, Any]] = [
-        {
-            "name": each.name,
-            "in_sync": each.name in state.in_sync,
-            "state": each.doing,
-            "operation": each.acknowledged,
-            "lag_operations": max(0, operation - each.acknowledged),
-            "copy_bytes_sent": each.sent,
-            "copy_bytes": each.to_send,
-        }
-        for each in ([] if shipping is None else [*shipping.standbys.values()])
-    ]
+    nodes: list[dict[str, Any]] = []
+    operation, lag = 0, Lag()
+    if shipping is not None:
+        operation = shipping.operation
+        nodes = [_describe(each, shipping, state) for each in [*shipping.standbys.values()]]
+        lag = max(
+            (shipping.lag_of(each) for each in [*shipping.standbys.values()] if each.name in state.in_sync),
+            key=lambda found: found.operations,
+            default=Lag(),
+        )
+    elif following is not None:
+        operation, lag = following.number, following.lag
     return {
-        "node": name,
+        "node": plan.name,
         "role": member.role,
         "is_leader": member.role == "leader",
-        "is_in_sync": name in state.in_sync,
+        "is_observer": member.role == "observer",
+        "is_in_sync": plan.name in state.in_sync,
         "epoch": state.epoch,
         "leader": state.leader,
         "in_sync": list(state.in_sync),
         "copies": len(state.in_sync),
+        "min_copies": plan.limits.min_copies,
         "operation": operation,
-        "lag": max((each["lag_operations"] for each in nodes if each["in_sync"]), default=0),
+        **lag.document(),
+        "is_connected": following is not None and following.is_connected,
         "copy_bytes_received": 0 if following is None else following.received,
         "copy_bytes": 0 if following is None else following.to_receive,
         "standbys": nodes,
+    }
+
+
+def _describe(each: Standby, shipping: Shipping, state: State) -> dict[str, Any]:
+    """Return what a leader knows of another node; its lag is null if it has not been there since this one leads."""
+    lag = shipping.lag_of(each).document()
+    return {
+        "name": each.name,
+        "role": "observer" if each.is_observer else "standby",
+        "is_observer": each.is_observer,
+        "is_connected": each.link is not None,
+        "in_sync": each.name in state.in_sync,
+        "state": each.doing,
+        "operation": each.acknowledged if each.is_known else None,
+        **(lag if each.is_known else dict.fromkeys(lag)),
+        "copy_bytes_sent": each.sent,
+        "copy_bytes": each.to_send,
     }
 
 
@@ -64,4 +105,12 @@ def metrics(told: Mapping[str, Any]) -> Iterator[str]:
     for name, text, field in METRICS:
         if field in told:
             full = f"leveret_replication_{name}"
-            yield f"# TYPE {full} gauge\n# HELP {full} {text}\n{full} {int(told[field])}\n"
+            yield f"# TYPE {full} gauge\n# HELP {full} {text}\n{full} {float(told[field]):.16g}\n"
+    for name, text, field in NODE_METRICS:
+        full = f"leveret_replication_{name}"
+        values = [(each["name"], each[field]) for each in told["standbys"] if each[field] is not None]
+        if values:
+            yield f"# TYPE {full} gauge\n# HELP {full} {text}\n"
+        for node, value in values:
+            label = node.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            yield f'{full}{{node="{label}"}} {float(value):.16g}\n'

@@ -8,12 +8,13 @@ is in the register's set has all that was ever let go.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import struct
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,6 +22,7 @@ from typing import Any, Final, Protocol
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Moment, send_copy
 from leveret.broker.replication.frames import FrameError, pack_frames
+from leveret.broker.replication.lag import Lag, Marks
 from leveret.broker.replication.link import Link, LinkError, Message
 from leveret.broker.replication.register import State
 from leveret.storage.disk.recording import Operations
@@ -34,6 +36,10 @@ _IDLE_SECONDS: Final = 0.1
 _NEAR_OPERATIONS: Final = 10_000
 #: Seconds after which who waits looks whether that is in vain.
 _LOOK_SECONDS: Final = 0.02
+#: Seconds between two messages that tell a node how far it is behind.
+_LAG_SECONDS: Final = 1.0
+#: Longest message from a node that follows, in bytes.
+_ANSWER_MAX: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,9 @@ class Standby:
         acknowledged: Number of the last operation that it has on disk.
         doing: `frames`, `copy`, or `away`.
         sent, to_send: Bytes of the copy.
-        since: Time at which it connected, of the event loop.
+        is_observer: Whether nobody waits for it, and it never enters the in-sync set.
+        is_known: Whether it has told where its copy ends since this node leads.
+        figures: What it has told of its use of resources.
     """
 
     name: str
@@ -85,7 +93,9 @@ class Standby:
     doing: str = "away"
     sent: int = 0
     to_send: int = 0
-    since: float = 0.0
+    is_observer: bool = False
+    is_known: bool = False
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Shipping:
@@ -137,12 +147,17 @@ class Shipping:
         self._is_closed = False
         self._tasks: set[asyncio.Task[object]] = set()
         self._copies = 0
+        self._marks = Marks(backlog.last, backlog.total, self._loop.time())
         self._spawn(self._tick())
 
     @property
     def operation(self) -> int:
         """Number of the last operation."""
         return self._operations.number
+
+    def lag_of(self, each: Standby) -> Lag:
+        """Return how far a node is behind. Any thread."""
+        return self._marks.lag(each.acknowledged, self._loop.time())
 
     def is_entering(self, name: str) -> bool:
         """Whether everything waits for a node that the register does not know yet."""
@@ -201,6 +216,7 @@ class Shipping:
         while True:
             await asyncio.sleep(min(_IDLE_SECONDS, self._limits.timeout / 4))
             self.ship()
+            self._marks.note(self._backlog.last, self._backlog.total, self._loop.time())
             self._release()
             if not self._waiting:
                 continue
@@ -272,38 +288,43 @@ class Shipping:
             )
         return ""
 
-    async def serve(self, link: Link, name: str, epoch: int, number: int, address: str) -> None:
+    async def serve(self, link: Link, wish: Mapping[str, Any]) -> None:
         """Serve a node that follows until its link is closed.
 
         Args:
             link: Its link, after the handshake.
-            name: Its name.
-            epoch: The epoch that its copy followed last; 0 if its copy cannot be continued.
-            number: Number of the last operation in its copy.
-            address: Host and port of its replication port.
+            wish: What it has told: its name (`node`), the epoch that its copy followed last, 0 if that cannot be
+                continued, the number of the last operation in it, the address of its replication port, and whether it
+                is an observer (`is_observer`).
         """
+        name, epoch, number, address = str(wish["node"]), int(wish["epoch"]), int(wish["number"]), str(wish["address"])
         each = self.standbys.setdefault(name, Standby(name))
-        each.link, each.since, each.acknowledged = link, self._loop.time(), 0
-        sending: asyncio.Task[None] | None = None
+        each.link, each.acknowledged, each.is_observer = link, 0, bool(wish.get("is_observer"))
         try:
+            if each.is_observer and name in self.state.in_sync and not await self.drop(name, "it is an observer now"):
+                raise LinkError("this node does not lead any more")
             self.ship()
             if self._can_continue(epoch, number):
                 link.send_json(Message.HELLO, {"epoch": self._epoch, "continue": number})
             else:
                 number = await self._copy(link, each)
-            each.acknowledged, each.doing = number, "frames"
+            each.acknowledged, each.doing, each.is_known = number, "frames", True
             log.info("%s follows from operation %d", name, number)
-            sending = asyncio.create_task(self._send_frames(link, number))
-            reading = asyncio.create_task(self._receive(link, each, address))
+            tasks = [
+                asyncio.create_task(work)
+                for work in (
+                    self._send_frames(link, number), self._receive(link, each, address), self._tell_lag(link, each)
+                )
+            ]  # fmt: skip
             try:
-                await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
-                for task in (sending, reading):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
                     if task.done():
                         task.result()
             finally:
-                for task in (sending, reading):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(sending, reading, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
         except (OSError, EOFError, LinkError, FrameError) as error:
             log.warning("the link to %s is closed: %s", name, str(error) or type(error).__name__)
         finally:
@@ -321,7 +342,7 @@ class Shipping:
         each.doing = "copy"
         if each.name in self.state.in_sync and not await self.drop(each.name, "it needs a copy"):
             raise LinkError("this node does not lead any more")
-        link.send_json(Message.HELLO, {"epoch": self._epoch})
+        link.send_json(Message.HELLO, {"epoch": self._epoch, "forced": self.state.forced})
         self._copies += 1
         make = partial(Moment, self._root, self._operations, f"{each.name}-{self._copies}")
         moment = await self._loop.run_in_executor(None, make)
@@ -355,14 +376,28 @@ class Shipping:
             await link.drain()
             number = frame.last
 
+    async def _tell_lag(self, link: Link, each: Standby) -> None:
+        """Tell a node, once a second, how far it is behind: it may be asked for that when this node is gone."""
+        while True:
+            link.send_json(Message.LAG, {"operation": self._backlog.last, **asdict(self.lag_of(each))})
+            await link.drain()
+            await asyncio.sleep(_LAG_SECONDS)
+
     async def _receive(self, link: Link, each: Standby, address: str) -> None:
         entering: asyncio.Task[object] | None = None
         while True:
-            octets = await link.expect(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.size)
+            kind, octets = await link.receive(_ANSWER_MAX)
+            if kind is Message.FIGURES:
+                each.figures = _read_figures(octets)
+                continue
+            if kind is not Message.ACKNOWLEDGEMENT or len(octets) != ACKNOWLEDGEMENT.size:
+                raise LinkError(f"message {kind.name} of {len(octets)} bytes came instead of an acknowledgement")
             (number,) = ACKNOWLEDGEMENT.unpack(octets)
             if not each.acknowledged <= number <= self._backlog.last:
                 raise LinkError(f"it acknowledges operation {number} after {each.acknowledged}")
             each.acknowledged = number
+            if each.is_observer:
+                continue
             if each.name in self.state.in_sync or each.name in self._entering:
                 self._release()
             elif (entering is None or entering.done()) and self._backlog.last - number < _NEAR_OPERATIONS:
@@ -425,6 +460,16 @@ class Shipping:
 
 def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(each for each in names if each != name)
+
+
+def _read_figures(octets: bytes) -> Mapping[str, Any]:
+    try:
+        figures = json.loads(octets)
+    except ValueError:
+        figures = None
+    if not isinstance(figures, dict):
+        raise LinkError("what it tells of its use of resources is no JSON object")
+    return figures
 
 
 def _note_progress(each: Standby, sent: int, to_send: int) -> None:

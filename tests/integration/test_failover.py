@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -58,10 +59,14 @@ def numbers(node: Node) -> list[int]:
         return [int(each.body) for each in channel.deliveries(count, 60)]
 
 
-def ctl(node: Node, *arguments: str) -> str:
-    url = f"http://guest:guest@127.0.0.1:{node.management_port}"
+def run_ctl(node: Node, *arguments: str, user: str = "guest:guest") -> subprocess.CompletedProcess[str]:
+    url = f"http://{user}@127.0.0.1:{node.management_port}"
     command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", url, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def ctl(node: Node, *arguments: str) -> str:
+    done = run_ctl(node, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -231,3 +236,42 @@ def test_links_with_certificates(tmp_path: Path) -> None:
         first.kill()
         cluster.wait_for_leader(first)
         assert numbers(second) == [*range(100)]
+
+
+def test_an_observer_leads_by_hand_when_all_others_are_lost(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.start()
+        first, second = cluster.nodes
+        register = f"etcd://127.0.0.1:{cluster.etcd.port}/test"
+        observer = Node(tmp_path / "o", "o", register, {"replication.observer": "true", "replication.min_copies": 1})
+        cluster.nodes.append(observer)
+        observer.start()
+        observer.wait_for_role()
+        assert observer.role == "observer"
+        publish(observer, 0, 100)
+        told = json.loads(ctl(first, "replication_status", "--formatter", "json"))
+        assert [(each["name"], each["role"], each["in_sync"]) for each in told["standbys"]] == [
+            ("n2", "standby", True), ("o", "observer", False),
+        ]  # fmt: skip
+        wait_until(lambda: observer.metric("lag_operations") == 0, "it has everything")
+        refused = run_ctl(observer, "promote", "--force")
+        assert (refused.returncode, "n1 leads: stop it first" in refused.stderr) == (69, True), refused
+        assert run_ctl(observer, "promote", user="guest:wrong").returncode != 0
+        for node in (first, second):
+            node.kill()
+        wait_until(lambda: not cluster.etcd.has("test/leader"), "the lease has run out")
+        asked = run_ctl(observer, "promote")
+        assert asked.returncode == 69
+        assert re.search(r"ends at operation \d+: 0 operations .*ago\.\n.*add --force", asked.stderr), asked
+        assert observer.role == "observer"
+        assert "This node leads." in ctl(observer, "promote", "--force")
+        assert observer.role == "leader"
+        assert numbers(observer) == [*range(100)]
+        # What it has is the cluster's from now on.
+        publish(observer, 100, 10)
+        first.start()
+        cluster.wait_for_copies(2)
+        assert ctl(observer, "failover", "leveret@n1")
+        assert numbers(first) == [*range(110)]
+        assert observer.role == "observer"
+        wait_until(lambda: first.metric("copies") == 1, "it is an observer again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Final
 #: The program; Debian's package is etcd-server.
 ETCD: Final = shutil.which("etcd")
 _DEADLINE: Final = 90.0
-_ROLE: Final = re.compile(r" role=(leader|standby)$", re.MULTILINE)
+_ROLE: Final = re.compile(r" role=(leader|standby|observer)$", re.MULTILINE)
 
 
 def free_port() -> int:
@@ -75,6 +77,13 @@ class Etcd:
 
     def _is_healthy(self) -> bool:
         return b"true" in _get(f"http://127.0.0.1:{self.port}/health")
+
+    def has(self, key: str) -> bool:
+        """Return whether it has a key."""
+        asked = json.dumps({"key": b64encode(key.encode()).decode()}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/kv/range", asked)
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return "kvs" in json.loads(response.read())
 
     def stop(self) -> None:
         """Kill it; its data stay."""

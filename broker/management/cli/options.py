@@ -130,6 +130,7 @@ _OWN: Final = (
     Option("filter", TEXTS, "<condition>"),
     Option("for", TEXT, "<command>"),
     Option("detach"),
+    Option("force"),
     Option("format", TEXT, "json", shown="--format", values=("json",)),
     Option("from", TEXT, "<place>"),
     Option("global"),

@@ -50,7 +50,7 @@ MODULES: Final[dict[str, str]] = {
         "bind declare_exchange declare_queue delete_exchange delete_queue list_bindings list_exchanges list_queues"
         " purge_queue unbind"
     ),
-    "replication": "failover replication_status",
+    "replication": "failover promote replication_status",
     "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
     "users": (
         "add_user authenticate_user change_password clear_password clear_permissions clear_topic_permissions"

@@ -60,6 +60,10 @@ class Replication(Protocol):
         """Returns the metrics of this node as lines of Prometheus's text format."""
 
     @property
+    def nodes(self) -> Callable[[], list[dict[str, Any]]]:
+        """Returns the other nodes with their fields in the HTTP API."""
+
+    @property
     def hand_over(self) -> Callable[[str], Awaitable[str]]:
         """Begins to let the node of a name lead, or any for ""; returns its name. RuntimeError if that cannot be."""
 

@@ -328,16 +328,20 @@ _START_TIMEOUT: Final = 300
 def _cluster_status(context: CommandContext) -> Result:
     overview = context.api.get("overview")
     node, flags = overview["node"], context.api.get("feature-flags")
+    nodes = context.api.get("nodes", columns="name,running")
+    known, running = [each["name"] for each in nodes], [each["name"] for each in nodes if each["running"]]
     found, alarmed = listeners(context), alarms(context)
     if context.json:
-        return Outcome(json=_cluster_json(overview, flags, found, alarmed))
+        return Outcome(json=_cluster_json(overview, known, running, flags, found, alarmed))
     name, version = product_and_version(overview)
     sections = {
         "Basics": [f"Cluster name: {overview.get('cluster_name', '')}"],
-        "Disk Nodes": [node],
-        "Running Nodes": [node],
-        "Versions": [f"{node}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}"],
-        "Maintenance status": [f"Node: {node}, status: not under maintenance"],
+        "Disk Nodes": known,
+        "Running Nodes": running,
+        "Versions": [
+            f"{each}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}" for each in running
+        ],
+        "Maintenance status": [f"Node: {each}, status: not under maintenance" for each in running],
         "Alarms": [line for _, line in alarmed] or ["(none)"],
         "Network Partitions": ["(none)"],
         "Listeners": [f"Node: {node}, i{listener_line(each)[1:]}" for each in found],
@@ -353,26 +357,32 @@ def _format_sections(sections: dict[str, list[str]]) -> str:
 
 
 def _cluster_json(
-    overview: dict[str, Any], flags: Any, found: list[dict[str, Any]], alarmed: list[tuple[str, str]]
+    overview: dict[str, Any],
+    known: list[str],
+    running: list[str],
+    flags: Any,
+    found: list[dict[str, Any]],
+    alarmed: list[tuple[str, str]],
 ) -> dict[str, Any]:
     node = overview["node"]
     name, version = product_and_version(overview)
     return {
         "alarms": [{"node": node, "resource": resource} for resource, _ in alarmed],
         "cluster_name": overview.get("cluster_name", ""),
-        "disk_nodes": [node],
+        "disk_nodes": known,
         "feature_flags": flags,
         "listeners": {node: found},
-        "maintenance_status": {node: "not under maintenance"},
+        "maintenance_status": dict.fromkeys(running, "not under maintenance"),
         "partitions": {},
         "ram_nodes": [],
-        "running_nodes": [node],
+        "running_nodes": running,
         "versions": {
-            node: {
+            each: {
                 "erlang_version": overview.get("erlang_version", ""),
                 "rabbitmq_name": name,
                 "rabbitmq_version": version,
             }
+            for each in running
         },
     }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.faults import ApiFault, failed, refused
-from leveret.broker.management.cli.options import TIMEOUT, Argument
+from leveret.broker.management.cli.options import TIMEOUT, Argument, option
 from leveret.broker.management.fields import STANDBY
 
 _COLUMNS: Final = table_columns(STANDBY)
@@ -20,19 +20,25 @@ _PAUSE: Final = 0.05
 @command(
     "replication_status",
     _CLUSTER,
-    "Displays the role of the node, and the standbys: who is in sync, and how far each is",
-    (TIMEOUT,),
+    "Displays the leader, and the other nodes: who is in sync, and how far each is",
+    (option("local", "ask the node itself, which may be a standby, rather than the leader"), TIMEOUT),
     banner="Status of replication ...",
 )
 def _status(context: CommandContext) -> Result:
-    told = _ask(context)
+    told = _ask(context, *(("local",) if context.flag("local") else ()))
     lines = [
         f"Node: {told['node']}, role: {told['role']}",
         f"Leader: {told.get('leader', '')}, epoch: {told.get('epoch', 0)}, operation: {told.get('operation', 0)}",
-        f"In sync: {', '.join(told.get('in_sync', ())) or '(none)'}",
+        f"In sync: {', '.join(told.get('in_sync', ())) or '(none)'}; needed: {told.get('min_copies', 1)}",
     ]
+    if told["role"] in ("standby", "observer"):
+        lines.append(
+            f"Behind: {told['lag_operations']} operations, {told['lag_bytes']} bytes, {told['lag_seconds']} s;"
+            f" connected: {str(told['is_connected']).lower()};"
+            f" of a copy: {told['copy_bytes_received']} of {told['copy_bytes']} bytes"
+        )
     rows = to_rows(_COLUMNS, tuple(_COLUMNS), told["standbys"]).rows
-    lines += ["Standby: " + ", ".join(f"{name}: {value}" for name, value in row.items()) for row in rows]
+    lines += ["Other node: " + ", ".join(f"{name}: {value}" for name, value in row.items()) for row in rows]
     return Outcome("\n".join(lines), told)
 
 
@@ -62,9 +68,36 @@ def _fail_over(context: CommandContext) -> Result:
         time.sleep(_PAUSE)
 
 
-def _ask(context: CommandContext) -> dict[str, Any]:
+@command(
+    "promote",
+    _CLUSTER,
+    "Lets an observer, or a standby that is not in sync, lead when all others are lost; ask that node itself",
+    (option("force", "do it; otherwise only what may be missing is displayed"), TIMEOUT),
+)
+def _promote(context: CommandContext) -> Result:
+    force = context.flag("force")
     try:
-        told: dict[str, Any] = context.api.get("replication")
+        answer = context.api.request("POST", ("replication", "promote"), query={"force": "true"} if force else {})
+    except ApiFault as fault:
+        raise refused(fault, "promote") from fault
+    missing = answer["missing"]
+    known = f"{missing['operations']} operations that the last leader had told of"
+    seconds = missing["seconds"]
+    age = "its age is not known" if seconds is None else f"its last whole second was {seconds:.0f} s ago"
+    text = f"Missing in this copy, which ends at operation {missing['operation']}: {known}, and all later ones; {age}."
+    if not force:
+        raise failed(f"{text}\nNothing has been done; add --force to let this node lead without them.", json=answer)
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while _ask(context, "local")["role"] != "leader":
+        if time.monotonic() > deadline:
+            raise failed(f"{text}\nThis node does not lead after {_WAIT_SECONDS:g} s; see its log")
+        time.sleep(_PAUSE)
+    return Outcome(f"{text}\nThis node leads.", {"missing": missing, "result": "leads"})
+
+
+def _ask(context: CommandContext, *local: str) -> dict[str, Any]:
+    try:
+        told: dict[str, Any] = context.api.get("replication", *local)
     except ApiFault as fault:
         raise refused(fault, "commands for replication") from fault
     return told

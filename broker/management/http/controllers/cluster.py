@@ -1,8 +1,8 @@
-"""The overview, and the cluster, which has one node: its use of resources, name, feature flags and configuration."""
+"""The overview, and the cluster: its nodes, name, feature flags and configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from aiohttp import web
@@ -96,7 +96,7 @@ class Overview(Controller):
 
 
 class Nodes(Controller):
-    """The resource ``/api/nodes``. There is one node."""
+    """The resource ``/api/nodes``: the node that is the broker, and the others of its cluster."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -110,12 +110,21 @@ class Nodes(Controller):
     async def list(self, request: web.Request) -> web.Response:
         """List all nodes."""
         self._access.require(request, "monitoring")
-        document = await self._describe(request)
+        documents = [await self._describe(request), *self._others()]
+        if stats_are_disabled(request):
+            documents = [{name: each.get(name) for name in documents[0] if name in each} for each in documents]
         view = View[dict[str, Any]](lambda each: each, order=lambda each: each["name"])
-        return await list_response(request, [document], view)
+        return await list_response(request, documents, view)
+
+    def _others(self) -> Sequence[dict[str, Any]]:
+        return [] if self._context.replication is None else self._context.replication.nodes()
 
     async def show(self, request: web.Request) -> web.Response:
-        """Show the node; with ``memory=true`` also its memory breakdown."""
+        """Show a node; with ``memory=true`` the memory breakdown of the one that is the broker, too."""
+        self._access.require(request, "monitoring")
+        for each in self._others():
+            if each["name"] == request.match_info["node"]:
+                return object_response(request, each)
         self._require_node(request)
         document = await self._describe(request)
         if request.query.get("memory") == "true":

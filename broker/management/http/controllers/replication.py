@@ -15,7 +15,12 @@ class Replication(Controller):
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
-        return [*resource("replication", GET=self.show), *resource("replication/failover", POST=self.fail_over)]
+        return [
+            *resource("replication", GET=self.show),
+            *resource("replication/local", GET=self.show),
+            *resource("replication/failover", POST=self.fail_over),
+            *resource("replication/promote", POST=self.promote),
+        ]
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the role of this node, and the standbys."""
@@ -37,3 +42,10 @@ class Replication(Controller):
         except RuntimeError as error:
             raise bad_request(str(error)) from error
         return json_response({"node": successor}, status=202)
+
+    async def promote(self, request: web.Request) -> web.Response:
+        """Refuse to promote this node, which leads. Others answer this themselves."""
+        self._access.require(request, "administrator")
+        if self._context.replication is None:
+            raise bad_request("replication.register is none: there is no other node")
+        raise bad_request("this node leads already; send it to the one that should lead")

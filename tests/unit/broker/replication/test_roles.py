@@ -12,8 +12,9 @@ import pytest
 
 from leveret.broker.replication.link import Link
 from leveret.broker.replication.node_record import read_record
+from leveret.broker.replication.plan import Plan, ReplicationError
 from leveret.broker.replication.register import MemoryHub, MemoryRegister
-from leveret.broker.replication.roles import Member, Plan, ReplicationError
+from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
 from leveret.storage.disk.recording import OWN_NAMES, Operations, RecordingFiles
 from leveret.storage.engine import EngineOptions, StorageEngine
@@ -27,9 +28,10 @@ OPTIONS = EngineOptions(segment_bytes=4096, ballast_bytes=0, disk_free_limit=0)
 class Node:
     """A node whose broker is one store."""
 
-    def __init__(self, root: Path, name: str, hub: MemoryHub, min_copies: int) -> None:
+    def __init__(self, root: Path, name: str, hub: MemoryHub, min_copies: int, is_observer: bool = False) -> None:
         self.root, self.name, self.hub = root / name, name, hub
         self.min_copies = min_copies
+        self.is_observer = is_observer
         self.engine: StorageEngine | None = None
         self.shipping: Shipping | None = None
         self.confirmed: list[int] = []
@@ -40,7 +42,7 @@ class Node:
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"
         limits = Limits(1.0, self.min_copies, 0)
-        plan = Plan(self.name, self.root, self.address, "secret", LEASE, limits, 1 << 20)
+        plan = Plan(self.name, self.root, self.address, "secret", LEASE, limits, 1 << 20, is_observer=self.is_observer)
         self.member = Member(plan, MemoryRegister(self.hub, self.name, LEASE), self)
         self.task = asyncio.create_task(self.member.run(listening))
 
@@ -190,3 +192,59 @@ def test_a_second_node_of_the_leaders_name_gives_up(tmp_path: Path) -> None:
         assert a.engine is not None
 
     run(tmp_path, 1, work, min_copies=1)
+
+
+def test_an_observer_is_not_waited_for_and_leads_by_hand_only(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node) -> None:
+        observer = Node(tmp_path, "o", hub, 1, is_observer=True)
+        observer.start()
+        a.publish(1)
+        await until(lambda: observer.contents() == a.contents() and observer.contents())
+        assert a.member.state is not None
+        assert a.member.state.in_sync == ("a", "b")
+        assert (observer.member.role, observer.member.shipping) == ("observer", None)
+        with pytest.raises(ReplicationError, match="a leads: stop it first"):
+            await observer.member.promote(True)
+        with pytest.raises(ReplicationError, match="o is not in sync"):
+            await a.member.hand_over("o")
+        # What is confirmed after its link has ended, the observer does not have.
+        await observer.stop()
+        a.publish(424242)
+        await until(lambda: a.confirmed == [1, 424242])
+        hub.cut_off |= {"a", "b"}
+        await until(lambda: hub.expires < asyncio.get_running_loop().time())
+        observer.start()
+        await asyncio.sleep(2 * LEASE)
+        assert observer.engine is None
+        assert (await observer.member.promote(False))["operation"] == observer.member.following.number  # type: ignore[union-attr]
+        await asyncio.sleep(2 * LEASE)
+        assert observer.engine is None
+        await observer.member.promote(True)
+        await until(lambda: observer.engine)
+        observer.publish(3)
+        await until(lambda: observer.confirmed == [3])
+        # The others follow it, and keep what it did not have aside.
+        hub.cut_off.clear()
+        await until(lambda: {*observer.member.state.in_sync} == {"o", "a", "b"})  # type: ignore[union-attr]
+        await until(lambda: a.contents() == b.contents() == observer.contents())
+        for each in (a, b):
+            aside = each.root / "diverged/1"
+            assert any(b"424242" in path.read_bytes() for path in aside.rglob("*") if path.is_file())
+        await observer.stop()
+
+    run(tmp_path, 2, work)
+
+
+def test_a_standby_that_becomes_an_observer_leaves_the_set(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node) -> None:
+        await b.stop()
+        b.is_observer = True
+        b.start()
+        await until(lambda: a.member.state and a.member.state.in_sync == ("a",))
+        a.publish(1)
+        await until(lambda: a.contents() == b.contents())
+        await a.stop()
+        await asyncio.sleep(2 * LEASE)
+        assert b.engine is None
+
+    run(tmp_path, 2, work, min_copies=1)
