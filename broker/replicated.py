@@ -10,7 +10,6 @@ import logging
 import os
 import ssl
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -39,6 +38,7 @@ from leveret.broker.replication.register import Register
 from leveret.broker.replication.report import metrics, report
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import Changes
 from leveret.storage.disk.files import DirectoryInUseError
 from leveret.storage.disk.recording import Kind, Operation, Operations, RecordingFiles
@@ -81,7 +81,8 @@ class ReplicatedBroker:
             )
         self._name = options.node or gethostname()
         self._plan: Plan | None = None
-        self._started = time.monotonic()
+        self._clock = Clock()
+        self._started = self._clock.monotonic()
         self._server_tls, self._client_tls = _tls(options)
         self._make_register = make_register or _configured(options, self._client_tls)
         self._ports = Ports()
@@ -294,7 +295,7 @@ class ReplicatedBroker:
 
     def _figures(self) -> dict[str, Any]:
         """Return this node's use of resources, as fields of a node in the HTTP API. Any thread."""
-        uptime = int(1000 * (time.monotonic() - self._started))
+        uptime = (self._clock.monotonic() - self._started) // 1000
         return figures(self._settings.data_dir, memory_limit(self._settings), uptime)
 
     async def _in_broker(self, work: Any) -> Any:

@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +30,7 @@ from leveret.broker.replication.node_record import (
 )
 from leveret.broker.replication.plan import Plan
 from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
+from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import FORMAT_VERSION
 from leveret.storage.snapshots.cut import latest_cut
@@ -250,7 +250,7 @@ class Following:
         """
         store = store_id(self._root)
         cut = latest_cut(DiskFiles(), str(self._root / "events"), bytes.fromhex(store), []) if store else None
-        age = None if cut is None else max(0.0, time.time() - cut.time / 1_000_000)
+        age = None if cut is None else max(0, Clock().now() - cut.time) / 1_000_000
         return {"operations": max(0, self._leaders - self.number), "operation": self.number, "seconds": age}
 
     def _acknowledge(self, link: Link) -> None:
