@@ -8,6 +8,7 @@ attribute that it is read from, its type, unit and meaning, its column in levere
   path in the API's object, `Column.form` the form in which it is shown, `Column.needs` what to request from the API.
   columns_of(QUEUE) fills in the defaults. The FORMS are leveretctl's functions.
 * Prometheus has a metric for each field with a `metric`.
+* The web pages show fields in the columns of http/page_columns.py, and openapi.yaml has a schema for each table.
 * A name with a dot is a field of an object in the document, and there for its column or metric only.
 
 What RabbitMQ has and Leveret cannot have (process identifiers, mirrors) is an entry without a source. A new column of
@@ -322,7 +323,7 @@ QUEUE: Final[Table] = (
           SAME,
           _gauge("queue_messages_unacked", "Messages delivered to consumers but not yet acknowledged", _COARSE),
           rate=("messages_unacknowledged",)),
-    Field("messages", "messages", "integer", "All messages", SAME,
+    Field("messages", "messages", "integer", "Ready and unacknowledged messages", SAME,
           _gauge("queue_messages", "Sum of ready and unacknowledged messages - total queue depth", _COARSE),
           rate=("messages_ready", "messages_unacknowledged")),
     Field("message_stats", "message_stats", "object", "Numbers of messages with their rates, once there are any",

@@ -10,7 +10,10 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.page_columns import columns_script
 
+#: The file that is made from the table of fields.
+_LISTS: Final = "parts/lists.js"
 _ROOT: Final = Path(__file__).parents[1] / "ui"
 _INDEX: Final = "index.html"
 #: Placeholder in the index for the folder of the other files.
@@ -90,7 +93,8 @@ class Pages:
     @cached_property
     def _files(self) -> dict[str, bytes]:
         found = sorted(file for file in self._root.rglob("*") if file.suffix in _TYPES and file.is_file())
-        return {file.relative_to(self._root).as_posix(): file.read_bytes() for file in found}
+        files = {file.relative_to(self._root).as_posix(): file.read_bytes() for file in found}
+        return {**files, _LISTS: columns_script()}
 
 
 def _file_response(path: str, body: bytes, caching: str) -> web.Response:

@@ -2,24 +2,15 @@
 
 import { address } from "../parts/address.js";
 import { ApiError } from "../parts/api.js";
+import { listColumns } from "../parts/columns.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { Form } from "../parts/form.js";
-import { dateTime, exactNumber } from "../parts/format.js";
-import { emptyState, plainTable } from "../parts/layout.js";
+import { exactNumber } from "../parts/format.js";
+import { emptyState, objectTable } from "../parts/layout.js";
 
 /** Number of names that are listed. */
 const SHOWN = 200;
-const COLUMNS = [
-  "Name",
-  { label: "Goes on with", numeric: true, title: "Offset of the first message that has not been acknowledged" },
-  { label: "Behind", numeric: true, title: "Number of offsets from there to the end of the stream" },
-  { label: "Missed", numeric: true, title: "Messages that retention has removed before they were delivered" },
-  "Changed",
-  "Active consumer",
-  { label: "Waiting", numeric: true, title: "Consumers that wait for their turn" },
-  "Action",
-];
 const NEXT_HINT = "first, last, next, an offset, a time such as 2026-01-31T12:00:00Z, or an age such as 90m or 7D.";
 
 /** List of the names, and a form; `element` is created once. */
@@ -56,25 +47,20 @@ export class ConsumerNames {
       patch(this.list, emptyState("No consumer of this stream has a name.", advice));
       return;
     }
-    const rows = found.slice(0, SHOWN).map((each) => ({ key: each.name, cells: this.cells(each) }));
     const more = found.length > SHOWN ? h("p", { class: "muted" }, `The first ${SHOWN} of ${exactNumber(found.length)}.`) : null;
-    patch(this.list, plainTable("consumer names", COLUMNS, rows), more);
+    patch(this.list, objectTable("consumer names", this.columns(), found.slice(0, SHOWN)), more);
   }
 
-  cells({ name, next_offset: next, lag, missed, changed, active, waiting }) {
-    const remove = { click: () => this.remove(name) };
-    return [
-      name,
-      exactNumber(next),
-      exactNumber(lag),
-      missed === 0 ? "0" : h("span", { class: "bad" }, exactNumber(missed)),
-      changed === null ? "" : dateTime(changed),
-      active === null
-        ? h("span", { class: "muted" }, "none")
-        : [h("a", { href: address("channels", active.channel_details.name) }, active.channel_details.name), ` ${active.consumer_tag}`],
-      exactNumber(waiting),
-      active === null ? h("button", { type: "button", class: "quiet", on: remove }, "Delete …") : null,
-    ];
+  columns() {
+    const columns = listColumns("consumer-names", {
+      missed: ({ missed }) => (missed === 0 ? "0" : h("span", { class: "bad" }, exactNumber(missed))),
+      active: ({ active }) =>
+        active === null
+          ? h("span", { class: "muted" }, "none")
+          : [h("a", { href: address("channels", active.channel_details.name) }, active.channel_details.name), ` ${active.consumer_tag}`],
+    });
+    const remove = (name) => h("button", { type: "button", class: "quiet", on: { click: () => this.remove(name) } }, "Delete …");
+    return [...columns, { label: "Action", cell: ({ name, active }) => (active === null ? remove(name) : null) }];
   }
 
   async set(name, next) {

@@ -16,9 +16,6 @@ const TYPES = {
   "x-message-deduplication": "to all queues that are bound, unless the value of their header x-deduplication-header is remembered",
 };
 
-/** Fields of an exchange that exchangeFeatures() needs. */
-export const FEATURE_FIELDS = ["durable", "auto_delete", "internal", "arguments"];
-
 /**
  * Make the badges of an exchange.
  *

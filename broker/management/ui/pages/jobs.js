@@ -1,8 +1,9 @@
 /** Page with the list of jobs: those that run, and the last ones that have ended. */
 
 import { address } from "../parts/address.js";
+import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
-import { ago, nameText, number } from "../parts/format.js";
+import { nameText } from "../parts/format.js";
 import { emptyState, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 import { JOB_KINDS, jobBar, jobState } from "./job_kinds.js";
@@ -23,20 +24,15 @@ function ignoreRefusal(error) {
 }
 
 function columns(context, ready) {
-  return [
-    { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost, isRedundant: () => context.vhost !== "" || context.vhosts.length < 2 },
-    { key: "id", label: "Job", sort: "kind", fixed: true, fields: ["id", "kind"], cell: ({ vhost, id, kind }) => h("a", { href: address("jobs", vhost, id) }, JOB_KINDS[kind]?.title ?? kind) },
-    { key: "queue", label: "Queue", sort: "queue", cell: ({ vhost, queue }) => h("a", { href: address("queues", vhost, queue) }, nameText(queue)) },
-    { key: "state", label: "State", sort: "state", fields: ["state", "error"], cell: jobState },
-    { key: "progress", label: "Progress", fields: ["scanned", "options", "first_offset", "next_offset", "end_offset"], cell: (job) => (job.state === "running" ? jobBar(job, ready.get(job.id)) : null) },
-    { key: "returned", label: "Done", title: "Messages that were returned, moved or replayed", numeric: true, sort: "returned", cell: ({ returned }) => number(returned) },
-    { key: "left_count", label: "Left", title: "Messages that were left where they are", numeric: true, sort: "left_count", cell: ({ left_count: left }) => number(left) },
-    { key: "action", label: "Action", fields: ["user"], fixed: true, cell: (job) => jobButton(context, job) },
-    { key: "error", label: "Reason", sort: "error", cell: ({ error }) => error && h("span", { class: "sentence" }, error) },
-    { key: "user", label: "User", sort: "user", cell: ({ user }) => nameText(user) },
-    { key: "created", label: "Begun", sort: "created", cell: ({ created }) => ago(created) },
-    { key: "finished", label: "Ended", sort: "finished", cell: ({ finished }) => (finished ? ago(finished) : null) },
-  ];
+  return listColumns("jobs", {
+    vhost: { isRedundant: () => context.vhost !== "" || context.vhosts.length < 2 },
+    id: ({ vhost, id, kind }) => h("a", { href: address("jobs", vhost, id) }, JOB_KINDS[kind]?.title ?? kind),
+    queue: ({ vhost, queue }) => h("a", { href: address("queues", vhost, queue) }, nameText(queue)),
+    state: jobState,
+    progress: (job) => (job.state === "running" ? jobBar(job, ready.get(job.id)) : null),
+    action: (job) => jobButton(context, job),
+    error: ({ error }) => error && h("span", { class: "sentence" }, error),
+  });
 }
 
 function emptyList() {

@@ -1,19 +1,9 @@
 /** The named readers of streaming queries: what they read, what is kept for them, and a button that drops one. */
 
+import { listColumns } from "../parts/columns.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { bytes, dateTime } from "../parts/format.js";
-import { plainTable, section } from "../parts/layout.js";
-
-const COLUMNS = [
-  "Name",
-  { label: "Virtual host", title: "Its name, or a pattern" },
-  { label: "Queue", title: "Its name, or a pattern" },
-  "Made",
-  { label: "Seen", title: "When its query was seen last" },
-  { label: "Kept", numeric: true, title: "Size of the files that are kept for readers alone and that it has not read" },
-  "Action",
-];
+import { objectTable, section } from "../parts/layout.js";
 
 /**
  * Return the section of the readers.
@@ -24,15 +14,14 @@ const COLUMNS = [
  */
 export function readersSection(context, readers) {
   if (readers.length === 0) return null;
-  const rows = readers.map((each) => ({ key: each.name, cells: cells(context, each) }));
-  return section("Readers", plainTable("readers", COLUMNS, rows));
+  const all = h("span", { class: "muted" }, "all");
+  const action = { label: "Action", cell: ({ name }) => (context.user.may("administrator") ? dropButton(context, name) : null) };
+  const columns = [...listColumns("readers", { vhost: ({ vhost }) => vhost ?? all, queue: ({ queue }) => queue ?? all }), action];
+  return section("Readers", objectTable("readers", columns, readers));
 }
 
-function cells(context, { name, vhost, queue, created, seen, held_bytes: held }) {
-  const all = h("span", { class: "muted" }, "all");
-  const drop = { click: () => dropReader(context, name) };
-  const button = h("button", { type: "button", class: "quiet", on: drop }, "Drop …");
-  return [name, vhost ?? all, queue ?? all, dateTime(created), dateTime(seen), bytes(held), context.user.may("administrator") ? button : null];
+function dropButton(context, name) {
+  return h("button", { type: "button", class: "quiet", on: { click: () => dropReader(context, name) } }, "Drop …");
 }
 
 async function dropReader(context, name) {

@@ -1,6 +1,7 @@
 /** Page with the list of policies, also used for operator policies. */
 
 import { address } from "../parts/address.js";
+import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
 import { nameText, number } from "../parts/format.js";
 import { emptyState, folded, heading } from "../parts/layout.js";
@@ -54,18 +55,15 @@ function makeTable(context, kind, keys) {
 }
 
 function columns(kind, keys) {
-  return [
-    { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
-    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, nameText(name || "(no name)")) },
-    { key: "pattern", label: "Pattern", sort: "pattern", cell: patternOf },
-    { key: "apply-to", label: "Applies to", sort: "apply-to", cell: (policy) => appliesTo(kind, policy) },
-    { key: "definition", label: "Definition", cell: ({ definition }) => definitionList(definition, keys()) },
-    { key: "priority", label: "Priority", numeric: true, sort: "priority", title: "The matching policy with the highest priority is in force", cell: ({ priority }) => String(priority) },
-    { key: "queues_in_force", label: "Queues", numeric: true, sort: "queues_in_force", title: "Queues on which it is in force", cell: ({ queues_in_force: count }) => inForce(count) },
-    ...(kind.isOperator
-      ? []
-      : [{ key: "exchanges_in_force", label: "Exchanges", numeric: true, sort: "exchanges_in_force", title: "Exchanges on which it is in force", cell: ({ exchanges_in_force: count }) => inForce(count) }]),
-  ];
+  const found = listColumns("policies", {
+    name: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, nameText(name || "(no name)")),
+    pattern: patternOf,
+    "apply-to": (policy) => appliesTo(kind, policy),
+    definition: ({ definition }) => definitionList(definition, keys()),
+    queues_in_force: ({ queues_in_force: count }) => inForce(count),
+    exchanges_in_force: ({ exchanges_in_force: count }) => inForce(count),
+  });
+  return kind.isOperator ? found.slice(0, -1) : found;
 }
 
 function inForce(count) {

@@ -19,9 +19,6 @@ const MARKS = [
 ];
 const MARKED = new Set([...MARKS.map(([argument]) => argument), "x-queue-type", "x-queue-mode", "x-single-active-consumer"]);
 
-/** Fields of a queue that features() needs. */
-export const FEATURE_FIELDS = ["durable", "auto_delete", "exclusive", "arguments", "effective_arguments"];
-
 /**
  * Make the badges of a queue.
  *

@@ -2,6 +2,7 @@
 
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
+import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
 import { exactNumber, nameText } from "../parts/format.js";
 import { emptyState, folded, heading } from "../parts/layout.js";
@@ -36,14 +37,16 @@ export default {
 };
 
 function columns(beside) {
-  return [
-    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("users", name) }, nameText(name)) },
-    { key: "tags", label: "Tags", sort: "tags", cell: ({ tags }) => tagList(tags) },
-    { key: "vhosts", label: "Can open virtual hosts", fields: [], cell: ({ name }) => vhostList(beside.vhosts.get(name)) },
-    { key: "limits", label: "Limits", cell: ({ limits }) => limitList(limits) },
-    { key: "connections", label: "Connections", numeric: true, fields: [], cell: ({ name }) => exactNumber(beside.connections.get(name)?.length ?? 0) },
-    { key: "password", label: "Password", fields: ["password_hash"], cell: ({ password_hash: hash }) => passwordBadge(hash) },
-  ];
+  const [name, tags, limits, password] = listColumns("users", {
+    name: ({ name }) => h("a", { href: address("users", name) }, nameText(name)),
+    tags: ({ tags }) => tagList(tags),
+    limits: ({ limits }) => limitList(limits),
+    password: ({ password_hash: hash }) => passwordBadge(hash),
+  });
+  // Of other documents.
+  const vhosts = { key: "vhosts", label: "Can open virtual hosts", fields: [], cell: ({ name }) => vhostList(beside.vhosts.get(name)) };
+  const connections = { key: "connections", label: "Connections", numeric: true, fields: [], cell: ({ name }) => exactNumber(beside.connections.get(name)?.length ?? 0) };
+  return [name, tags, vhosts, limits, connections, password];
 }
 
 /**

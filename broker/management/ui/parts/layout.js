@@ -112,3 +112,9 @@ export function plainTable(caption, headings, rows) {
     ),
   );
 }
+
+/** Make a table of a few objects with a name, with the columns of listColumns(). */
+export function objectTable(caption, columns, objects) {
+  const rows = objects.map((object) => ({ key: object.name, cells: columns.map(({ cell }) => cell(object)) }));
+  return plainTable(caption, columns, rows);
+}
