@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from leveret.storage.engine import StorageEngine, StoredQueue
-from leveret.storage.interface import Level, MessageStore
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.interface import MessageStore
 from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import (
@@ -231,13 +229,12 @@ class QueueBacking(Backing):
             False if there are too many priorities.
         """
         store = self.store
-        make_level: Callable[[int], Level] = _memory_level if self._stored is None else self._level
         if isinstance(store, ReturnsStore):
             return True
         max_priority = self._request.max_priority
         if max_priority > RETURNS_PRIORITY_MAX:
             return False
-        self.store = ReturnsStore(make_level, dict(store.ordered_levels()), max_priority)
+        self.store = ReturnsStore(self._level, dict(store.ordered_levels()), max_priority)
         return True
 
     @property
@@ -337,7 +334,7 @@ class QueueBacking(Backing):
     def _in_memory(self) -> MessageStore:
         """Return the store of a queue that is not on disk."""
         max_priority = self._request.max_priority
-        return PriorityStore(max_priority, _memory_level) if max_priority else MemoryStore()
+        return PriorityStore(max_priority, self._level) if max_priority else self._engine.new_store()
 
     def _create(self) -> StoredQueue:
         return self._engine.create_queue(self._request.durable, self._request.attributes())
@@ -358,52 +355,26 @@ class QueueBacking(Backing):
             return self._engine.store(self._stored)
         return PriorityStore(max_priority, self._level, levels)
 
-    def _level(self, priority: int, first_seq: int = 1) -> SegmentStore:
-        """Return the store of one priority on disk."""
-        assert self._stored is not None
-        store = self._engine.store(self._stored, priority, first_seq)
+    def _level(self, priority: int) -> SegmentStore:
+        """Return the store of one priority."""
+        if self._stored is None:
+            return self._engine.new_store()
+        store = self._engine.store(self._stored, priority)
         store.set_lazy(self._lazy)
         return store
 
     def _try_move_to_disk(self) -> None:
-        """Move stores from memory to disk, if they are not there yet; on disk errors the queue stays in memory."""
+        """Give files to stores in memory; on disk errors the queue stays in memory."""
         if self._stored is not None:
             return
         try:
             self._stored = self._create()
-            self._move_to_disk()
         except OSError as error:
             log.warning("queue '%s' stays in memory: %s", self._request.name, error)
-            if self._stored is not None:
-                self._engine.delete_queue(self._stored)
-                self._stored = None
-
-    def _move_to_disk(self) -> None:
-        before = self.store
-        if isinstance(before, PriorityStore):
-            levels = {level: self._adopt(level, each) for level, each in before.levels.items()}
-            max_priority = self._request.max_priority
-            if isinstance(before, ReturnsStore):
-                self.store = ReturnsStore(self._level, levels, max_priority)
-            else:
-                self.store = PriorityStore(max_priority, self._level, levels)
-        else:
-            self.store = self._adopt(0, before)
-
-    def _adopt(self, priority: int, before: MessageStore) -> SegmentStore:
-        assert isinstance(before, MemoryStore)
-        first_seq, messages, requeued = before.hand_over()
-        store = self._level(priority, first_seq)
-        for size, run in groupby(messages, key=lambda message: len(message.body)):
-            batch = list(run)
-            store.append(batch, size * len(batch))
-        store.paging.adopt_appended()
-        store.ram.adopt_arrivals(before.times.numbers, before.times.times)
-        # They are requeued there again.
-        store.taken_count = before.taken_count + len(requeued)
-        store.taken_bytes = sum([len(message.body) for _, message, _ in requeued])
-        store.requeue(requeued)
-        return store
+            return
+        for level, store in self.store.ordered_levels():
+            assert isinstance(store, SegmentStore)
+            self._engine.add_files(self._stored, level, store)
 
     def _set_lazy(self, lazy: bool) -> None:
         self._lazy = lazy
@@ -462,10 +433,6 @@ class LevelBacking(Backing):
             self._when_written(partial(self._engine.delete_queue, self._stored))
         else:
             self._engine.delete_queue(self._stored)
-
-
-def _memory_level(level: int) -> Level:
-    return MemoryStore()
 
 
 def _priority(store: SegmentStore) -> int:

@@ -28,7 +28,7 @@ from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.restart import SKIPPED, Restart, commit_recovered
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
-from leveret.storage.segments.segment import StorePlace
+from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.snapshots.lease import remove_dead_snapshots
 from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore, StoreState
@@ -169,17 +169,25 @@ class StorageEngine:
         """
         return self._add_queue(self._directory.make_queue(durable, attributes))
 
-    def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
-        """Return the store of one priority of a queue; create it if missing.
+    def new_store(self) -> SegmentStore:
+        """Return a new store in memory, of a queue that is not durable; see add_files()."""
+        return SegmentStore(self._clock)
+
+    def add_files(self, queue: StoredQueue, priority: int, store: SegmentStore) -> None:
+        """Give a store that was in memory to a queue, so that it is written from now on when it is paged out.
 
         Args:
-            priority: 0..255.
-            first_seq: First sequence number of a new store. Above 1 if the store replaces another one whose taken
-                messages have lower numbers.
+            priority: 0..255; the queue has no store of it.
         """
+        self._open_files(queue, store, self._place(queue.qid, priority, queue.salt))
+        store.set_lazy(False)
+        store.paging.adopt_window()
+
+    def store(self, queue: StoredQueue, priority: int = 0) -> SegmentStore:
+        """Return the store of one priority, 0..255, of a queue; create it if missing."""
         store = queue.stores.get(priority)
         if store is None:
-            first_seq = max(first_seq, self._first_seqs.pop((queue.qid, priority), 0))
+            first_seq = self._first_seqs.pop((queue.qid, priority), 1)
             place = self._place(queue.qid, priority, queue.salt)
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
             store = self._open_store(queue, place, None, state)
@@ -482,16 +490,25 @@ class StorageEngine:
     def _open_store(
         self, queue: StoredQueue, place: StorePlace, manifest: Manifest | None, state: StoreState
     ) -> SegmentStore:
+        store = SegmentStore(self._clock, queue.durable, state, queue.persists_transient)
+        self._open_files(queue, store, place, manifest, state.segments)
+        return store
+
+    def _open_files(
+        self,
+        queue: StoredQueue,
+        store: SegmentStore,
+        place: StorePlace,
+        manifest: Manifest | None = None,
+        segments: Sequence[Segment] = (),
+    ) -> None:
         unit_bytes = queue.stream_segment_bytes
         if unit_bytes is not None:
             size = file_bytes(unit_bytes, self._options.segment_bytes)
             place = replace(place, segment_bytes=size, write_bytes=_STREAM_WRITE_BYTES)
-        store = SegmentStore(
-            place, self._events, queue.durable, self._note_dirty, manifest, state, queue.persists_transient
-        )
+        store.add_files(place, self._events, self._note_dirty, manifest, segments)
         queue.stores[place.priority] = store
         store.paging.unwritten.keeps_dead = self.readers.reads(queue.qid)
-        return store
 
     def _recover(self, threaded: bool) -> None:
         """Recover all stores, then write events, manifests and a checkpoint."""

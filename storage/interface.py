@@ -175,10 +175,7 @@ class MessageStore(Protocol):
     # --- ages, without reading bodies ---------------------------------------------------------------------------------
 
     def oldest_ready(self) -> int:
-        """Return when the oldest ready message arrived, in microseconds since 1970; 0 if none is ready, or unknown.
-
-        For messages in memory it is about as exact as note_time() is called often.
-        """
+        """Return when the oldest ready message arrived, in microseconds since 1970; 0 if none is ready, or unknown."""
 
     def oldest_taken(self) -> int:
         """Return when the oldest taken message arrived, in microseconds since 1970.
@@ -190,14 +187,6 @@ class MessageStore(Protocol):
 
     def arrival(self, entry: Entry) -> int:
         """Return when a message of the store arrived, in microseconds since 1970; 0 if it is unknown."""
-
-    def note_time(self, now: int, last: int) -> None:
-        """Note the time for the messages that arrive from now on, if they are kept in memory only.
-
-        Args:
-            now: Microseconds since 1970.
-            last: When it was called the last time.
-        """
 
 
 class Level(MessageStore, Protocol):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+#: The lists of an empty set, which most sets are: they share it, and none adds to it.
+_NONE: Final[list[int]] = []
 
 
 class SeqRanges:
@@ -16,8 +20,8 @@ class SeqRanges:
 
     def __init__(self) -> None:
         # Negated, so that the ascending lists have the lowest range last.
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._starts = _NONE
+        self._ends = _NONE
 
     def __bool__(self) -> bool:
         return bool(self._starts)
@@ -36,6 +40,9 @@ class SeqRanges:
 
     def add(self, first: int, end: int) -> None:
         """Add the numbers from `first` to `end`, excluded; some may be present already."""
+        if not self._starts:
+            self._starts, self._ends = [-first], [-end]
+            return
         # Ranges that touch or overlap: those with start <= end and end >= first.
         low = bisect_left(self._starts, -end)
         high = bisect_right(self._ends, -first)
@@ -51,8 +58,8 @@ class SeqRanges:
             # It continues the highest range.
             self._ends[0] = -ranges[0][1]
             ranges = ranges[1:]
-        self._starts[:0] = [-first for first, _ in reversed(ranges)]
-        self._ends[:0] = [-end for _, end in reversed(ranges)]
+        self._starts = [-first for first, _ in reversed(ranges)] + self._starts
+        self._ends = [-end for _, end in reversed(ranges)] + self._ends
 
     def remove(self, first: int, end: int) -> None:
         """Remove the numbers from `first` to `end`, excluded; some may be missing."""
@@ -78,6 +85,15 @@ class SeqRanges:
     def first(self) -> tuple[int, int]:
         """Return the lowest range as (first, end). The set must not be empty."""
         return -self._starts[-1], -self._ends[-1]
+
+    def gaps(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Return the ranges between `first` and `end`, excluded, that are not in the set, as (first, end)."""
+        for start, stop in [*self]:
+            if first < start < end:
+                yield first, start
+            first = max(first, stop)
+        if first < end:
+            yield first, end
 
     def between(self, first: int, end: int) -> SeqRanges:
         """Return a copy of the ranges that overlap the numbers from `first` to `end`, excluded."""

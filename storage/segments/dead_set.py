@@ -10,6 +10,7 @@ from leveret.storage.seq_ranges import SeqRanges
 #: Sequence numbers that share a bitmap.
 BLOCK: Final = 4096
 _BITMAP_BYTES: Final = BLOCK // 8
+_ALL_DEAD: Final = b"\xff" * _BITMAP_BYTES
 
 
 class DeadSet:
@@ -21,13 +22,11 @@ class DeadSet:
         floor: All numbers below it are dead.
     """
 
-    __slots__ = ("_bitmaps", "_counts", "_full", "floor")
+    __slots__ = ("_bitmaps", "_full", "floor")
 
     def __init__(self, floor: int = 1) -> None:
         self.floor = floor
         self._bitmaps: dict[int, bytearray] = {}
-        #: Number of set bits by block.
-        self._counts: dict[int, int] = {}
         #: Completely dead blocks.
         self._full = SeqRanges()
 
@@ -61,7 +60,7 @@ class DeadSet:
             if at == block * BLOCK and stop == at + BLOCK:
                 last = end // BLOCK
                 for emptied in [each for each in self._bitmaps if block <= each < last]:
-                    del self._bitmaps[emptied], self._counts[emptied]
+                    del self._bitmaps[emptied]
                 self._full.add(block, last)
                 at = last * BLOCK
             else:
@@ -132,7 +131,6 @@ class DeadSet:
         known = self._bitmaps
         blocks = range(low, high + 1) if high - low < len(known) else [each for each in known if low <= each <= high]
         part._bitmaps = {block: known[block][:] for block in blocks if block in known}
-        part._counts = {block: self._counts[block] for block in part._bitmaps}
         part._full = self._full.between(low, high + 1)
         return part
 
@@ -147,7 +145,6 @@ class DeadSet:
     def load_bitmap(self, block: int, bitmap: bytes) -> None:
         """Add a saved bitmap."""
         self._bitmaps[block] = bytearray(bitmap)
-        self._counts[block] = int.from_bytes(bitmap, "little").bit_count()
 
     def _mark(self, block: int, first: int, end: int) -> None:
         """Set bits of one block."""
@@ -156,25 +153,12 @@ class DeadSet:
         bitmap = self._bitmaps.get(block)
         if bitmap is None:
             bitmap = self._bitmaps[block] = bytearray(_BITMAP_BYTES)
-            self._counts[block] = 0
             if block == self.floor // BLOCK:
-                self._set(block, block * BLOCK, self.floor)
-        self._set(block, first, end)
-        if self._counts[block] == BLOCK:
-            del self._bitmaps[block], self._counts[block]
+                _set(bitmap, block * BLOCK, self.floor)
+        _set(bitmap, first, end)
+        if bitmap == _ALL_DEAD:
+            del self._bitmaps[block]
             self._full.add(block, block + 1)
-
-    def _set(self, block: int, first: int, end: int) -> None:
-        bitmap = self._bitmaps[block]
-        if end - first == 1:
-            at, bit = first % BLOCK >> 3, 1 << (first & 7)
-            if not bitmap[at] & bit:
-                bitmap[at] |= bit
-                self._counts[block] += 1
-        elif end > first:
-            whole = int.from_bytes(bitmap, "little") | ((1 << (end - first)) - 1) << (first % BLOCK)
-            bitmap[:] = whole.to_bytes(_BITMAP_BYTES, "little")
-            self._counts[block] = whole.bit_count()
 
     def _raise_floor(self, floor: int) -> None:
         """Raise the floor, and further over dead numbers that follow."""
@@ -197,7 +181,16 @@ class DeadSet:
         self.floor = floor
         if block != old:
             for gone in [each for each in self._bitmaps if each < block]:
-                del self._bitmaps[gone], self._counts[gone]
+                del self._bitmaps[gone]
+
+
+def _set(bitmap: bytearray, first: int, end: int) -> None:
+    """Set the bits of numbers of one block."""
+    if end - first == 1:
+        bitmap[first % BLOCK >> 3] |= 1 << (first & 7)
+    elif end > first:
+        whole = int.from_bytes(bitmap, "little") | ((1 << (end - first)) - 1) << (first % BLOCK)
+        bitmap[:] = whole.to_bytes(_BITMAP_BYTES, "little")
 
 
 def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]:

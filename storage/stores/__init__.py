@@ -1,13 +1,12 @@
 """Stores: the messages of one priority of a queue, in memory and on disk.
 
 Stores (`storage/interface.py`) know sequence numbers: `take` hands out entries with their numbers, `settle` removes
-them, `requeue` puts them back in their places. The in-memory store keeps messages in a deque; a message's number is
-that of the head plus its position, until it is requeued.
+them, `requeue` puts them back in their places.
 
-Which queues have files. Durable queues have a directory each. Other queues get one when they become lazy or are paged
-out (`storage/backings.py`): their messages move to a new store and keep their sequence numbers. A
-queue's number on disk is never reused. It is stored in the definitions, so after a crash between two steps the
-definitions say which directory is valid, and directories that no definition names are deleted.
+Which queues have files. Durable queues have a directory each. The stores of other queues are in memory, and get files
+when the queue becomes lazy or is paged out (`storage/backings.py`). A queue's number on disk is never reused. It is
+stored in the definitions, so after a crash between two steps the definitions say which directory is valid, and
+directories that no definition names are deleted.
 
 One store (`stores/segment_store.py`) has a cursor, the messages in memory, and a log. The cursor (`stores/cursor.py`)
 says which messages are ready: those that were requeued, then all from a number on. What the system cannot read is set

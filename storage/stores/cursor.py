@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from leveret.storage.interface import Entry
-from leveret.storage.segments.message_log import Measured, MessageLog
+from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.seq_ranges import SeqRanges, runs_of
 from leveret.storage.stores.ram_messages import RamMessages
 
@@ -15,6 +14,8 @@ class Cursor:
     """The ready messages of a store: those that were requeued, then all from a position on that are not dead.
 
     Args:
+        ram: Its messages in memory.
+        dead: All numbers below the next one without a live message.
         redelivered_below: Messages with lower numbers may have been delivered before a restart.
 
     Attributes:
@@ -25,13 +26,13 @@ class Cursor:
             that have never been delivered; None if there are none.
     """
 
-    __slots__ = ("_live_until", "_log", "_ram", "_redelivered_below", "aside", "position", "requeued", "untouched")
+    __slots__ = ("_dead", "_live_until", "_ram", "_redelivered_below", "aside", "position", "requeued", "untouched")
 
-    def __init__(self, ram: RamMessages, log: MessageLog, redelivered_below: int) -> None:
+    def __init__(self, ram: RamMessages, dead: DeadSet, redelivered_below: int) -> None:
         self._ram = ram
-        self._log = log
+        self._dead = dead
         #: None from the position to here is dead.
-        self.position = self._live_until = log.dead.floor
+        self.position = self._live_until = dead.floor
         self._redelivered_below = redelivered_below
         self.requeued = SeqRanges()
         self.untouched = SeqRanges()
@@ -54,7 +55,7 @@ class Cursor:
             # No message in the window is dead.
             return self.position, next_seq
         if self.position >= self._live_until:
-            self.position, self._live_until = next(self._log.dead.live_runs(self.position, next_seq))
+            self.position, self._live_until = next(self._dead.live_runs(self.position, next_seq))
         return self.position, self._live_until
 
     def leave(self, end: int) -> None:
@@ -88,7 +89,7 @@ class Cursor:
 
     def ready_ranges(self, next_seq: int) -> Iterator[tuple[int, int]]:
         """Return the ranges of all ready messages as (first, end)."""
-        return chain(self.requeued, self._log.dead.live_runs(self.position, next_seq))
+        return chain(self.requeued, self._dead.live_runs(self.position, next_seq))
 
     def is_ready(self, seq: int) -> bool:
         """Return whether a live message is ready."""
@@ -118,7 +119,7 @@ class Cursor:
         Args:
             end: The new position, above the old one.
         """
-        ranges = [*self._log.dead.live_runs(self.position, end)]
+        ranges = [*self._dead.live_runs(self.position, end)]
         self.requeued.add_above(ranges)
         self.untouched.add_above(ranges)
         self.position = end
@@ -136,26 +137,6 @@ class Cursor:
         self.untouched.clear()
         self.position = self._live_until = next_seq
 
-    def read(self, seq: int, end: int, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
-        """Read messages at the head, which is not in the window.
-
-        Args:
-            seq: Number of the first message.
-            end: End of the range at the head.
-            count: Maximum number of messages.
-            body_bytes: Stop when their bodies have reached this many bytes.
-            expired_at: Only messages that expire by this time; 0 for all.
-        Returns:
-            The entries and their body bytes; no entries if the first message is lost.
-        """
-        redelivered, end = self._same_until(seq, end)
-        count = min(count, end - seq)
-        entries, read = self._ram.kept_run(seq, count, body_bytes, expired_at, redelivered)
-        if not entries:
-            entries = self._log.read_run(seq, count, body_bytes, expired_at, redelivered, bool(self.requeued))
-            read = sum([len(entry[1].body) for entry in entries])
-        return entries, read
-
     def disk_end(self, seq: int, end: int) -> int:
         """Return the end of the messages from the head on that are on disk only; `seq` if there are none.
 
@@ -165,35 +146,7 @@ class Cursor:
         """
         return self._ram.next_kept(seq, end if self.requeued else min(end, self._ram.first_seq))
 
-    def measure(
-        self, seq: int, end: int, count: int, looks: int, body_bytes: int, expired_at: int
-    ) -> tuple[Measured | None, bool]:
-        """Measure messages at the head that are on disk, without reading their bodies.
-
-        Args:
-            seq: Number of the first message.
-            end: See disk_end().
-            count: Maximum number of messages.
-            looks: Maximum number of records to read.
-            body_bytes: Stop when their bodies have reached this many bytes.
-            expired_at: Only messages that expire by this time; 0 for all.
-        Returns:
-            Their measures, None if the first message is lost; and whether they may have been delivered before.
-        """
-        redelivered, end = self._same_until(seq, end)
-        again = bool(self.requeued)
-        return self._log.measure_run(seq, min(count, end - seq), looks, body_bytes, expired_at, again), redelivered
-
-    def lost_end(self, seq: int, end: int) -> int:
-        """Return the end of the messages from the head on that cannot be read; `seq` if the first one can.
-
-        Args:
-            seq: Number of the first message.
-            end: End of the range at the head.
-        """
-        return self._log.next_seq(seq, self.disk_end(seq, end), bool(self.requeued))
-
-    def _same_until(self, seq: int, end: int) -> tuple[bool, int]:
+    def same_until(self, seq: int, end: int) -> tuple[bool, int]:
         """Return whether messages before the window may have been delivered before, and up to which number."""
         if self.requeued:
             if not self.untouched:

@@ -1,4 +1,4 @@
-"""Looks at messages of a store on disk by their numbers, without taking them or changing anything."""
+"""Looks at messages of a store by their numbers, without taking them or changing anything."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from leveret.storage.interface import Entry, Look, Seen
 from leveret.storage.message import StoredMessage
+from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.stores.cursor import Cursor
@@ -20,12 +21,13 @@ _RANGES_MAX: Final = 1000
 _DAMAGE_COST: Final = 64
 
 
-class SegmentLook:
+class StoreLook:
     """One look at a store.
 
     Args:
         ram: Its messages in memory.
-        log: Its messages on disk.
+        log: Its messages on disk; None if it has no files.
+        dead: Numbers of its messages that are gone.
         cursor: Which of them are ready.
         leaving: Numbers of moved messages, which are gone for users of the store.
         count: Maximum number of messages, and of attempts to read some.
@@ -33,10 +35,18 @@ class SegmentLook:
     """
 
     def __init__(
-        self, ram: RamMessages, log: MessageLog, cursor: Cursor, leaving: SeqRanges, count: int, body_bytes: int
+        self,
+        ram: RamMessages,
+        log: MessageLog | None,
+        dead: DeadSet,
+        cursor: Cursor,
+        leaving: SeqRanges,
+        count: int,
+        body_bytes: int,
     ) -> None:
         self._ram = ram
         self._log = log
+        self._dead = dead
         self._cursor = cursor
         self._leaving = leaving
         self._left = count
@@ -45,9 +55,15 @@ class SegmentLook:
         self._is_complete = True
         self._failure: OSError | None = None
 
-    def run(self, seq: int, next_seq: int) -> Look:
-        """Look at the messages from a number on; `next_seq` is that of the next message."""
-        for first, end in self._log.dead.live_runs(seq, next_seq):
+    def run(self, seq: int, next_seq: int, is_complete: bool) -> Look:
+        """Look at the messages from a number on.
+
+        Args:
+            next_seq: Number of the next message.
+            is_complete: Whether a message that is neither in memory nor on disk is gone.
+        """
+        self._is_complete = is_complete
+        for first, end in self._dead.live_runs(seq, next_seq):
             at = first
             while at < end:
                 if self._left <= 0 or self._bytes_left <= 0:
@@ -71,6 +87,9 @@ class SegmentLook:
         ready, until = cursor.ready_until(at, min(end, ram.first_seq))
         until = min(until, ram.next_kept_after(at, until))
         count = min(self._left + 1, until - at)
+        if log is None:
+            # They are gone, or whoever has taken them has them.
+            return until
         entries = log.read_run(at, count, self._bytes_left, 0, False, True, is_counted=False)
         if entries:
             self._left -= len(entries) - 1
@@ -123,9 +142,9 @@ def arrival_of(ram: RamMessages, log: MessageLog, seq: int) -> int:
     return known if measured is None else measured.arrived
 
 
-def first_taken(log: MessageLog, cursor: Cursor, leaving: SeqRanges) -> int:
+def first_taken(dead: DeadSet, cursor: Cursor, leaving: SeqRanges) -> int:
     """Return the number of the oldest taken message; 0 if there is none."""
-    requeued, dead = cursor.requeued, log.dead
+    requeued = cursor.requeued
     looked = 0
     for first, end in dead.live_runs(dead.floor, cursor.position):
         at = first

@@ -144,9 +144,9 @@ class Paging:
         finally:
             self._ram_end = self._ram.end
 
-    def adopt_appended(self) -> None:
-        """Count messages that have been appended as old: they may be paged out in parts."""
-        self.appended_bytes = 0
+    def adopt_window(self) -> None:
+        """Count the messages of a store that was in memory as old: they may be paged out in parts."""
+        self.may_spill = True
         self._ram_end = self._ram.end
 
     def begin(self, body_bytes: int) -> bool:

@@ -167,11 +167,6 @@ class PriorityStore:
         level, number = self.place_of(entry)
         return self.levels[level].arrival((number, entry[1], entry[2]))
 
-    def note_time(self, now: int, last: int) -> None:
-        """Note the time for the messages that arrive from now on."""
-        for store in self.levels.values():
-            store.note_time(now, last)
-
     def look_again(self) -> None:
         """Look for ready messages in all levels: some that could not be read may be ready again."""
         self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)

@@ -22,6 +22,8 @@ _KEPT_MAX: Final = 4096
 _KEPT_BYTES: Final = 1 << 20
 #: Numbers that are tried one by one for a kept message.
 _LOOK_AHEAD: Final = 256
+#: The window before the first message: an empty deque takes 600 bytes, and many queues are never used.
+_NO_WINDOW: Final[deque[Message]] = deque()
 
 
 class RamMessages:
@@ -52,7 +54,7 @@ class RamMessages:
     )
 
     def __init__(self, next_seq: int) -> None:
-        self.window: deque[Message] = deque()
+        self.window = _NO_WINDOW
         self.first_seq = next_seq
         self.window_bytes = self.held_bytes = 0
         #: Length of the longest body ever appended.
@@ -83,6 +85,8 @@ class RamMessages:
         """
         if not self.window:
             self.first_seq = seq
+            if self.window is _NO_WINDOW:
+                self.window = deque()
         self.window.extend(messages)
         size = len(messages[0].body) if longest is None else longest
         if size > self._largest:

@@ -1,4 +1,4 @@
-"""A message store on disk."""
+"""A message store: one level of a queue, in memory and, where it needs them, in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.seq_ranges import runs_of
 from leveret.storage.stores.cursor import Cursor
-from leveret.storage.stores.looking import SegmentLook, arrival_of, first_taken
+from leveret.storage.stores.looking import StoreLook, arrival_of, first_taken
 from leveret.storage.stores.paging import Paging
 from leveret.storage.stores.ram_messages import RamMessages
 from leveret.storage.stores.settlement import Leaving, SettledRun, lives_on, settled_runs
@@ -61,7 +61,10 @@ class StoreState:
 
 
 class SegmentStore:
-    """Ready messages in segment files, without an object in memory for each. Implements Level.
+    """Messages in memory and in segment files; those on disk have no object in memory. Implements Level.
+
+    A new store is in memory until it gets files: at once if the queue is durable, otherwise when it becomes lazy or is
+    paged out. Without files it writes no events either.
 
     flush() writes appended messages that have not been settled before. Persistent messages of a durable queue go to the
     durable stream, all others to the spill stream, which is deleted at the next start.
@@ -70,24 +73,26 @@ class SegmentStore:
     written only when paged out. A lazy store keeps no ready message in memory after it has been written.
 
     Args:
+        clock: Microseconds since 1970, never going back.
         durable: Whether the queue is durable.
-        on_dirty: Called with the store when there is data to flush or sync, once per flush.
-        manifest: Manifest of the store; None for a new one.
         state: State from recovery; None for a new store.
         persists_transient: Transient messages survive a restart too, as in quorum queues.
 
     Attributes:
+        has_files: Whether it has files. Only then there are `place`, `log` and `paging`.
+        place: Paths and shared services.
         log: Its messages on disk.
-        ram: Its messages in memory: the window of the newest ones, and single older ones.
-        cursor: Which messages are ready.
         paging: Writes messages to disk, and pages them out and in.
+        ram: Its messages in memory: the window of the newest ones, and single older ones.
+        dead: All numbers below the next one without a live message; without files it is empty.
+        cursor: Which messages are ready.
         leaving: Moved messages that are not settled on disk yet.
         next_seq: Sequence number of the next message.
         ready_count: Number of ready messages.
         ready_bytes: Their body bytes.
         taken_count: Number of taken messages.
-        taken_bytes: Their body bytes; without those of messages that were taken before the queue came here from memory,
-            where they are not counted.
+        taken_bytes: Their body bytes; without those of messages that were taken before it got files, which it does not
+            count.
         persistent_count: Number of ready and taken messages that survive a restart.
         persistent_bytes: Their body bytes.
         lost_count: Number of ready messages that were damaged.
@@ -99,22 +104,25 @@ class SegmentStore:
     __slots__ = (
         "_add_event",
         "_checks_left",
+        "_clock",
         "_dirty",
         "_durable",
         "_events",
+        "_oldest_ready",
+        "_oldest_taken",
         "_on_dirty",
         "_persists_transient",
         "_used",
         "aside_bytes",
         "aside_count",
         "cursor",
+        "dead",
+        "has_files",
         "leaving",
         "log",
         "lost_count",
         "next_seq",
         "noted",
-        "_oldest_ready",
-        "_oldest_taken",
         "paging",
         "persistent_bytes",
         "persistent_count",
@@ -128,26 +136,20 @@ class SegmentStore:
 
     def __init__(
         self,
-        place: StorePlace,
-        events: EventLog,
-        durable: bool,
-        on_dirty: Callable[[SegmentStore], None],
-        manifest: Manifest | None = None,
+        clock: Callable[[], int],
+        durable: bool = False,
         state: StoreState | None = None,
         persists_transient: bool = False,
     ) -> None:
         state = state or StoreState()
-        manifest = manifest or Manifest(place.files, place.directory)
-        self.place = place
-        self._events = events
-        self._add_event: Final = partial(events.add, place.qid, place.priority)
+        self._clock = clock
         self._durable = durable
         self._persists_transient = durable and persists_transient
-        self._on_dirty = on_dirty
-        self.log = MessageLog(place, durable, manifest, state.segments, state.dead, persists_transient)
+        self._on_dirty: Callable[[SegmentStore], None] = _ignore
+        self.has_files = False
+        self.dead = state.dead
         self.ram = RamMessages(state.next_seq)
-        self.cursor = Cursor(self.ram, self.log, state.redelivered_below)
-        self.paging = Paging(self.ram, self.log, self.cursor)
+        self.cursor = Cursor(self.ram, self.dead, state.redelivered_below)
         self.leaving = Leaving()
         self.next_seq = state.next_seq
         self.ready_count, self.ready_bytes = state.count, state.body_bytes
@@ -160,16 +162,49 @@ class SegmentStore:
         #: Whether messages were read since the last idle().
         self._used = False
 
+    def add_files(
+        self,
+        place: StorePlace,
+        events: EventLog,
+        on_dirty: Callable[[SegmentStore], None],
+        manifest: Manifest | None = None,
+        segments: Sequence[Segment] = (),
+    ) -> None:
+        """Let the store use files from now on.
+
+        Args:
+            place: Where they are.
+            events: Gets the events of its messages.
+            on_dirty: Called with the store when there is data to flush or sync, once per flush.
+            manifest: Manifest of the store; None for a new one.
+            segments: Recovered sealed segments of the durable stream, in order.
+        """
+        self.place = place
+        self._events = events
+        self._add_event = partial(events.add, place.qid, place.priority)
+        self._on_dirty, self._dirty = on_dirty, False
+        manifest = manifest or Manifest(place.files, place.directory)
+        self.log = MessageLog(place, self._durable, manifest, segments, self.dead, self._persists_transient)
+        self.paging = Paging(self.ram, self.log, self.cursor)
+        self.has_files = True
+        self.taken_bytes = 0
+        if self.cursor.position > self.dead.floor:
+            # What has been taken is not told from what is gone. Whoever has it returns it by its number.
+            for first, end in self.cursor.requeued.gaps(self.dead.floor, self.cursor.position):
+                self.dead.add(first, end - first)
+
     # --- MessageStore -------------------------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""
-        arrived = self.place.clock()
+        arrived = self._clock()
         seq, count = self.next_seq, len(messages)
         self.ram.append(seq, messages, arrived, body_bytes, longest)
         self.next_seq = seq + count
         self.ready_count += count
         self.ready_bytes += body_bytes
+        if not self.has_files:
+            return
         paging = self.paging
         if self._durable and (self._persists_transient or messages[0].envelope.persistent):
             paging.unwritten.append(seq, messages, arrived)
@@ -184,7 +219,16 @@ class SegmentStore:
 
     def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
-        entries: list[Entry] = []
+        ram, cursor = self.ram, self.cursor
+        is_usual = ram.window and cursor.position == ram.first_seq and not cursor.requeued
+        if is_usual and body_bytes > 0 and not self._persists_transient:
+            # All ready messages are in the window.
+            self._used = True
+            entries, taken_bytes = ram.take(count, body_bytes)
+            cursor.position = ram.first_seq
+            self._count_taken(entries, taken_bytes)
+            return entries, taken_bytes
+        entries = []
         left = body_bytes
         while self.ready_count and len(entries) < count and left > 0:
             run, run_bytes = self._take_run(count - len(entries), left, 0)
@@ -238,7 +282,7 @@ class SegmentStore:
             seq, end = self.cursor.head(self.next_seq)
             if seq == self.ram.first_seq and not self.cursor.requeued:
                 return self.ram.window[0]
-            entries, _ = self.cursor.read(seq, end, 1, _ALL_BYTES, 0)
+            entries, _ = self._read_head(seq, end, 1, _ALL_BYTES, 0)
             if entries:
                 return entries[0][1]
             self._lose_head(seq, end)
@@ -248,12 +292,14 @@ class SegmentStore:
         """Return taken messages to their positions, marked as redelivered."""
         for first, end in runs_of(sorted([entry[0] for entry in entries])):
             self.cursor.requeued.add(first, end)
-            self._add_event(first, end - first, EventKind.REQUEUE, 0, 0, 0)
+            if self.has_files:
+                self._add_event(first, end - first, EventKind.REQUEUE, 0, 0, 0)
         self._note_dirty()
         body_bytes = sum([len(entry[1].body) for entry in entries])
         # Messages read from disk are read again: a closed consumer may have had a million of them.
-        for seq, message, _ in [entry for entry in entries if not isinstance(entry[1], StoredMessage)]:
-            if not self.paging.lazy or not self.paging.is_stored(seq, message):
+        back = [entry for entry in entries if not isinstance(entry[1], StoredMessage)] if self.has_files else entries
+        for seq, message, _ in back:
+            if not self._is_read_again(seq, message):
                 self.ram.keep(seq, message)
         self.ready_count += len(entries)
         self.ready_bytes += body_bytes
@@ -272,9 +318,14 @@ class SegmentStore:
         """
         if not entries:
             return
+        if not self.has_files:
+            self.taken_count -= len(entries)
+            if not self.taken_count and not self.ready_count:
+                self.ram.forget_arrivals()
+            return
         leave = lives_on(kind, flags)
         unwritten = self.paging.unwritten.first_seq(self.next_seq)
-        now = self.place.clock()
+        now = self._clock()
         runs = settled_runs(entries, now, self.ram, self._durable, self._persists_transient, unwritten)
         self.taken_count -= len(entries)
         for run in runs:
@@ -291,6 +342,8 @@ class SegmentStore:
         self, kind: EventKind, count: int, body_bytes: int, flags: int = 0, details: EventDetails | None = None
     ) -> None:
         """Log an event about messages that are not in the store."""
+        if not self.has_files:
+            return
         self.noted = True
         if details is None:
             self._add_event(0, count, kind, 0, flags, body_bytes)
@@ -312,12 +365,13 @@ class SegmentStore:
         """Discard all contents: the queue has been deleted."""
         self._end_aside()
         count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
-        if count:
-            self._note_deleted(count, body_bytes)
-        self.log.release()
-        self.paging.unwritten.clear()
-        self.leaving.clear()
-        self._forget_ready([(self.log.dead.floor, self.next_seq)])
+        if self.has_files:
+            if count:
+                self._note_deleted(count, body_bytes)
+            self.log.release()
+            self.paging.unwritten.clear()
+            self.leaving.clear()
+        self._forget_ready([(self.dead.floor, self.next_seq)])
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
     # --- looking and picking ------------------------------------------------------------------------------------------
@@ -332,16 +386,17 @@ class SegmentStore:
 
     def look(self, seq: int, count: int, body_bytes: int) -> Look:
         """Look at messages, also at taken ones that are on disk."""
-        looking = SegmentLook(self.ram, self.log, self.cursor, self.leaving.numbers(), count, body_bytes)
-        return looking.run(seq, self.next_seq)
+        log = self.log if self.has_files else None
+        looking = StoreLook(self.ram, log, self.dead, self.cursor, self.leaving.numbers(), count, body_bytes)
+        return looking.run(seq, self.next_seq, self.has_files or not self.taken_count)
 
     def is_ready(self, seq: int) -> bool:
         """Return whether a message is ready."""
-        return seq < self.next_seq and seq not in self.log.dead and self.cursor.is_ready(seq)
+        return seq < self.next_seq and seq not in self.dead and self.cursor.is_ready(seq)
 
     def absences(self, numbers: Sequence[int]) -> list[Absence]:
         """Return why messages are not ready, none of which is."""
-        leaving, dead = self.leaving.numbers(), self.log.dead
+        leaving, dead = self.leaving.numbers(), self.dead
         return [
             "unknown" if seq >= self.next_seq else "gone" if seq in dead or seq in leaving else "unacked"
             for seq in numbers
@@ -356,8 +411,7 @@ class SegmentStore:
             cursor.pass_over(end)
             picked = {entry[0] for entry in entries}
             for seq, message in enumerate(ram.leave_window(end), window_start):
-                # On disk already, a lazy store reads it again.
-                if seq not in picked and not (self.paging.lazy and self.paging.is_stored(seq, message)):
+                if seq not in picked and not self._is_read_again(seq, message):
                     ram.keep(seq, message)
         cursor.take_out([entry[0] for entry in entries])
         ram.drop_kept(entries)
@@ -370,16 +424,17 @@ class SegmentStore:
             return 0
         seq, _ = self.cursor.head(self.next_seq)
         if self._oldest_ready[0] != seq:
-            self._oldest_ready = seq, arrival_of(self.ram, self.log, seq)
+            self._oldest_ready = seq, self._arrival_of(seq)
         return self._oldest_ready[1]
 
     def oldest_taken(self) -> int:
         """Return when the oldest taken message arrived; see oldest_ready()."""
-        seq = first_taken(self.log, self.cursor, self.leaving.numbers()) if self.taken_count else 0
+        is_known = self.taken_count and self.has_files
+        seq = first_taken(self.dead, self.cursor, self.leaving.numbers()) if is_known else 0
         if not seq:
             return 0
         if self._oldest_taken[0] != seq:
-            self._oldest_taken = seq, arrival_of(self.ram, self.log, seq)
+            self._oldest_taken = seq, self._arrival_of(seq)
         return self._oldest_taken[1]
 
     def arrival(self, entry: Entry) -> int:
@@ -387,8 +442,8 @@ class SegmentStore:
         message = entry[1]
         return message.arrived_at if isinstance(message, StoredMessage) else self.ram.arrival(entry[0])[0]
 
-    def note_time(self, now: int, last: int) -> None:
-        """Do nothing: each message has its arrival."""
+    def _arrival_of(self, seq: int) -> int:
+        return arrival_of(self.ram, self.log, seq) if self.has_files else self.ram.arrival(seq)[0]
 
     # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
@@ -459,7 +514,7 @@ class SegmentStore:
         if seq == ram.first_seq and not cursor.requeued:
             entries, taken_bytes = ram.take_expired(expired_at, count) if expired_at else ram.take(count, body_bytes)
         else:
-            entries, taken_bytes = cursor.read(seq, end, count, body_bytes, expired_at)
+            entries, taken_bytes = self._read_head(seq, end, count, body_bytes, expired_at)
             ram.drop_kept(entries)
         if not entries:
             self._lose_head(seq, end)
@@ -467,6 +522,21 @@ class SegmentStore:
         cursor.leave(entries[-1][0] + 1)
         self._count_taken(entries, taken_bytes)
         return entries, taken_bytes
+
+    def _read_head(self, seq: int, end: int, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
+        """Return messages at the head, which is not in the window, and their bytes; none if the first one is lost."""
+        redelivered, end = self.cursor.same_until(seq, end)
+        count = min(count, end - seq)
+        entries, read = self.ram.kept_run(seq, count, body_bytes, expired_at, redelivered)
+        if not entries and self.has_files:
+            again = bool(self.cursor.requeued)
+            entries = self.log.read_run(seq, count, body_bytes, expired_at, redelivered, again)
+            read = sum([len(entry[1].body) for entry in entries])
+        return entries, read
+
+    def _is_read_again(self, seq: int, message: Message) -> bool:
+        """Return whether a message before the window need not be in memory: a lazy store reads it from disk again."""
+        return self.has_files and self.paging.lazy and self.paging.is_stored(seq, message)
 
     def _count_taken(self, entries: Sequence[Entry], body_bytes: int) -> None:
         self.ready_count -= len(entries)
@@ -492,14 +562,16 @@ class SegmentStore:
             self.settle(entries, kind)
             return len(entries), taken_bytes, 1 + len(entries)
         self._used = True
-        found, redelivered = cursor.measure(seq, end, count, steps, body_bytes, expired_at)
+        redelivered, end = cursor.same_until(seq, end)
+        most, again = min(count, end - seq), bool(cursor.requeued)
+        found = self.log.measure_run(seq, most, steps, body_bytes, expired_at, again)
         if found is None:
             self._lose_head(seq, end)
             return 0, 0, 1
         cursor.leave(seq + found.length)
         self.ready_count -= found.length
         self.ready_bytes = max(0, self.ready_bytes - found.body_bytes) if self.ready_count else 0
-        now = self.place.clock()
+        now = self._clock()
         wait, least = now - found.arrived, now - found.last_arrived
         durable = found.stream is DURABLE
         # Of most of them nothing was read: they count as having come evenly between the first and the last.
@@ -529,12 +601,17 @@ class SegmentStore:
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Remove all ready messages."""
-        self.ram.clear(self.next_seq)
-        self.paging.unwritten.has_gaps = True
         self.cursor.clear(self.next_seq)
+        self._bury_ready(ranges)
+
+    def _bury_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Mark all ready messages dead, whose numbers are in these ranges, and remove them from memory."""
+        self.ram.clear(self.next_seq)
         self.ready_count = self.ready_bytes = 0
-        self._bury_unread(ranges)
-        self.log.drops_active = True
+        if self.has_files:
+            self.paging.unwritten.has_gaps = True
+            self._bury_unread(ranges)
+            self.log.drops_active = True
 
     def _count_out(self, run: SettledRun) -> None:
         """Subtract a settled run, whose messages are no longer counted as taken, from the other counts."""
@@ -558,7 +635,7 @@ class SegmentStore:
             if not run.durable or not unwritten.keeps_dead:
                 flags |= NEVER_STORED
             unwritten.has_gaps = True
-            self.log.dead.add(first, count)
+            self.dead.add(first, count)
         self._events.add(
             self.place.qid,
             self.place.priority,
@@ -576,7 +653,7 @@ class SegmentStore:
     def _bury_unread(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Mark messages dead that have not been read, and count the persistent messages again."""
         self.log.bury_all(ranges)
-        unwritten = self.paging.unwritten.arrivals(self.log.dead)
+        unwritten = self.paging.unwritten.arrivals(self.dead)
         self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
         everything = self.ready_count + self.taken_count + self.aside_count
         if not everything:
@@ -599,15 +676,13 @@ class SegmentStore:
         """
         purged = self.ready_count
         self._note_purged(ranges)
-        self.ram.clear(self.next_seq)
-        self.paging.unwritten.has_gaps = True
-        self.ready_count = self.ready_bytes = 0
-        self._bury_unread(ranges)
-        self.log.drops_active = True
+        self._bury_ready(ranges)
         return purged
 
     def _note_purged(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Log that all ready messages are removed; their numbers are in these ranges."""
+        if not self.has_files:
+            return
         wait, left, body_bytes = self._longest_wait(), self.ready_count, self.ready_bytes
         for first, end in ranges:
             # The bytes of each range are unknown, so they are distributed in proportion to the counts.
@@ -621,8 +696,8 @@ class SegmentStore:
         There may be others between them, so the newest one has an event of its own: readers know from it whether they
         have read all.
         """
-        first = self.log.dead.floor
-        last = max(self.log.dead.last_live(self.next_seq), first + count - 1)
+        first = self.dead.floor
+        last = max(self.dead.last_live(self.next_seq), first + count - 1)
         wait, flags, part = self._longest_wait(), self._flags_of(first, last + 1), body_bytes // count
         if count > 1:
             self._add_event(first, count - 1, EventKind.QUEUE_DELETED, wait, flags, body_bytes - part)
@@ -652,7 +727,7 @@ class SegmentStore:
 
     def _lose_head(self, first: int, end: int) -> None:
         """Record damaged messages at the head as lost; set aside what the system cannot read for now."""
-        end = self.cursor.lost_end(first, end)
+        end = self.log.next_seq(first, self.cursor.disk_end(first, end), bool(self.cursor.requeued))
         # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
         if end > first:
             if self.log.failure is not None:
@@ -705,4 +780,8 @@ class SegmentStore:
     def _longest_wait(self) -> int:
         """Return the approximate wait of the oldest message of a store in milliseconds."""
         oldest = self.log.oldest or self.ram.oldest_arrival()
-        return (self.place.clock() - oldest) // 1000 if oldest else 0
+        return (self._clock() - oldest) // 1000 if oldest else 0
+
+
+def _ignore(store: SegmentStore) -> None:
+    """Do nothing: a store without files is never written."""

@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from leveret.storage.interface import MessageStore
-from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.support.segment_stores import new_cached_store, new_flushed_store, new_returning_store, new_store
+from tests.support.segment_stores import (
+    memory_store,
+    new_cached_store,
+    new_flushed_store,
+    new_returning_store,
+    new_store,
+)
 
 #: Factories of empty stores, by the name shown in test ids.
 STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
-    "memory": MemoryStore,
+    "memory": memory_store,
     # The contract is of one priority; what several mean is tested beside the store.
-    "priority": lambda: PriorityStore(10, lambda level: MemoryStore()),
+    "priority": lambda: PriorityStore(10, lambda level: memory_store()),
     # What has been appended waits to be written ...
     "segments": new_store,
     # ... or has been.
@@ -25,7 +30,7 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "segments-cached": new_cached_store,
     # ... or is written only once it has returned, behind messages with higher numbers.
     "segments-returned": new_returning_store,
-    "returns": lambda: ReturnsStore(lambda level: MemoryStore()),
+    "returns": lambda: ReturnsStore(lambda level: memory_store()),
     "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
     "returns-segments": lambda: ReturnsStore(lambda level: new_flushed_store()),
 }

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from leveret.storage.interface import Entry, Level, Look, MessageStore, Seen
-from leveret.storage.stores.segment_store import SegmentStore
 from tests.contract.stores import STORES
 from tests.contract.test_message_store import SETTINGS, StoreMachine, content
 from tests.support.messages import message, size_of
@@ -42,7 +41,7 @@ def level_of(store: MessageStore) -> Any:
 
 
 def is_on_disk(store: MessageStore) -> bool:
-    return isinstance(level_of(store), SegmentStore)
+    return bool(level_of(store).has_files)
 
 
 def pages(level: Level, count: int, body_bytes: int) -> Iterator[Look]:

@@ -19,9 +19,10 @@ from leveret.protocol.field_table import MalformedTable, decode_table, encode_ta
 from leveret.protocol.frame_reader import FrameReader
 from leveret.protocol.header_scan import scan_header
 from leveret.protocol.properties import Properties
+from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.message import Envelope, Message
 from leveret.storage.seq_ranges import SeqRanges
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.sessions import ALL_PROPERTIES, ALL_TYPES, SESSIONS, Step, publish
 from tests.support import content, tables
@@ -110,10 +111,10 @@ def _read_header(random: Random) -> Any:
 
 
 def _use_store(random: Random) -> Any:
-    return list(_store_steps(random, MemoryStore()))
+    return list(_store_steps(random, SegmentStore(AscendingClock(Clock()))))
 
 
-def _store_steps(random: Random, store: MemoryStore) -> Iterator[Any]:
+def _store_steps(random: Random, store: SegmentStore) -> Iterator[Any]:
     """Use a store in any order, with sequence numbers that do not fit into 64 bits among its arguments."""
     taken, ranges = [], SeqRanges()
     for _ in range(20):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+from leveret.storage.clock import AscendingClock
 from leveret.storage.clock import Clock as SystemClock
 from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.engine import EngineOptions, StorageEngine
@@ -42,6 +43,11 @@ def open_engine(
     return StorageEngine(ROOT, files=files, clock=clock or Clock(), options=options, on_work=on_work)
 
 
+def memory_store() -> SegmentStore:
+    """Return the store of a new queue that is not durable."""
+    return SegmentStore(AscendingClock(Clock()))
+
+
 def new_store() -> SegmentStore:
     """Return the store of a new durable queue on a new disk."""
     return _new_store()[0]
@@ -72,8 +78,15 @@ class FlushedStore(WrappedStore):
 
 def new_flushed_store() -> SegmentStore:
     """Return a store with small segments that keeps no messages in memory."""
+    return cast(SegmentStore, FlushedStore(_unwatched_store(durable=True)))
+
+
+def _unwatched_store(durable: bool) -> SegmentStore:
+    """Return a store that no engine flushes."""
     plain, events = _new_store()
-    return cast(SegmentStore, FlushedStore(SegmentStore(plain.place, events, True, lambda _: None)))
+    store = SegmentStore(plain.place.clock, durable)
+    store.add_files(plain.place, events, lambda _: None)
+    return store
 
 
 def new_cached_store() -> SegmentStore:
@@ -95,8 +108,7 @@ class ReturningStore(WrappedStore):
 
 def new_returning_store() -> SegmentStore:
     """A store of small segments, of a queue that is not durable."""
-    plain, events = _new_store()
-    store = SegmentStore(plain.place, events, False, lambda _: None)
+    store = _unwatched_store(durable=False)
     store.set_lazy(False)
     return cast(SegmentStore, ReturningStore(store))
 

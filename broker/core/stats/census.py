@@ -37,17 +37,15 @@ class Census:
 
     Args:
         detailed: Number of objects with a detailed history at the last pass, by kind.
-        last: When the last pass with samples began, in microseconds since 1970.
 
     Attributes:
         vhosts: Totals by virtual host, by the FIELDS of VirtualHostStatistics; complete after all steps.
         detailed: Number of objects with a detailed history, by kind.
     """
 
-    def __init__(self, broker: Broker, detailed: dict[str, int] | None = None, last: int = 0) -> None:
+    def __init__(self, broker: Broker, detailed: dict[str, int] | None = None) -> None:
         self._broker = broker
         self._known = detailed or {}
-        self._last = last
         self.vhosts: dict[str, list[int]] = {}
         self.detailed: dict[str, int] = {}
 
@@ -86,7 +84,6 @@ class Census:
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:
-                queue.store.note_time(self._broker.timers.now(), self._last)
                 if counters.has_losses:
                     self._sample_losses(counters, now, queue.retained_count)
                 if counters.sample(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue")):
@@ -232,8 +229,6 @@ class Sampler:
         self._broker = broker
         self._node = node
         self._detailed: dict[str, int] = {}
-        #: When the last sample was begun, in microseconds since 1970.
-        self._begun = broker.timers.now()
         self._work = PeriodicWork(broker.timers, self._seconds_left, self._sample_now, "a sample was taken")
 
     def start(self) -> None:
@@ -251,8 +246,7 @@ class Sampler:
             now: Seconds since 1970, a multiple of STEP.
         """
         broker = self._broker
-        begun, self._begun = self._begun, broker.timers.now()
-        census = Census(broker, self._detailed, begun)
+        census = Census(broker, self._detailed)
         yield from census.steps(now)
         self._detailed = census.detailed
         for name, row in census.vhosts.items():

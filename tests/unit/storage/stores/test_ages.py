@@ -9,11 +9,10 @@ import pytest
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import MessageStore
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.memory_store import MemoryStore, TailTimes
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.support.messages import ENVELOPE, message
+from tests.support.messages import ENVELOPE
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -140,57 +139,20 @@ def test_returned_messages_have_the_time_of_their_return() -> None:
     assert seconds(store.oldest_taken()) == 7
 
 
-def test_a_store_in_memory_knows_what_was_noted() -> None:
-    store = MemoryStore()
+@pytest.mark.parametrize("has_files", [False, True])
+def test_a_store_that_was_in_memory_keeps_its_arrivals(has_files: bool) -> None:
+    place = Place()
+    store = place.engine.new_store()
     for second in range(3):
-        store.note_time(START + 10 * second * SECOND, START)
-        store.append([message("x")], 1)
-    assert seconds(store.oldest_ready()) == 0
-    entries = store.take(2, ALL)[0]
-    assert (seconds(store.oldest_ready()), store.oldest_taken()) == (20, 0)
-    assert [seconds(store.arrival(entry)) for entry in entries] == [0, 10]
-    entries += store.take(1, ALL)[0]
-    # None is ready, but those that are taken may return.
-    store.note_time(START + 40 * SECOND, START)
-    store.requeue(entries[1:])
-    assert seconds(store.oldest_ready()) == 10
-
-
-@pytest.mark.parametrize("kind", ["priorities", "returned"])
-def test_each_level_in_memory_knows_what_was_noted(kind: str) -> None:
-    store = ReturnsStore(lambda level: MemoryStore())
-    if kind == "priorities":
-        store = PriorityStore(9, lambda level: MemoryStore())  # type: ignore[assignment]
-        store.append([of(priority=9)], 1)
-    else:
-        store.append_returned([message("x")], 1)
-    store.note_time(START + 20 * SECOND, START + 10 * SECOND)
-    assert seconds(store.oldest_ready()) == 10
-
-
-def test_what_arrived_before_the_first_note_is_at_most_an_interval_older() -> None:
-    times = TailTimes()
-    assert times.arrival(1) == 0
-    times.note(3, 20 * SECOND, 12 * SECOND, False)
-    assert [times.arrival(seq) for seq in (1, 2, 3)] == [12 * SECOND, 12 * SECOND, 20 * SECOND]
-
-
-def test_an_idle_tail_is_noted_again() -> None:
-    times = TailTimes()
-    times.note(1, 10, 5, True)
-    times.note(5, 20, 15, False)
-    times.note(5, 30, 20, False)
-    assert [times.arrival(seq) for seq in (0, 1, 4, 5, 9)] == [0, 10, 10, 30, 30]
-    times.note(9, 40, 30, True)
-    assert (times.arrival(5), times.arrival(9)) == (0, 40)
-
-
-def test_notes_of_a_long_backlog_become_coarser() -> None:
-    times = TailTimes()
-    for number in range(10_000):
-        times.note(number, number * SECOND, (number - 1) * SECOND, False)
-    assert len(times.numbers) <= 512
-    assert times.arrival(0) == 0
-    for number in (10, 5_000, 9_900, 9_999):
-        assert 0 <= number * SECOND - times.arrival(number) <= (10_000 - number) * SECOND
-    assert times.arrival(9_999) == 9_999 * SECOND
+        place.append(store, second, persistent=False)
+    first, second_one = store.take(2, ALL)[0]
+    assert store.oldest_taken() == 0, "those who hold them know"
+    if has_files:
+        place.engine.add_files(place.engine.create_queue(False, {"name": "q"}), 0, store)
+        store.page_out(ALL)
+        place.flush()
+    assert [seconds(store.arrival(entry)) for entry in (first, second_one)] == [0, 1]
+    assert seconds(store.oldest_ready()) == 2
+    store.requeue([second_one])
+    assert seconds(store.oldest_ready()) == 1
+    assert [entry[0] for entry in store.take(ALL, ALL)[0]] == [2, 3]

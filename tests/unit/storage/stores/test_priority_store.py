@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from tests.support.messages import bodies
+from tests.support.segment_stores import memory_store
 
 MAX_PRIORITY = 5
 ALL = 1 << 20
@@ -29,7 +29,7 @@ def append(store: PriorityStore, priority: int, body: str, expires_at: int = 0) 
 
 
 def filled(*messages: tuple[int, str]) -> PriorityStore:
-    store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
+    store = PriorityStore(MAX_PRIORITY, lambda level: memory_store())
     for priority, body in messages:
         append(store, priority, body)
     return store
@@ -64,7 +64,7 @@ def test_count_and_bytes_bound_a_take_over_all_priorities() -> None:
 
 
 def test_only_the_head_of_all_expires() -> None:
-    store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
+    store = PriorityStore(MAX_PRIORITY, lambda level: memory_store())
     append(store, 1, "low", expires_at=10)
     append(store, 4, "high", expires_at=30)
     assert store.take_expired(20, ALL) == []
@@ -91,7 +91,7 @@ class PriorityMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
+        self.store = PriorityStore(MAX_PRIORITY, lambda level: memory_store())
         self.arrived = 0
         self.ready: list[Row] = []
         self.taken: list[tuple[Row, Entry]] = []

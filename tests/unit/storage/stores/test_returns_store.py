@@ -11,16 +11,15 @@ from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, Level
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
 from tests.support.messages import ENVELOPE, bodies, message
-from tests.support.segment_stores import new_flushed_store, open_engine
+from tests.support.segment_stores import memory_store, new_flushed_store, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
 ALL = 1 << 20
 
 
-@pytest.fixture(params=[MemoryStore, new_flushed_store])
+@pytest.fixture(params=[memory_store, new_flushed_store])
 def store(request: pytest.FixtureRequest) -> ReturnsStore:
     make: Callable[[], Level] = request.param
     return ReturnsStore(lambda level: make())
@@ -115,7 +114,7 @@ def test_what_becomes_of_them_is_logged() -> None:
 
 def test_long_histories() -> None:
     """Two queues in a row are what it does, whatever happens."""
-    chance, store = random.Random(1), ReturnsStore(lambda level: MemoryStore())
+    chance, store = random.Random(1), ReturnsStore(lambda level: memory_store())
     fresh: list[str] = []
     returned: list[str] = []
     held: list[Entry] = []
@@ -149,7 +148,7 @@ def of_priority(body: bytes, priority: int) -> Message:
 
 
 def test_priorities_against_a_list() -> None:
-    chance, store = random.Random(1), ReturnsStore(lambda level: MemoryStore(), max_priority=RETURNS_PRIORITY_MAX)
+    chance, store = random.Random(1), ReturnsStore(lambda level: memory_store(), max_priority=RETURNS_PRIORITY_MAX)
     #: Place in the order (level, whether it never returned, number there), whether it was delivered, body.
     expected: list[tuple[tuple[int, bool, int], bool, bytes]] = []
     taken: list[tuple[Entry, tuple[int, bool, int]]] = []

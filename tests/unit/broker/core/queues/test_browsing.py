@@ -379,13 +379,6 @@ def test_what_cannot_be_read_for_now_is_left_out_and_told(waits: bool) -> None:
     assert browser.failure is None
 
 
-def publish_noted(queue: Queue, body: str) -> None:
-    """Publish a message, and note its arrival, as is done once per sample for all messages in memory."""
-    now = queue.host.timers.now()
-    queue.store.note_time(now, now)
-    queue.publish([message(body)], len(body))
-
-
 def ages(queue: Queue) -> tuple[int | None, int | None]:
     """The ages of the oldest ready and unacked message in full seconds."""
     found = oldest_ready_age(queue), oldest_unacked_age(queue)
@@ -408,7 +401,7 @@ def test_an_empty_queue_has_none(vhost: VirtualHost) -> None:
 def test_the_oldest_ready_and_the_oldest_unacked_message(vhost: VirtualHost, loop: ManualLoop, durable: bool) -> None:
     queue = declare(vhost, durable=durable)
     for body in ("a", "b", "c"):
-        publish_noted(queue, body)
+        queue.publish([message(body)], len(body))
         loop.advance(2)
     assert ages(queue) == (6, None)
     holder, other = Holder(queue), Holder(queue)
@@ -429,7 +422,7 @@ def test_a_redelivered_message_may_be_the_oldest_of_its_holder(
 ) -> None:
     queue = declare(vhost, durable=durable)
     for body in ("a", "b"):
-        publish_noted(queue, body)
+        queue.publish([message(body)], len(body))
         loop.advance(2)
     holder, other = Holder(queue), Holder(queue)
     first = take(holder)
@@ -440,9 +433,3 @@ def test_a_redelivered_message_may_be_the_oldest_of_its_holder(
     take(other)
     assert [entry[1].body for entry in other.taken] == [b"b", b"a"]
     assert ages(queue)[1] == 4
-
-
-def test_a_message_whose_arrival_is_not_noted_yet_has_no_age(vhost: VirtualHost) -> None:
-    queue = declare(vhost, durable=False)
-    queue.publish([message("a")], 1)
-    assert oldest_ready_age(queue) is None

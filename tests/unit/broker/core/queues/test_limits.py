@@ -13,12 +13,12 @@ from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings
-from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message
 from tests.support.queue_content import arguments, contents, publish
 from tests.support.queues import declare
+from tests.support.segment_stores import memory_store
 
 
 def bounded(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
@@ -41,7 +41,7 @@ class TestRoomAndExcess:
     def test_what_fits_is_what_one_by_one_would_not_exceed(
         self, sizes: list[int], most: int | None, most_bytes: int | None, size: int
     ) -> None:
-        store = MemoryStore()
+        store = memory_store()
         for ready in sizes:
             store.append([message("x" * ready)], ready)
         limits = Limits(QueueSettings(max_length=most, max_length_bytes=most_bytes))
@@ -57,7 +57,7 @@ class TestRoomAndExcess:
         assert min(max(limits.room(store, size), 0), 50) == fits
 
     def test_no_limit_at_all(self) -> None:
-        limits, store = Limits(QueueSettings()), MemoryStore()
+        limits, store = Limits(QueueSettings()), memory_store()
         assert limits.room(store, 1000) > 1 << 40
         assert limits.room(store, 0) == UNBOUNDED
         assert not limits.refuses
