@@ -34,7 +34,8 @@ class Election:
         self._plan = plan
         self._register = register
         self._namesake_since = 0.0
-        self._waiting_since = 0.0
+        #: The epoch after which others may claim first, and since when.
+        self._waiting = (0, 0.0)
         self._outage_ended = -inf
 
     def note_outage(self) -> None:
@@ -51,6 +52,8 @@ class Election:
             ReplicationError: Another node has this one's name, and leads.
         """
         self._check_namesake(reading)
+        if reading.claimed_by not in ("", self._plan.name):
+            self._waiting = (0, 0.0)
         return self._may_claim(reading) and not await self._lets_others_claim(reading, copy)
 
     def _is_own_claim(self, reading: Reading) -> bool:
@@ -100,11 +103,11 @@ class Election:
             return True
         if not is_unsure and state.successor in ("", name):
             if state.successor == name or not await self._is_behind(state, copy):
-                self._waiting_since = 0.0
                 return False
             patience = _BEHIND_SECONDS
-        self._waiting_since = self._waiting_since or now
-        return now - self._waiting_since < patience
+        if self._waiting[0] != state.epoch:
+            self._waiting = state.epoch, now
+        return now - self._waiting[1] < patience
 
     async def _is_behind(self, state: State, copy: Following) -> bool:
         """Ask the others of the in-sync set where their copies end; return whether one has more than this node."""

@@ -184,7 +184,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(octets)
         await writer.drain()
     if writer.can_write_eof():
-        with suppress(OSError):
+        # uvloop raises a RuntimeError if the transport has just been closed.
+        with suppress(OSError, RuntimeError):
             writer.write_eof()
     else:
         # TLS has no end of one direction.

@@ -106,8 +106,11 @@ class Term:
         """Renew the lease, until cancelled; claim again what has run out while nobody else has claimed it."""
         while True:
             await asyncio.sleep(self._lease / 4)
-            asked = self._loop.time()
             try:
+                if not self.may_confirm:
+                    # Renewals that arrive, and whose answers do not, would keep others from leading.
+                    await self.look()
+                asked = self._loop.time()
                 if not await self._register.renew():
                     async with self._changing:
                         await self.look()
@@ -128,8 +131,9 @@ class Term:
             successor: Name of the node that is to lead; "" if none has everything.
             leaves: Whether this node leaves the in-sync set, if there is a successor.
         """
+        # A change that waits for a register that is away is given up.
+        self._is_over = True
         async with self._changing:
-            self._is_over = True
             in_sync = self.state.in_sync
             if successor and leaves:
                 in_sync = tuple(each for each in in_sync if each != self._name)

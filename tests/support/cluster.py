@@ -102,15 +102,25 @@ class Etcd:
 class Node:
     """A node of a cluster as a process."""
 
-    def __init__(self, directory: Path, name: str, register: str, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        register: str,
+        settings: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+        before_kill: Callable[[int], None] = lambda _pid: None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._environment = environment or {}
+        self._before_kill = before_kill
         self.name = name
         self.directory = directory
         self.data_dir = directory / "data"
         self.log = directory / "stderr.log"
         self._output = directory / "stdout.log"
         self.port, self.management_port, self.prometheus_port, self.replication_port = (free_port() for _ in range(4))
-        self._settings = {
+        self.settings = {
             "replication.register": register,
             "replication.node": name,
             "replication.port": self.replication_port,
@@ -127,11 +137,13 @@ class Node:
             sys.executable, "-m", "leveret", f"--data-dir={self.data_dir}", "--host=127.0.0.1", f"--port={self.port}",
             f"--management-port={self.management_port}", f"--prometheus-port={self.prometheus_port}",
         ]  # fmt: skip
-        for key, value in self._settings.items():
+        for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         self._output.unlink(missing_ok=True)
         with self.log.open("ab") as log, self._output.open("wb") as output:
-            self.process = subprocess.Popen(arguments, stdout=output, stderr=log, env=_environment())
+            self.process = subprocess.Popen(
+                arguments, stdout=output, stderr=log, env={**_environment(), **self._environment}
+            )
 
     @property
     def role(self) -> str:
@@ -172,6 +184,8 @@ class Node:
     def kill(self) -> None:
         """Kill it, as kill -9 does."""
         if self.process is not None:
+            if self.is_running:
+                self._before_kill(self.process.pid)
             self.process.kill()
             self.process.wait()
             self.process = None
@@ -191,8 +205,12 @@ class Cluster:
 
     def __init__(self, directory: Path, count: int = 3, settings: Mapping[str, object] | None = None) -> None:
         self.etcd = Etcd(directory / "etcd")
-        register = f"etcd://127.0.0.1:{self.etcd.port}/test"
-        self.nodes = [Node(directory / f"n{at}", f"n{at}", register, settings) for at in range(1, count + 1)]
+        self.settings = settings
+        self.nodes = [self.make_node(directory / f"n{at}", f"n{at}") for at in range(1, count + 1)]
+
+    def make_node(self, directory: Path, name: str) -> Node:
+        """Return a node, which is not started."""
+        return Node(directory, name, f"etcd://127.0.0.1:{self.etcd.port}/test", self.settings)
 
     def start(self) -> None:
         """Start all nodes, the first of them as the leader, and wait until all are in sync."""

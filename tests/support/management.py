@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 class Management:
     """Requests to the API under `/api`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float = 120) -> None:
+        self._timeout = timeout
         parts = urlsplit(url)
         user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
         self.base = urlunsplit((parts.scheme, f"{_bracketed(parts.hostname)}:{parts.port or 15672}", "", "", ""))
@@ -30,7 +31,7 @@ class Management:
                 **(headers or {}),
             },
         )
-        with urllib.request.urlopen(request, timeout=120) as response:
+        with urllib.request.urlopen(request, timeout=self._timeout) as response:
             data = response.read()
         return json.loads(data) if data else None
 

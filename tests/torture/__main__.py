@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     if given.nodes > 1:
-        return failovers.run(given.seconds, given.seed, given.nodes)
+        return failovers.run(given.seconds, given.seed, given.nodes, given.keep)
     try:
         history = None if given.history is None else parse_history(given.history)
         settings = dict(_setting(each) for each in given.set)

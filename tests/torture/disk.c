@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { CREATE = 1, WRITE, TRUNCATE, SYNC_BEGIN, SYNC_END, SYNC_FAILED, RENAME, LINK, UNLINK, MKDIR, RMDIR, DIRECTORY_SYNC };
+enum kind { CREATE = 1, WRITE, TRUNCATE, SYNC_BEGIN, SYNC_END, SYNC_FAILED, RENAME, LINK, UNLINK, MKDIR, RMDIR, DIRECTORY_SYNC, SYNC_ALL };
 
 struct header {
     uint32_t kind;
@@ -381,6 +381,15 @@ static int sync_any(int handle, long number) {
 
 int fsync(int handle) { return sync_any(handle, SYS_fsync); }
 int fdatasync(int handle) { return sync_any(handle, SYS_fdatasync); }
+void sync(void) {
+    if (!control) {
+        syscall(SYS_sync);
+        return;
+    }
+    enter();
+    note(SYNC_ALL, 0, 0, NULL, 0, NULL);
+    leave();
+}
 
 /* Names */
 

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     MKDIR = 10
     RMDIR = 11
     DIRECTORY_SYNC = 12
+    SYNC_ALL = 13
 
 
 class Record(NamedTuple):
@@ -132,6 +133,16 @@ class _Directory:
     def sync(self) -> None:
         self.synced = dict(self.names)
 
+    def sync_all(self) -> None:
+        """Put everything below it on the disk."""
+        self.sync()
+        for node in self.names.values():
+            if isinstance(node, _Directory):
+                node.sync_all()
+            else:
+                node.sync_begins(0)
+                node.sync_ends(0)
+
     def after_power_loss(self, rng: random.Random) -> dict[str, _Node]:
         """Return the names that are left: of each that was changed, the old or the new file, or none."""
         left: dict[str, _Node] = {}
@@ -208,6 +219,8 @@ class DiskImage:
         if kind <= Kind.SYNC_FAILED and kind is not Kind.CREATE:
             if (file := self._inodes.get(record.inode)) is not None:
                 _change(file, record)
+        elif kind is Kind.SYNC_ALL:
+            self._top.sync_all()
         elif kind is Kind.DIRECTORY_SYNC:
             if (found := self._directory(os.fsdecode(record.first))) is not None:
                 found.sync()

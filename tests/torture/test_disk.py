@@ -68,7 +68,7 @@ class TestLossOfPower:
         assert {b"old", b"oldnew", b"oldnewer", b"oldn", b"oldn\0"} <= set(contents)
         assert all(content is not None and content.startswith(b"old") for content in contents)
 
-    @pytest.mark.parametrize("sync", ["os.fsync(f)", "os.fdatasync(f)"])
+    @pytest.mark.parametrize("sync", ["os.fsync(f)", "os.fdatasync(f)", "os.sync()"])
     def test_what_was_synced_is_there(self, disk: PreloadedDisk, sync: str) -> None:
         assert left(disk, f"os.write(f, b'new'); {sync}") == [{"f": b"oldnew"}]
 

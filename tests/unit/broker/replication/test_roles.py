@@ -13,7 +13,7 @@ import pytest
 from leveret.broker.replication.link import Link
 from leveret.broker.replication.node_record import read_record
 from leveret.broker.replication.plan import Plan, ReplicationError
-from leveret.broker.replication.register import MemoryHub, MemoryRegister
+from leveret.broker.replication.register import MemoryHub, MemoryRegister, Reading, RegisterError
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
 from leveret.storage.disk.recording import OWN_NAMES, Operations, RecordingFiles
@@ -43,7 +43,8 @@ class Node:
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"
         limits = Limits(1.0, self.min_copies, 0)
         plan = Plan(self.name, self.root, self.address, "secret", LEASE, limits, 1 << 20, is_observer=self.is_observer)
-        self.member = Member(plan, MemoryRegister(self.hub, self.name, LEASE), self)
+        self.register = MemoryRegister(self.hub, self.name, LEASE)
+        self.member = Member(plan, self.register, self)
         self.task = asyncio.create_task(self.member.run(listening))
 
     async def stop(self) -> None:
@@ -248,3 +249,47 @@ def test_a_standby_that_becomes_an_observer_leaves_the_set(tmp_path: Path) -> No
         assert b.engine is None
 
     run(tmp_path, 2, work, min_copies=1)
+
+
+def test_a_leader_that_gets_no_answers_of_the_register_is_replaced(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node, c: Node) -> None:
+        renew = a.register.renew
+
+        async def renew_unheard() -> bool:
+            await renew()
+            raise RegisterError("no answer")
+
+        async def read_unheard() -> Reading:
+            raise RegisterError("no answer")
+
+        a.register.renew, a.register.read = renew_unheard, read_unheard  # type: ignore[method-assign]
+        await until(lambda: b.engine or c.engine)
+        a.publish(1)
+        await asyncio.sleep(LEASE)
+        assert a.confirmed == []
+
+    run(tmp_path, 3, work)
+
+
+def test_whoever_was_chosen_leads_also_if_it_is_slow(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node, b: Node, c: Node) -> None:
+        read = a.register.read
+
+        async def read_slowly() -> Reading:
+            await asyncio.sleep(LEASE / 3)
+            return await read()
+
+        async def hand_over(old: Node, new: Node) -> None:
+            a.register.read = read_slowly if new is a else read  # type: ignore[method-assign]
+            await until(lambda: old.shipping and all(each.link for each in old.shipping.standbys.values()))
+            assert await old.member.hand_over(new.name) == new.name
+            await until(lambda: old.engine is None)
+            await until(lambda: a.engine or b.engine or c.engine)
+            assert new.engine is not None
+
+        for old, new in ((a, b), (b, a), (a, b), (b, a)):
+            await hand_over(old, new)
+        assert a.member.state is not None
+        assert a.member.state.epoch == 5
+
+    run(tmp_path, 3, work)
