@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from pamqp import commands
 
 from tests.conformance.accounts import VHOSTS, Accounts
-from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
+from tests.conformance.fixtures import Connect, Poll, Refuse, SetPolicy, Unique
 from tests.conformance.http_api import Belongings, HttpApi
 from tests.conformance.operator_policies import PolicySet, only
+from tests.conformance.reply_texts import invalid_argument
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Channel, Connection, parse_url
@@ -188,6 +190,18 @@ def unique(broker_url: str) -> Iterator[Unique]:
             for each in given:
                 channel.queue_delete(each)
                 channel.exchange_delete(each)
+
+
+@pytest.fixture
+def refuse(channel: Channel, unique: Unique, vhost: str) -> Refuse:
+    """A function that declares a queue, and expects that one of its arguments is named as invalid, for a reason."""
+
+    def declare(key: str, reason: str, **options: Any) -> None:
+        queue = unique()
+        with channel.expect_channel_close(406, invalid_argument(key, queue, vhost, reason), commands.Queue.Declare):
+            channel.queue_declare(queue, **options)
+
+    return declare
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pamqp import commands
 
 from tests.conformance.accounts import Accounts
 from tests.conformance.deaths import arrival, dead_letter, dead_letter_to, reject
-from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.fixtures import Connect, Refuse, Unique
 from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.reply_texts import invalid_argument, refused
 from tests.conformance.topology import bound_queue, drain, fill, new_exchange, new_queue
@@ -33,11 +33,12 @@ def test_2_2_2_any_exchange_name_goes(channel: Channel, unique: Unique, name: st
     assert drain(channel, queue) == []
 
 
-def test_2_2_3_a_routing_key_needs_an_exchange(channel: Channel, unique: Unique, vhost: str) -> None:
-    queue = unique()
-    text = invalid_argument("x-dead-letter-routing-key", queue, vhost, ": routing_key_but_no_dlx_defined")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[("x-dead-letter-routing-key", "S", "key")])
+def test_2_2_3_a_routing_key_needs_an_exchange(refuse: Refuse) -> None:
+    refuse(
+        "x-dead-letter-routing-key",
+        ": routing_key_but_no_dlx_defined",
+        arguments=[("x-dead-letter-routing-key", "S", "key")],
+    )
 
 
 def test_2_2_3_the_exchange_of_a_policy_is_not_enough(

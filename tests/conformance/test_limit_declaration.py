@@ -8,8 +8,7 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import bounded, limits, outcomes, refill
-from tests.conformance.fixtures import Unique
-from tests.conformance.reply_texts import invalid_argument
+from tests.conformance.fixtures import Refuse, Unique
 from tests.conformance.topology import counts, drain, new_queue, numbered
 from tests.support.tables import Triple
 from tests.support.wire import Channel
@@ -75,12 +74,9 @@ def test_1_1_2_any_value_from_zero(channel: Channel, unique: Unique, key: str, l
     ],
 )
 def test_1_1_5_negative_values_are_named_as_sent(
-    channel: Channel, unique: Unique, vhost: str, key: str, letter: str, value: int, printed: str
+    refuse: Refuse, key: str, letter: str, value: int, printed: str
 ) -> None:
-    queue = unique()
-    text = invalid_argument(key, queue, vhost, f": {{value_negative,{printed}}}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[(key, letter, value)])
+    refuse(key, f": {{value_negative,{printed}}}", arguments=[(key, letter, value)])
 
 
 @pytest.mark.parametrize("key", [LENGTH, BYTES])

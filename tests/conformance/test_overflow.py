@@ -6,8 +6,7 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import REJECTING, bounded, in_one_write, limits, outcomes, take_dead_letters
-from tests.conformance.fixtures import Connect, Unique
-from tests.conformance.reply_texts import invalid_argument
+from tests.conformance.fixtures import Connect, Refuse, Unique
 from tests.conformance.topology import bodies, counts, drain, got, new_exchange, new_queue, numbered
 from tests.support.wire import Channel
 
@@ -34,11 +33,8 @@ def test_2_1_1_by_argument(channel: Channel, unique: Unique, overflow: str | Non
 
 
 @pytest.mark.parametrize("value", ["Drop-Head", "REJECT-PUBLISH", "reject_publish", "reject-publish ", "none"])
-def test_2_1_1_values_are_case_sensitive(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
-    queue = unique()
-    text = invalid_argument("x-overflow", queue, vhost, ": invalid_overflow")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[("x-overflow", "S", value)])
+def test_2_1_1_values_are_case_sensitive(refuse: Refuse, value: str) -> None:
+    refuse("x-overflow", ": invalid_overflow", arguments=[("x-overflow", "S", value)])
 
 
 @rejecting

@@ -19,68 +19,30 @@ from tests.support.wire import Channel, ChannelClosed
 Operation = Callable[[Channel, str, str], Any]
 Login = Callable[[str], Channel]
 
-# Method, what to do (channel, queue, exchange), what each user is refused: a queue, an exchange, or nothing.
+
+def _refusals(configurer: str | None, writer: str | None, reader: str | None) -> dict[str, str | None]:
+    """Return what each user is refused: a queue, an exchange, or nothing."""
+    return {"configurer": configurer, "writer": writer, "reader": reader}
+
+
+_BIND_EXCHANGE, _BIND_QUEUE = (_refusals(kind, "amq.direct", kind) for kind in ("exchange", "queue"))
+_CONFIGURE_EXCHANGE, _CONFIGURE_QUEUE = (_refusals(None, kind, kind) for kind in ("exchange", "queue"))
+_READ_QUEUE = _refusals("queue", "queue", None)
+
+# Method, what to do (channel, queue, exchange), what is refused.
 OPERATIONS: list[tuple[type[Any], Operation, dict[str, str | None]]] = [
-    (
-        commands.Exchange.Declare,
-        lambda channel, _, exchange: channel.exchange_declare(exchange),
-        {"configurer": None, "writer": "exchange", "reader": "exchange"},
-    ),
-    (
-        commands.Exchange.Delete,
-        lambda channel, _, exchange: channel.exchange_delete(exchange),
-        {"configurer": None, "writer": "exchange", "reader": "exchange"},
-    ),
-    (
-        commands.Exchange.Bind,
-        lambda channel, _, exchange: channel.exchange_bind(exchange, "amq.direct", exchange),
-        {"configurer": "exchange", "writer": "amq.direct", "reader": "exchange"},
-    ),
-    (
-        commands.Exchange.Unbind,
-        lambda channel, _, exchange: channel.exchange_unbind(exchange, "amq.direct", exchange),
-        {"configurer": "exchange", "writer": "amq.direct", "reader": "exchange"},
-    ),
-    (
-        commands.Queue.Declare,
-        lambda channel, queue, _: channel.queue_declare(queue),
-        {"configurer": None, "writer": "queue", "reader": "queue"},
-    ),
-    (
-        commands.Queue.Delete,
-        lambda channel, queue, _: channel.queue_delete(queue),
-        {"configurer": None, "writer": "queue", "reader": "queue"},
-    ),
-    (
-        commands.Queue.Bind,
-        lambda channel, queue, _: channel.queue_bind(queue, "amq.direct", queue),
-        {"configurer": "queue", "writer": "amq.direct", "reader": "queue"},
-    ),
-    (
-        commands.Queue.Unbind,
-        lambda channel, queue, _: channel.queue_unbind(queue, "amq.direct", queue),
-        {"configurer": "queue", "writer": "amq.direct", "reader": "queue"},
-    ),
-    (
-        commands.Queue.Purge,
-        lambda channel, queue, _: channel.queue_purge(queue),
-        {"configurer": "queue", "writer": "queue", "reader": None},
-    ),
-    (
-        commands.Basic.Get,
-        lambda channel, queue, _: channel.get(queue),
-        {"configurer": "queue", "writer": "queue", "reader": None},
-    ),
-    (
-        commands.Basic.Consume,
-        lambda channel, queue, _: channel.consume(queue),
-        {"configurer": "queue", "writer": "queue", "reader": None},
-    ),
-    (
-        commands.Basic.Publish,
-        lambda channel, _, exchange: channel.publish(exchange, "key"),
-        {"configurer": "exchange", "writer": None, "reader": "exchange"},
-    ),
+    (commands.Exchange.Declare, lambda channel, _, exchange: channel.exchange_declare(exchange), _CONFIGURE_EXCHANGE),
+    (commands.Exchange.Delete, lambda channel, _, exchange: channel.exchange_delete(exchange), _CONFIGURE_EXCHANGE),
+    (commands.Exchange.Bind, lambda channel, _, x: channel.exchange_bind(x, "amq.direct", x), _BIND_EXCHANGE),
+    (commands.Exchange.Unbind, lambda channel, _, x: channel.exchange_unbind(x, "amq.direct", x), _BIND_EXCHANGE),
+    (commands.Queue.Declare, lambda channel, queue, _: channel.queue_declare(queue), _CONFIGURE_QUEUE),
+    (commands.Queue.Delete, lambda channel, queue, _: channel.queue_delete(queue), _CONFIGURE_QUEUE),
+    (commands.Queue.Bind, lambda channel, queue, _: channel.queue_bind(queue, "amq.direct", queue), _BIND_QUEUE),
+    (commands.Queue.Unbind, lambda channel, queue, _: channel.queue_unbind(queue, "amq.direct", queue), _BIND_QUEUE),
+    (commands.Queue.Purge, lambda channel, queue, _: channel.queue_purge(queue), _READ_QUEUE),
+    (commands.Basic.Get, lambda channel, queue, _: channel.get(queue), _READ_QUEUE),
+    (commands.Basic.Consume, lambda channel, queue, _: channel.consume(queue), _READ_QUEUE),
+    (commands.Basic.Publish, lambda channel, _, x: channel.publish(x, "key"), _refusals("exchange", None, "exchange")),
 ]
 METHODS = [row[0].name for row in OPERATIONS]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.fixtures import Unique
-from tests.conformance.reply_texts import inequivalent, invalid_argument
+from tests.conformance.fixtures import Refuse, Unique
+from tests.conformance.reply_texts import inequivalent
 from tests.conformance.topology import counts, new_queue
 from tests.support.tables import Triple
 from tests.support.wire import Channel
@@ -172,50 +172,32 @@ def test_14_12_classic_is_the_default_type(channel: Channel, unique: Unique, fir
     ("key", "letter", "value", "type_name"),
     [(key, *row) for key, row in zip(cycle([*INTEGERS, "x-queue-version"]), TYPE_NAMES, strict=False)],
 )
-def test_14_13_integers(
-    channel: Channel, unique: Unique, vhost: str, key: str, letter: str, value: Any, type_name: str
-) -> None:
-    queue = unique()
-    text = invalid_argument(key, queue, vhost, f': "expected integer, got {type_name}"')
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[(key, letter, value)])
+def test_14_13_integers(refuse: Refuse, key: str, letter: str, value: Any, type_name: str) -> None:
+    refuse(key, f': "expected integer, got {type_name}"', arguments=[(key, letter, value)])
 
 
 @pytest.mark.parametrize("key", INTEGERS)
-def test_14_13_negative(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
-    queue = unique()
-    text = invalid_argument(key, queue, vhost, ": {value_negative,-1}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[(key, "I", -1)])
+def test_14_13_negative(refuse: Refuse, key: str) -> None:
+    refuse(key, ": {value_negative,-1}", arguments=[(key, "I", -1)])
 
 
 @pytest.mark.parametrize("key", STRINGS)
-def test_14_13_strings(channel: Channel, unique: Unique, vhost: str, key: str) -> None:
-    queue = unique()
+def test_14_13_strings(refuse: Refuse, key: str) -> None:
     argument: Triple = (key, "I", 1)
-    text = invalid_argument(key, queue, vhost, ": {unacceptable_type,signedint}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[*needed(argument), argument])
+    refuse(key, ": {unacceptable_type,signedint}", arguments=[*needed(argument), argument])
 
 
 @pytest.mark.parametrize(("arguments", "reason"), INVALID)
-def test_14_13_invalid_value(
-    channel: Channel, unique: Unique, vhost: str, arguments: list[Triple], reason: str
-) -> None:
-    queue = unique()
-    text = invalid_argument(str(arguments[0][0]), queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=arguments)
+def test_14_13_invalid_value(refuse: Refuse, arguments: list[Triple], reason: str) -> None:
+    refuse(str(arguments[0][0]), f": {reason}", arguments=arguments)
 
 
-def test_14_13_the_first_invalid_argument_in_order_is_named(channel: Channel, unique: Unique, vhost: str) -> None:
-    queue = unique()
-    text = invalid_argument("x-expires", queue, vhost, ": {value_zero,0}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(
-            queue,
-            arguments=[("x-overflow", "S", "zz"), ("x-max-length", "I", -1), ("x-expires", "I", 0)],
-        )
+def test_14_13_the_first_invalid_argument_in_order_is_named(refuse: Refuse) -> None:
+    refuse(
+        "x-expires",
+        ": {value_zero,0}",
+        arguments=[("x-overflow", "S", "zz"), ("x-max-length", "I", -1), ("x-expires", "I", 0)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,48 +216,30 @@ def test_14_14_dead_letter_exchange_must_be_a_string(
 
 
 @pytest.mark.parametrize("argument", OF_OTHER_TYPES, ids=[str(row[0]) for row in OF_OTHER_TYPES])
-def test_14_15_argument_of_another_queue_type(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
-    queue = unique()
-    text = invalid_argument(str(argument[0]), queue, vhost, " of queue type rabbit_classic_queue")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[argument])
+def test_14_15_argument_of_another_queue_type(refuse: Refuse, argument: Triple) -> None:
+    refuse(str(argument[0]), " of queue type rabbit_classic_queue", arguments=[argument])
 
 
 @pytest.mark.parametrize("wrong_first", [True, False])
-def test_14_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(
-    channel: Channel, unique: Unique, vhost: str, wrong_first: bool
-) -> None:
-    queue = unique()
+def test_14_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(refuse: Refuse, wrong_first: bool) -> None:
     arguments: list[Triple] = [("x-max-length", "I", -1), ("x-max-age", "S", "1D")]
-    text = invalid_argument("x-max-length", queue, vhost, ": {value_negative,-1}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=arguments if wrong_first else arguments[::-1])
+    refuse("x-max-length", ": {value_negative,-1}", arguments=arguments if wrong_first else arguments[::-1])
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_14_15_of_several_the_first_one_sent_is_refused(
-    channel: Channel, unique: Unique, vhost: str, first: int
-) -> None:
-    queue = unique()
+def test_14_15_of_several_the_first_one_sent_is_refused(refuse: Refuse, first: int) -> None:
     foreign: list[Triple] = [("x-max-age", "S", "1D"), ("x-delivery-limit", "I", 1), ("x-queue-leader-locator", "I", 1)]
     arguments = foreign[first:] + foreign[:first]
-    text = invalid_argument(str(arguments[0][0]), queue, vhost, " of queue type rabbit_classic_queue")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=arguments)
+    refuse(str(arguments[0][0]), " of queue type rabbit_classic_queue", arguments=arguments)
 
 
 @pytest.mark.parametrize(
     ("letter", "value", "reason"),
     [("I", 1, "{unacceptable_type,signedint}"), ("S", "min-masters", "invalid_queue_locator_arg")],
 )
-def test_14_13_the_locator_of_a_quorum_queue(
-    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
-) -> None:
-    queue = unique()
+def test_14_13_the_locator_of_a_quorum_queue(refuse: Refuse, letter: str, value: Any, reason: str) -> None:
     arguments: list[Triple] = [("x-queue-type", "S", "quorum"), ("x-queue-leader-locator", letter, value)]
-    text = invalid_argument("x-queue-leader-locator", queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, durable=True, arguments=arguments)
+    refuse("x-queue-leader-locator", f": {reason}", durable=True, arguments=arguments)
 
 
 @pytest.mark.parametrize("arguments", VALID)

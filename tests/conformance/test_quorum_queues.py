@@ -8,8 +8,9 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import QUORUM, quorum, refill, take_dead_letters
-from tests.conformance.fixtures import Connect, Poll, Unique
-from tests.conformance.reply_texts import cut, invalid_argument
+from tests.conformance.fixtures import Connect, Poll, Refuse, Unique
+from tests.conformance.reply_texts import cut
+from tests.conformance.streams import STREAM
 from tests.conformance.topology import counts, drain, got, new_queue
 from tests.support.management import Management
 from tests.support.tables import Triple
@@ -35,18 +36,22 @@ def delivery_counts(delivery: Delivery) -> list[Triple]:
     ],
     ids=str,
 )
-def test_6_1_1_properties(channel: Channel, unique: Unique, vhost: str, options: dict[str, bool], named: str) -> None:
+@pytest.mark.parametrize("queue_type", [QUORUM, STREAM], ids=["quorum", "stream"])
+def test_6_1_1_and_21_1_properties(
+    channel: Channel, unique: Unique, vhost: str, queue_type: Triple, options: dict[str, bool], named: str
+) -> None:
     queue = unique()
     text = f"PRECONDITION_FAILED - invalid property '{named}' for queue '{queue}' in vhost '{vhost}'"
     with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[QUORUM], **options)
+        channel.queue_declare(queue, arguments=[queue_type], **options)
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_6_1_1_not_server_named(channel: Channel, durable: bool) -> None:
-    text = "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue"
+@pytest.mark.parametrize("queue_type", [QUORUM, STREAM], ids=["quorum", "stream"])
+def test_6_1_1_and_21_2_not_server_named(channel: Channel, queue_type: Triple, durable: bool) -> None:
+    text = f"PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_{queue_type[2]}_queue"
     with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare("", arguments=[QUORUM], durable=durable)
+        channel.queue_declare("", arguments=[queue_type], durable=durable)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +67,8 @@ def test_6_1_1_not_server_named(channel: Channel, durable: bool) -> None:
     ],
     ids=lambda argument: str(argument[0]),
 )
-def test_6_1_2_arguments_of_another_queue_type(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
-    queue = unique()
-    text = invalid_argument(str(argument[0]), queue, vhost, " of queue type rabbit_quorum_queue")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[QUORUM, argument], durable=True)
+def test_6_1_2_arguments_of_another_queue_type(refuse: Refuse, argument: Triple) -> None:
+    refuse(str(argument[0]), " of queue type rabbit_quorum_queue", arguments=[QUORUM, argument], durable=True)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +82,8 @@ def test_6_1_2_arguments_of_another_queue_type(channel: Channel, unique: Unique,
         (("x-max-in-memory-length", "I", -1), "{value_negative,-1}"),
     ],
 )
-def test_6_1_2_invalid_values(channel: Channel, unique: Unique, vhost: str, argument: Triple, reason: str) -> None:
-    queue = unique()
-    text = invalid_argument(str(argument[0]), queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[QUORUM, argument], durable=True)
+def test_6_1_2_invalid_values(refuse: Refuse, argument: Triple, reason: str) -> None:
+    refuse(str(argument[0]), f": {reason}", arguments=[QUORUM, argument], durable=True)
 
 
 def test_6_1_2_valid_arguments(channel: Channel, unique: Unique) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.fixtures import Connect, Refuse, Unique
 from tests.conformance.http_api import HttpApi, bad_request, path
 from tests.conformance.reply_texts import inequivalent, invalid_argument, locked
 from tests.conformance.streams import STREAM, new_stream
@@ -15,30 +15,6 @@ from tests.support.wire import Channel
 
 DECLARE = commands.Queue.Declare
 SEGMENT = "x-stream-max-segment-size-bytes"
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({}, "non-durable"),
-        ({"durable": True, "exclusive": True}, "exclusive-owner"),
-        ({"durable": True, "auto_delete": True}, "auto-delete"),
-        ({"exclusive": True}, "exclusive-owner"),
-        ({"auto_delete": True, "exclusive": True}, "auto-delete"),
-    ],
-    ids=str,
-)
-def test_21_1_properties(channel: Channel, unique: Unique, vhost: str, options: dict[str, bool], named: str) -> None:
-    queue = unique()
-    text = f"PRECONDITION_FAILED - invalid property '{named}' for queue '{queue}' in vhost '{vhost}'"
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[STREAM], **options)
-
-
-def test_21_2_not_server_named(channel: Channel) -> None:
-    text = "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_stream_queue"
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare("", arguments=[STREAM], durable=True)
 
 
 def test_21_3_arguments(channel: Channel, unique: Unique) -> None:
@@ -81,22 +57,16 @@ def test_21_7_units(channel: Channel, unique: Unique, unit: str) -> None:
     ],
     ids=lambda argument: str(argument[0]),
 )
-def test_21_4_arguments_of_other_queue_types(channel: Channel, unique: Unique, vhost: str, argument: Triple) -> None:
+def test_21_4_arguments_of_other_queue_types(refuse: Refuse, argument: Triple) -> None:
     if argument[2] == "wrong" or argument[0] == "x-expires":
         # A value that is wrong in itself is another matter.
         argument = (argument[0], "I", 1000)
-    queue = unique()
-    text = invalid_argument(str(argument[0]), queue, vhost, " of queue type rabbit_stream_queue")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[STREAM, argument], durable=True)
+    refuse(str(argument[0]), " of queue type rabbit_stream_queue", arguments=[STREAM, argument], durable=True)
 
 
-def test_21_4_the_first_in_the_table(channel: Channel, unique: Unique, vhost: str) -> None:
-    queue = unique()
-    text = invalid_argument("x-overflow", queue, vhost, " of queue type rabbit_stream_queue")
+def test_21_4_the_first_in_the_table(refuse: Refuse) -> None:
     arguments: list[Triple] = [STREAM, ("x-overflow", "S", "drop-head"), ("x-max-length", "I", 1)]
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=arguments, durable=True)
+    refuse("x-overflow", " of queue type rabbit_stream_queue", arguments=arguments, durable=True)
 
 
 def test_21_6_the_order_of_checks(connect: Connect, unique: Unique, vhost: str) -> None:
@@ -130,21 +100,15 @@ def test_21_18_filter_sizes(channel: Channel, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("value", ["1h30m", "1.5h", "10", "1w", "1d", "1H", "0s", "00h"])
-def test_21_7_max_age(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
-    queue = unique()
-    text = invalid_argument("x-max-age", queue, vhost, ": invalid_max_age")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[STREAM, ("x-max-age", "S", value)], durable=True)
+def test_21_7_max_age(refuse: Refuse, value: str) -> None:
+    refuse("x-max-age", ": invalid_max_age", arguments=[STREAM, ("x-max-age", "S", value)], durable=True)
 
 
 @pytest.mark.parametrize("value", ["", "h", "abc", "-1h", " 1h"])
 @pytest.mark.departs("4.3.5")
-def test_21_8_max_age_without_a_digit(channel: Channel, unique: Unique, vhost: str, value: str) -> None:
+def test_21_8_max_age_without_a_digit(refuse: Refuse, value: str) -> None:
     # 3.10.8 closes the connection with 541.
-    queue = unique()
-    text = invalid_argument("x-max-age", queue, vhost, ": invalid_max_age")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[STREAM, ("x-max-age", "S", value)], durable=True)
+    refuse("x-max-age", ": invalid_max_age", arguments=[STREAM, ("x-max-age", "S", value)], durable=True)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +126,8 @@ def test_21_8_max_age_without_a_digit(channel: Channel, unique: Unique, vhost: s
     ],
     ids=str,
 )
-def test_21_7_to_21_11_invalid_values(
-    channel: Channel, unique: Unique, vhost: str, argument: Triple, reason: str
-) -> None:
-    queue = unique()
-    text = invalid_argument(str(argument[0]), queue, vhost, f": {reason}")
-    with channel.expect_channel_close(406, text, DECLARE):
-        channel.queue_declare(queue, arguments=[STREAM, argument], durable=True)
+def test_21_7_to_21_11_invalid_values(refuse: Refuse, argument: Triple, reason: str) -> None:
+    refuse(str(argument[0]), f": {reason}", arguments=[STREAM, argument], durable=True)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,12 @@ def test_without_a_dead_letter_exchange_nothing_is_dead_lettered(tmp_path: Path)
     assert recorded(tmp_path) == {("source", "REFUSED", False): 5}
 
 
+def test_the_limit_that_was_exceeded_is_known(tmp_path: Path) -> None:
+    with ThreadedBroker(tmp_path) as broker:
+        publish(broker, {"x-max-length": 100, "x-max-length-bytes": 12}, 7)
+    assert recorded(tmp_path) == {("source", "MAXLEN_BYTES", False): 5}
+
+
 def details(data_dir: Path, **options: Any) -> dict[tuple[Any, ...], int]:
     """Messages that no queue has taken, by what is known of them; how many are in one event depends on the time."""
     found: Counter[tuple[Any, ...]] = Counter()
