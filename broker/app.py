@@ -42,6 +42,7 @@ from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refu
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Interceptor, Server
+from leveret.broker.shovels.shovels import Shovels
 from leveret.broker.side_programs import ARCHIVER, BACKUP, SideProgram
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
@@ -159,6 +160,7 @@ class App:
         )
         self.accounts = Accounts(settings.loopback_users)
         self.jobs = Jobs(self.broker, self.accounts)
+        self.shovels = Shovels(self.broker, self.accounts, settings.max_message_size, settings.shovels)
         limit = memory_limit(settings)
         # The store may need more free space than is configured.
         disk_limit = self._stores.engine.disk.limit
@@ -199,6 +201,7 @@ class App:
         self.load()
         await self._listen()
         self.node.is_serving = True
+        self.shovels.start()
         for program in self._side_programs:
             program.start()
 
@@ -263,9 +266,8 @@ class App:
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         save = self._save_definitions
-        return RequestContext(
-            self.broker, self.accounts, self.node, self.settings, access, save, self.jobs, self._replica, self._backups
-        )
+        of_broker = self.broker, self.accounts, self.node, self.settings, access, save
+        return RequestContext(*of_broker, self.jobs, self.shovels, self._replica, self._backups)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -319,6 +321,7 @@ class App:
         seconds = self.settings.shutdown_timeout / 1000
         await asyncio.gather(
             self.jobs.stop(seconds),
+            self.shovels.stop(),
             self._prometheus.stop(),
             self._management.stop(),
             self._listener.stop(seconds),
@@ -407,6 +410,7 @@ class App:
         """
         self._is_closed = True
         self._stop_refusing()
+        self.shovels.abort()
         self.broker.turn.before_writing.clear()
         for program in self._side_programs:
             await program.kill()

@@ -596,6 +596,12 @@ class Settings:
     policies: tuple[Mapping[str, object], ...] = option(
         kinds.documents(), (), "Policies to set at every start, in the form of a definitions file."
     )
+    shovels: Mapping[str, object] = option(
+        kinds.document(),
+        {},
+        "Static shovels: by name, a mapping with the keys of a dynamic shovel; see [Shovels](shovels.md).",
+        secret=True,
+    )
 
 
 OPTIONS: Final[Mapping[str, Option]] = declared(Settings)

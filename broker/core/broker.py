@@ -6,7 +6,7 @@ import base64
 import logging
 import secrets
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from leveret.storage.backings import QueueBacking
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 
 _KIND: Final = "global_parameter"
+_PARAMETER: Final = "parameter"
 #: A permanent identifier of the broker, generated at the first start.
 CLUSTER_ID: Final = "internal_cluster_id"
 CLUSTER_NAME: Final = "cluster_name"
@@ -76,6 +77,53 @@ class GlobalParameters:
             self.set(CLUSTER_ID, f"leveret-cluster-id-{identity}")
 
 
+class RuntimeParameters:
+    """The runtime parameters of components that have no fields of their own in a virtual host. Every change is durable.
+
+    Attributes:
+        journal: Where changes are written.
+        on_change: Called with virtual host, component and name after a parameter has been set or cleared.
+    """
+
+    def __init__(self) -> None:
+        self.journal: Journal = NoJournal()
+        self.on_change: Callable[[str, str, str], None] = _ignore
+        self._values: dict[tuple[str, str, str], Any] = {}
+
+    @property
+    def values(self) -> Mapping[tuple[str, str, str], Any]:
+        """All parameters, JSON values by virtual host, component and name."""
+        return MappingProxyType(self._values)
+
+    def set(self, vhost_name: str, component: str, name: str, value: Any) -> bool:
+        """Set a parameter to a JSON value; return whether it is new."""
+        key = vhost_name, component, name
+        is_new = key not in self._values
+        self._values[key] = value
+        self.journal.put(_PARAMETER, key, {"value": value})
+        self.on_change(*key)
+        return is_new
+
+    def clear(self, vhost_name: str, component: str, name: str) -> bool:
+        """Remove a parameter; return whether it existed."""
+        key = vhost_name, component, name
+        if key not in self._values:
+            return False
+        del self._values[key]
+        self.journal.delete(_PARAMETER, key)
+        self.on_change(*key)
+        return True
+
+    def clear_vhost(self, vhost_name: str) -> None:
+        """Remove all parameters of a virtual host."""
+        for key in [key for key in self._values if key[0] == vhost_name]:
+            self.clear(*key)
+
+
+def _ignore(vhost_name: str, component: str, name: str) -> None:
+    """Do nothing."""
+
+
 log = logging.getLogger("leveret.patterns")
 losses_log = logging.getLogger("leveret.losses")
 
@@ -98,6 +146,7 @@ class Broker:
         alarms: Resource alarms.
         gate: Delays replies that depend on definitions that are not written yet.
         global_parameters: Parameters that belong to no virtual host.
+        parameters: Parameters of virtual hosts, without policies and limits.
         default_cluster_name: See cluster_name above.
         connections: Connections that have opened a virtual host.
         statistics: Counters of the whole broker.
@@ -128,6 +177,7 @@ class Broker:
         self.alarms = alarms or Alarms()
         self.gate = gate or DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
         self.global_parameters = GlobalParameters()
+        self.parameters = RuntimeParameters()
         self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
         report_to(_log_slow_pattern)
         self.statistics = BrokerStatistics()
@@ -207,12 +257,14 @@ class Broker:
         """Write all further changes of definitions to a journal."""
         self._journal = journal
         self.global_parameters.journal = journal
+        self.parameters.journal = journal
         for vhost in self.vhosts.values():
             vhost.recorder.journal = journal
 
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with its queues. The caller has closed its connections."""
         vhost = self.vhosts.pop(name)
+        self.parameters.clear_vhost(name)
         waiting = vhost.delayed_count
         vhost.delete_contents()
         if waiting:

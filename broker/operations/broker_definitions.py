@@ -26,6 +26,7 @@ from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.importing import (
     find_left_out,
     load_global_parameters,
+    load_shovels,
     load_vhosts,
     policy_steps,
     topology_steps,
@@ -33,6 +34,7 @@ from leveret.broker.operations.importing import (
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.patterns import Pattern
+from leveret.policies.shovel import InvalidShovel, read_shovel
 from leveret.storage.definitions_database import DefinitionsDatabase, Key
 
 #: Key of the digest of the file that was imported last.
@@ -199,6 +201,12 @@ def load_definitions(
     with _refusals("policies", refuse):
         policies = [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]
         import_definitions({"policies": policies}, broker, accounts, "the option policies")
+    for name, value in settings.shovels.items():
+        with _refusals("shovels", refuse):
+            try:
+                read_shovel(name, value)
+            except InvalidShovel as invalid:
+                raise DefinitionsError(f"shovels: '{name}': {'; '.join(str(invalid).splitlines())}") from None
     return digest
 
 
@@ -288,6 +296,7 @@ def import_steps(
     load_global_parameters(broker, document)
     yield from policy_steps(broker, document, left_out)
     yield from topology_steps(broker, document, left_out)
+    load_shovels(broker, document)
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:
@@ -306,7 +315,7 @@ def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]
     yield "vhosts", export.export_vhosts(broker)
     yield "permissions", account_sections["permissions"]
     yield "topic_permissions", account_sections["topic_permissions"]
-    yield "parameters", [entry for vhost in vhosts for entry in export.export_parameters(vhost)]
+    yield "parameters", [entry for vhost in vhosts for entry in export.export_parameters(broker, vhost)]
     yield "global_parameters", export.export_global_parameters(broker)
     yield "policies", [entry for vhost in vhosts for entry in export.export_policies(vhost)]
     yield "queues", chain.from_iterable(map(export.export_queues, vhosts))
@@ -314,13 +323,13 @@ def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]
     yield "bindings", chain.from_iterable(map(export.export_bindings, vhosts))
 
 
-def vhost_export_steps(vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
+def vhost_export_steps(broker: Broker, vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
     """Export the definitions of one virtual host in parts; see export_steps().
 
     As in RabbitMQ 3.10, only parameters and policies contain the name of the virtual host.
     """
     yield "rabbit_version", RABBITMQ_VERSION
-    yield "parameters", export.export_parameters(vhost)
+    yield "parameters", export.export_parameters(broker, vhost)
     yield "policies", export.export_policies(vhost)
     yield "queues", map(_without_vhost, export.export_queues(vhost))
     yield "exchanges", map(_without_vhost, export.export_exchanges(vhost))

@@ -19,8 +19,17 @@ from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.exchanges import Ends, add_binding, find_destination
-from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits, set_policy
+from leveret.broker.operations.parameters import (
+    InvalidLimits,
+    escape_markup,
+    policy_error_text,
+    set_limits,
+    set_policy,
+    set_shovel,
+)
 from leveret.policies.policy import PolicyError, is_from_elsewhere, read_policy
+from leveret.policies.shovel import COMPONENT as SHOVEL
+from leveret.policies.shovel import InvalidShovel
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable, find, longstr
@@ -28,12 +37,12 @@ from leveret.protocol.field_table import FieldTable, find, longstr
 #: Declares an entry of a document; may return steps that are left to do.
 _Declare: TypeAlias = Callable[[VirtualHost, Mapping[str, Any]], Iterator[None] | None]
 
-#: Components in the section "parameters" that are loaded: by policy_steps() and load_vhosts().
-_COMPONENTS: Final = ("operator_policy", "vhost-limits")
+#: Components in the section "parameters" that are loaded: by policy_steps(), load_vhosts() and load_shovels().
+_COMPONENTS: Final = ("operator_policy", "vhost-limits", SHOVEL)
 
 
 def find_left_out(document: Mapping[str, Any]) -> list[str]:
-    """Return the parameters of components that are not loaded.
+    """Return the parameters of components that are not loaded, and the shovels that speak AMQP 1.0.
 
     Raises:
         DefinitionsError: An entry is malformed.
@@ -41,8 +50,14 @@ def find_left_out(document: Mapping[str, Any]) -> list[str]:
     return [
         f"parameters: '{entry.get('name')}' of component '{entry.get('component')}' in vhost '{entry.get('vhost')}'"
         for entry in _entries(document, "parameters")
-        if entry.get("component") not in _COMPONENTS
+        if entry.get("component") not in _COMPONENTS or _is_amqp_1(entry)
     ]
+
+
+def _is_amqp_1(entry: Mapping[str, Any]) -> bool:
+    value = entry.get("value")
+    protocols = [value.get(f"{end}-protocol") for end in ("src", "dest")] if isinstance(value, Mapping) else []
+    return entry.get("component") == SHOVEL and "amqp10" in protocols
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -140,6 +155,24 @@ def policy_steps(broker: Broker, document: Mapping[str, Any], left_out: list[str
             if not isinstance(value, Mapping):
                 raise DefinitionsError(f"parameters: '{entry.get('name')}': 'value' must be an object")
             yield from _set_policy(broker, entry, value, left_out, operator=True)
+
+
+def load_shovels(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the shovels of a document, which start, but not those that find_left_out() names.
+
+    Raises:
+        DefinitionsError: An entry is malformed, or not valid.
+    """
+    for entry in _entries(document, "parameters"):
+        if entry.get("component") != SHOVEL or _is_amqp_1(entry):
+            continue
+        vhost, name = _vhost(broker, entry, "parameters"), _text(entry, "name", "parameters")
+        try:
+            set_shovel(broker, vhost, name, entry.get("value"))
+        except InvalidShovel as invalid:
+            text = f"parameters: shovel '{name}': {'; '.join(str(invalid).splitlines())}"
+            reason = f"Validation failed\n\n{escape_markup(str(invalid))} ({vhost.name}/{SHOVEL}/{name})"
+            raise DefinitionsError(text, reason) from None
 
 
 def _set_policy(

@@ -1,13 +1,16 @@
-"""Runtime parameters of a virtual host: its policies and its limits."""
+"""Runtime parameters of a virtual host: its policies, its limits and its shovels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.json_values.tables import check_nesting
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy, PolicyError
+from leveret.policies.shovel import COMPONENT as SHOVEL
+from leveret.policies.shovel import InvalidShovel, read_shovel
 from leveret.policies.values import VHOST_LIMITS, limits_error
 
 
@@ -64,6 +67,29 @@ def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None
 
 def _kind(operator: bool) -> str:
     return "operator_policy" if operator else "policy"
+
+
+def set_shovel(
+    broker: Broker, vhost: VirtualHost, name: str, value: Any, refuses: Callable[[str], str] = lambda vhost_name: ""
+) -> bool:
+    """Set the parameter of a shovel, which starts; return whether it is new.
+
+    Args:
+        value: What it does; see policies/shovel.py.
+        refuses: Returns why the user may not let it use a virtual host of this broker; "" if the user may.
+    Raises:
+        InvalidShovel: The value is refused.
+    """
+    try:
+        check_nesting(value)
+    except ValueError as deep:
+        raise InvalidShovel(f"{name}: {deep}\n") from None
+    shovel = read_shovel(name, value)
+    local = [uri.vhost for end in (shovel.destination, shovel.source) for uri in end.uris if uri.is_local]
+    refusals = [refusal for vhost_name in local if (refusal := refuses(vhost_name))]
+    if refusals:
+        raise InvalidShovel("".join(f"{each}\n" for each in refusals))
+    return broker.parameters.set(vhost.name, SHOVEL, name, value)
 
 
 def policy_error_text(error: PolicyError, operator: bool) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, read_extra_keys
+from leveret.broker.core.messages.target import Remembering, Target
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
@@ -106,6 +108,77 @@ def _read_expiration(read: Properties) -> int | None:
     raise precondition_failed(f"invalid expiration '{text}': {reason}")
 
 
+class Prepared(NamedTuple):
+    """Where messages go that are published alike.
+
+    Attributes:
+        generation: That of the principal when it was found out.
+        exchange: The exchange that they are published to.
+        envelope: Their envelope.
+        targets: What takes them.
+        histories: What has to remember them.
+        varies: Whether the targets are those of one message only.
+    """
+
+    generation: int
+    exchange: Exchange
+    envelope: Envelope
+    targets: tuple[Target, ...]
+    histories: tuple[Remembering, ...]
+    varies: bool
+
+
+def prepare(principal: Principal, exchange_name: str, routing_key: str, header: bytes) -> Prepared:
+    """Check whether messages may be published, and find where they go.
+
+    Args:
+        exchange_name: Name of the exchange; "" is the default exchange.
+        header: Their content header.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+    """
+    topology = principal.vhost.topology
+    generation, exchange = principal.generation, open_exchange(principal, exchange_name, routing_key)
+    published_to = encode_shortstr(exchange_name) + encode_shortstr(routing_key)
+    read = Properties(header)
+    headers = read.headers()
+    envelope, extra_keys = read_content(principal, published_to, read, headers)
+    found = route(topology, exchange, [routing_key, *extra_keys], headers, header, exchange.counters)
+    return Prepared(generation, exchange, envelope, found.queues, found.histories, found.varies)
+
+
+def send(
+    principal: Principal,
+    prepared: Prepared,
+    messages: Sequence[Message],
+    body_bytes: int,
+    origin: Origin,
+    mandatory: bool = True,
+) -> list[int]:
+    """Publish messages that have one envelope, and bodies of one size.
+
+    Args:
+        prepared: Where they go; see prepare().
+        body_bytes: Sum of their body lengths.
+        origin: The publisher, for tracing.
+        mandatory: Whether the publisher learns that no queue gets them.
+    Returns:
+        How many of them each queue has accepted: the first ones.
+    """
+    vhost = principal.vhost
+    for history in prepared.histories:
+        history.remember(messages)
+    if vhost.tracer is not None:
+        vhost.tracer.published(origin, messages, prepared.targets)
+    publisher = AnsweredPublisher(origin)
+    accepted = [queue.publish(messages, body_bytes, publisher) for queue in prepared.targets]
+    _count(vhost, prepared.exchange, len(messages), accepted, mandatory)
+    if not accepted:
+        for message in messages:
+            vhost.note_unroutable(message, publisher, mandatory)
+    return accepted
+
+
 def publish(
     principal: Principal, exchange_name: str, routing_key: str, header: bytes, body: bytes, origin: Origin
 ) -> list[bool]:
@@ -119,35 +192,22 @@ def publish(
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
-    vhost = principal.vhost
-    exchange = open_exchange(principal, exchange_name, routing_key)
-    published_to = encode_shortstr(exchange_name) + encode_shortstr(routing_key)
-    read = Properties(header)
-    headers = read.headers()
-    envelope, extra_keys = read_content(principal, published_to, read, headers)
-    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers, header, exchange.counters)
-    message = Message(envelope, body)
-    for history in found.histories:
-        history.remember([message])
-    queues = found.queues
-    if vhost.tracer is not None:
-        vhost.tracer.published(origin, [message], queues)
-    publisher = AnsweredPublisher(origin)
-    accepted = [queue.publish([message], len(body), publisher) == 1 for queue in queues]
-    _count(vhost, exchange, accepted)
-    if not accepted:
-        vhost.note_unroutable(message, publisher)
-    return accepted
+    prepared = prepare(principal, exchange_name, routing_key, header)
+    message = Message(prepared.envelope, body)
+    return [count == 1 for count in send(principal, prepared, [message], len(body), origin)]
 
 
-def _count(vhost: VirtualHost, exchange: Exchange, accepted: Sequence[bool]) -> None:
-    """Update counters as in RabbitMQ, which publishes it as mandatory on a channel in confirm mode."""
+def _count(vhost: VirtualHost, exchange: Exchange, count: int, accepted: Sequence[int], mandatory: bool) -> None:
+    """Update counters as in RabbitMQ, which publishes on a channel in confirm mode; over HTTP as mandatory."""
     counters = vhost.statistics.channels
-    counters.publish += 1
-    counters.publish_confirm += 1
-    counters.confirm += all(accepted)
-    exchange.counters.publish_in += 1
-    exchange.counters.publish_out += len(accepted)
+    counters.publish += count
+    counters.publish_confirm += count
+    counters.confirm += min(accepted, default=count)
+    exchange.counters.publish_in += count
+    exchange.counters.publish_out += count * len(accepted)
     if not accepted:
-        counters.return_unroutable += 1
-        exchange.counters.count_unroutable(1, returned=True)
+        exchange.counters.count_unroutable(count, returned=mandatory)
+        if mandatory:
+            counters.return_unroutable += count
+        else:
+            counters.drop_unroutable += count

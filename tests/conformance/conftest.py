@@ -60,19 +60,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [item for item in items if item.get_closest_marker("departs") or item.get_closest_marker("plugin")]
     if not url or not marked or not _is_rabbitmq(url):
         return
-    types = _exchange_types(_given(config, "--management-url", "MANAGEMENT_URL") or _default_management_url(url))
+    plugins = _plugins(_given(config, "--management-url", "MANAGEMENT_URL") or _default_management_url(url))
     left_out = set()
     for item in marked:
         plugin = item.get_closest_marker("plugin")
-        if item.get_closest_marker("departs") or (plugin is not None and plugin.args[0] not in types):
+        if item.get_closest_marker("departs") or (plugin is not None and plugin.args[0] not in plugins):
             left_out.add(item)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
 
-def _exchange_types(http_url: str) -> set[str]:
-    overview = Management(http_url).request("GET", "overview")
-    return {each["name"] for each in overview["exchange_types"]}
+def _plugins(http_url: str) -> set[str]:
+    """Return the exchange types that the broker has, and the plugins with pages in its management, such as shovel."""
+    management = Management(http_url)
+    types = {each["name"] for each in management.request("GET", "overview")["exchange_types"]}
+    return types | {each["javascript"].removesuffix(".js") for each in management.request("GET", "extensions")}
 
 
 def _is_rabbitmq(url: str) -> bool:

@@ -179,13 +179,13 @@ class TestWhole:
     @pytest.mark.departs("none")
     def test_45_14_what_is_not_here_is_left_out(self, api: HttpApi, own_vhost: str) -> None:
         """RabbitMQ without the plugin, or before the release, answers 400 and does not import queues."""
-        parameter = {"vhost": own_vhost, "component": "shovel", "name": "s", "value": {}}
+        parameter = {"vhost": own_vhost, "component": "federation-upstream", "name": "s", "value": {}}
         newer = {"max-length": 3, "target-group-size": 3}
         policy = {"vhost": own_vhost, "name": "p", "pattern": "x", "definition": newer}
         document = {"parameters": [parameter], "policies": [policy], "queues": [{**QUEUE, "vhost": own_vhost}]}
         reply = api.ask("POST", "definitions", document)
         assert reply.status == 204
-        texts = ["parameters: 's' of component 'shovel'", "policies: 'target-group-size' of 'p'"]
+        texts = ["parameters: 's' of component 'federation-upstream'", "policies: 'target-group-size' of 'p'"]
         named = "; ".join(f"{text} in vhost '{own_vhost}'" for text in texts)
         assert reply.headers["leveret-notice"] == f"left out: {named}"
         exported = api.get(path("definitions", own_vhost))

@@ -74,7 +74,7 @@ class TestOthers:
         assert api.get(below)["value"] == {**policy, "priority": 0, "apply-to": "all"}
         assert all(entry["component"] != "policy" for entry in api.get("parameters"))
 
-    @pytest.mark.parametrize("component", ["nope", "shovel", "federation-upstream"])
+    @pytest.mark.parametrize("component", ["nope", "federation-upstream"])
     def test_45_19_components_of_plugins(self, api: HttpApi, own_vhost: str, component: str) -> None:
         below = path("parameters", component, own_vhost, "x")
         api.check("PUT", below, {"value": {}}, 400, failed(f"component {component} not found\n"))

@@ -27,8 +27,8 @@ def export_global_parameters(broker: Broker) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in sorted(broker.global_parameters.values.items())]
 
 
-def export_parameters(vhost: VirtualHost) -> list[dict[str, Any]]:
-    """Return entries of the section parameters: operator policies and limits."""
+def export_parameters(broker: Broker, vhost: VirtualHost) -> list[dict[str, Any]]:
+    """Return entries of the section parameters: operator policies, limits and those of other components."""
     entries: list[dict[str, Any]] = [
         {"value": policy_value(policy), "vhost": vhost.name, "component": "operator_policy", "name": policy.name}
         for policy in vhost.policies.operator_policies.values()
@@ -36,6 +36,9 @@ def export_parameters(vhost: VirtualHost) -> list[dict[str, Any]]:
     if vhost.has_limits:
         limits: dict[str, int] | list[int] = vhost_limits(vhost) or []
         entries.append({"value": limits, "vhost": vhost.name, "component": "vhost-limits", "name": "limits"})
+    for (vhost_name, component, name), value in broker.parameters.values.items():
+        if vhost_name == vhost.name:
+            entries.append({"value": value, "vhost": vhost_name, "component": component, "name": name})
     return entries
 
 

@@ -43,6 +43,7 @@ class _Restorer:
         self._restore_all("vhost", self._vhost)
         for kind in ("policy", "operator_policy"):
             self._restore_all(kind, self._policy_of(operator=kind == "operator_policy"))
+        self._restore_all("parameter", self._parameter)
         with ExitStack() as stack:
             # A queue above its limit drops messages at once, but their destinations may not be restored yet.
             for vhost in self._broker.vhosts.values():
@@ -80,6 +81,10 @@ class _Restorer:
     def _global_parameter(self, key: Key, kept: dict[str, Any]) -> None:
         (name,) = key
         self._broker.global_parameters.set(name, kept["value"])
+
+    def _parameter(self, key: Key, kept: dict[str, Any]) -> None:
+        vhost_name, component, name = key
+        self._broker.parameters.set(self._vhost_of(vhost_name).name, component, name, kept["value"])
 
     def _vhost(self, key: Key, kept: dict[str, Any]) -> None:
         (name,) = key

@@ -129,10 +129,14 @@ class VirtualHost:
         self.set_limits(None, None)
         self.has_limits = False
 
-    def note_unroutable(self, message: Message, publisher: Publisher) -> None:
-        """Record an unroutable message whose publisher is told."""
+    def note_unroutable(self, message: Message, publisher: Publisher, mandatory: bool = True) -> None:
+        """Record an unroutable message.
+
+        Args:
+            mandatory: Whether its publisher is told.
+        """
         details = PublishDetails(self.name, message.envelope, publisher)
-        self._stores.engine.note_unroutable(1, len(message.body), TOLD, details)
+        self._stores.engine.note_unroutable(1, len(message.body), TOLD if mandatory else 0, details)
 
     # -- queues -------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.jobs.runner import Jobs
+from leveret.broker.shovels.shovels import Shovels
 
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 
@@ -33,6 +34,7 @@ class RequestContext:
         access: Authentication and authorization.
         save: Makes changes durable; called after every request that may have changed something.
         jobs: Long work on messages.
+        shovels: What moves messages between brokers.
         replication: What is known of the cluster, and how to let another node lead; None for a broker alone.
         backups: What is known of the backups that the broker takes; None if it can take none.
     """
@@ -44,6 +46,7 @@ class RequestContext:
     access: Access
     save: Callable[[], None]
     jobs: Jobs
+    shovels: Shovels
     replication: Replication | None = None
     backups: Backups | None = None
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.queues.stream_readers import StreamFilter
 from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.operations import queues
+from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.session.ack_timeout import AckDeadline
 from leveret.broker.session.channel import (
     REPLY_QUEUE,
@@ -21,15 +21,13 @@ from leveret.broker.session.channel import (
 )
 from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.unacked import Outcome, Unacked
-from leveret.policies.arguments import refuse_consumer
-from leveret.policies.stream_arguments import StreamPlace, read_stream_filter, read_stream_offset
 from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,
     not_implemented,
     precondition_failed,
 )
-from leveret.protocol.field_table import TYPE_NAMES, FieldTable
+from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState
 from leveret.storage.message import Message
@@ -88,7 +86,7 @@ def consume(
         tag = _consume_replies(channel, tag, no_ack)
     else:
         queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
-        given = _read_arguments(queue, arguments)
+        given = read_consumer_arguments(queue, arguments)
         if queue.traits.keeps_messages:
             _check_stream_consumer(channel, queue, no_ack)
         check_exclusive_use(queue, exclusive)
@@ -130,50 +128,6 @@ def _check_stream_consumer(channel: Channel, queue: Queue, no_ack: bool) -> None
         raise precondition_failed(f"consumer prefetch count is not set for '{where}'")
     if no_ack:
         raise not_implemented(f"automatic acknowledgement not supported by stream queues {where}")
-
-
-class _ConsumerArguments(NamedTuple):
-    """The arguments of a consumer.
-
-    Attributes:
-        priority: Its priority.
-        timeout_ms: Its acknowledgement timeout in milliseconds; that of the queue if it has none of its own, and None
-            if neither has one.
-        place: Where it begins in a stream; None if it does not say.
-        name: Its name in a stream; empty for none.
-        wanted: Its filter in a stream; None for all messages.
-    """
-
-    priority: int
-    timeout_ms: int | None
-    place: StreamPlace | None
-    name: str
-    wanted: StreamFilter | None
-
-
-def _read_arguments(queue: Queue, arguments: FieldTable) -> _ConsumerArguments:
-    """Check and return the arguments of a consumer."""
-    values: dict[str, tuple[str, Any]] = {}
-    for key, field in arguments:
-        values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
-    refused = refuse_consumer(queue.queue_type, values)
-    if refused is not None:
-        name, reason = refused
-        why = f" of queue type rabbit_{queue.queue_type}_queue" if reason is None else f": {reason}"
-        raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
-    _, priority = values.get("x-priority", ("", 0))
-    _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
-    place = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
-    consumer_name: bytes = values.get("x-stream-consumer-name", ("", b""))[1]
-    timeout_ms = None if timeout_ms is None else int(timeout_ms)
-    return _ConsumerArguments(int(priority), timeout_ms, place, consumer_name.decode(), _read_filter(values))
-
-
-def _read_filter(values: dict[str, tuple[str, Any]]) -> StreamFilter | None:
-    wanted = read_stream_filter(*values["x-stream-filter"]) if "x-stream-filter" in values else None
-    if wanted is None:
-        return None
-    return StreamFilter(wanted, bool(values.get("x-stream-match-unfiltered", ("", False))[1]))
 
 
 def _check_consumer_limit(channel: Channel) -> None:

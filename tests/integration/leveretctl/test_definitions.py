@@ -71,9 +71,9 @@ def test_export_to_standard_output(ctl: Leveretctl, other: Leveretctl, vhost: st
 
 
 def test_what_an_import_leaves_out(ctl: Leveretctl, vhost: str) -> None:
-    shovel = {"component": "shovel", "name": "s", "vhost": vhost, "value": {}}
-    document = "\ufeff" + json.dumps({"parameters": [shovel]})
-    text = f"left out: parameters: 's' of component 'shovel' in vhost '{vhost}'"
+    upstream = {"component": "federation-upstream", "name": "s", "vhost": vhost, "value": {}}
+    document = "\ufeff" + json.dumps({"parameters": [upstream]})
+    text = f"left out: parameters: 's' of component 'federation-upstream' in vhost '{vhost}'"
     assert ctl.output("import_definitions", "-", stdin=document).endswith(f"take some time.\n{text}\n")
     shown = json.loads(ctl.output("import_definitions", "-", "--formatter", "json", stdin=document))
     assert shown["message"] == text

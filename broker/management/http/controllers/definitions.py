@@ -61,7 +61,7 @@ class Definitions(Controller):
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise bad_request("vhost_not_found")
-        return await _export_response(request, vhost_export_steps(vhost))
+        return await _export_response(request, vhost_export_steps(self._broker, vhost))
 
     async def import_all(self, request: web.Request) -> web.Response:
         """Import definitions. Existing objects stay."""

@@ -1,7 +1,7 @@
 """Runtime parameters, global parameters, and the limits of virtual hosts and users.
 
-Without plugins, RabbitMQ's only runtime parameters are operator policies and the limits of virtual hosts. Both also
-have resources. As parameters they are shown and set in their raw form.
+Runtime parameters are operator policies, the limits of virtual hosts, and shovels. The first two also have resources of
+their own. As parameters they are shown and set in their raw form.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ from leveret.broker.operations.parameters import (
     escape_markup,
     set_limits,
     set_policy,
+    set_shovel,
 )
+from leveret.broker.operations.principal import Principal
 from leveret.policies.policy import Policy, PolicyError, read_policy
+from leveret.policies.shovel import COMPONENT as SHOVEL
+from leveret.policies.shovel import InvalidShovel
 from leveret.policies.values import USER_LIMITS, limits_error
-from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
+from leveret.protocol.erlang_terms import format_json, format_list, format_string, format_tuple
 
 #: Required keys of an operator policy in its raw form.
 _REQUIRED: Final = ("definition", "pattern", "priority")
@@ -58,25 +62,26 @@ class Parameters(Controller):
         user = self._access.require(request, "policymaker")
         component = request.match_info.get("component")
         vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.can_see(user, vhost.name)]
-        found = [entry for vhost in vhosts for entry in _entries(vhost, component)]
+        found = [entry for vhost in vhosts for entry in self._entries(vhost, component)]
         return await list_response(request, found, _VIEW)
 
     async def list_vhost(self, request: web.Request) -> web.Response:
         """List the parameters of one component in one virtual host."""
         vhost = self._require_vhost(request)
-        return await list_response(request, _entries(vhost, request.match_info["component"]), _VIEW)
+        return await list_response(request, self._entries(vhost, request.match_info["component"]), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one parameter."""
         vhost = self._require_vhost(request)
-        for entry in _entries(vhost, request.match_info["component"]):
+        for entry in self._entries(vhost, request.match_info["component"]):
             if entry["name"] == request.match_info["name"]:
                 return object_response(request, entry)
         raise not_found()
 
     async def put(self, request: web.Request) -> web.Response:
         """Set a parameter to ``value``."""
-        vhost, match = self._require_vhost(request), request.match_info
+        principal, match = self._require_principal(request), request.match_info
+        vhost = principal.vhost
         document = await read_object(request)
         require_keys(document, "value")
         value, component, name = document["value"], match["component"], match["name"]
@@ -88,6 +93,8 @@ class Parameters(Controller):
             await run_in_slices(steps)
         elif component == "vhost-limits":
             created = self._set_limits(vhost, name, value)
+        elif component == SHOVEL:
+            created = self._set_shovel(principal, check_length(name), value)
         else:
             raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
         return web.Response(status=201 if created else 204)
@@ -103,14 +110,40 @@ class Parameters(Controller):
             if steps is None:
                 raise not_found()
             await run_in_slices(steps)
-        elif not any(entry["name"] == name for entry in _entries(vhost, component)):
-            raise not_found()
-        else:
+        elif component == "vhost-limits" and name == "limits" and vhost.has_limits:
             clear_limits(self._broker, vhost)
+        elif not self._broker.parameters.clear(vhost.name, component, name):
+            raise not_found()
         return web.Response(status=204)
 
     def _require_vhost(self, request: web.Request) -> VirtualHost:
-        return self._access.require_vhost_for_change(request, "policymaker", OBJECT_REFUSAL).vhost
+        return self._require_principal(request).vhost
+
+    def _require_principal(self, request: web.Request) -> Principal:
+        return self._access.require_vhost_for_change(request, "policymaker", OBJECT_REFUSAL)
+
+    def _entries(self, vhost: VirtualHost, component: str | None) -> Sequence[dict[str, Any]]:
+        """Return the parameters of a virtual host, or of one component. Policies are included only if named."""
+        if component == "policy":
+            return [
+                {"value": policy_value(policy), "vhost": vhost.name, "component": component, "name": policy.name}
+                for policy in vhost.policies.policies.values()
+            ]
+        entries = export_parameters(self._broker, vhost)
+        return [entry for entry in entries if component in (None, entry["component"])]
+
+    def _set_shovel(self, principal: Principal, name: str, value: Any) -> bool:
+        user = principal.user.name
+
+        def refuses(vhost_name: str) -> str:
+            if vhost_name in self._broker.vhosts and self._accounts.permissions(user, vhost_name) is not None:
+                return ""
+            return f"user {format_string(user)} may not connect to vhost {format_string(vhost_name)}"
+
+        try:
+            return set_shovel(self._broker, principal.vhost, name, value, refuses)
+        except InvalidShovel as invalid:
+            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}") from None
 
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         if name != "limits":
@@ -157,16 +190,6 @@ class Parameters(Controller):
         if not self._broker.global_parameters.clear(request.match_info["name"]):
             raise not_found()
         return web.Response(status=204)
-
-
-def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, Any]]:
-    """Return the parameters of a virtual host, or of one component. Policies are included only if named."""
-    if component == "policy":
-        return [
-            {"value": policy_value(policy), "vhost": vhost.name, "component": component, "name": policy.name}
-            for policy in vhost.policies.policies.values()
-        ]
-    return [entry for entry in export_parameters(vhost) if component in (None, entry["component"])]
 
 
 def _read_operator_policy(name: str, value: Any) -> Policy:

@@ -112,11 +112,11 @@ def test_what_exists_stays_as_it_is(broker: Broker, accounts: Accounts) -> None:
 
 
 def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
-    document = whole(vhost_export_steps(broker.vhosts["v"]))
+    document = whole(vhost_export_steps(broker, broker.vhosts["v"]))
     assert sorted(document) == ["bindings", "exchanges", "parameters", "policies", "queues", "rabbit_version"]
     assert all("vhost" not in entry for section in ("queues", "exchanges", "bindings") for entry in document[section])
     import_definitions(for_vhost(document, "bare"), broker, Accounts(), "a test")
-    moved = whole(vhost_export_steps(broker.vhosts["bare"]))
+    moved = whole(vhost_export_steps(broker, broker.vhosts["bare"]))
     for section in ("queues", "exchanges", "bindings"):
         assert moved[section] == document[section]
     for section in ("parameters", "policies"):
@@ -156,7 +156,7 @@ def test_what_leveret_does_not_have_is_left_out_and_named(broker: Broker) -> Non
     operator = {"vhost": "bare", "name": "o", "component": "operator_policy"}
     document = {
         "parameters": [
-            {"vhost": "nowhere", "component": "shovel", "name": "s", "value": {}},
+            {"vhost": "nowhere", "component": "shovel", "name": "s", "value": {"src-protocol": "amqp10"}},
             {**operator, "value": policy("", **{"ha-mode": "all", "max-length": 1, "dead-letter-exchange": "x"})},
         ],
         "policies": [

@@ -13,6 +13,7 @@ from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.sessions import BrowserSession
 from leveret.broker.operations.jobs.runner import Jobs
+from leveret.broker.shovels.shovels import Shovels
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
@@ -22,7 +23,8 @@ def controller() -> BrowserSession:
     made = MemoryBroker()
     access = Access(made.accounts, made.broker)
     jobs = Jobs(made.broker, made.accounts)
-    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
+    shovels = Shovels(made.broker, made.accounts, 0, {})
+    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels)
     return BrowserSession(context)
 
 

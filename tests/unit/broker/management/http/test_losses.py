@@ -13,6 +13,7 @@ from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.losses import Losses
 from leveret.broker.operations.jobs.runner import Jobs
+from leveret.broker.shovels.shovels import Shovels
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
@@ -26,7 +27,8 @@ async def test_totals_have_the_start_of_counting() -> None:
     made.broker.losses_since = 1_700_000_000
     access = Access(made.accounts, made.broker)
     jobs = Jobs(made.broker, made.accounts)
-    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
+    shovels = Shovels(made.broker, made.accounts, 0, {})
+    context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels)
     controller = Losses(context)
     request = make_mocked_request("GET", "/api/losses?page=1", headers={"authorization": _AUTHORIZATION})
     answer = await controller.list(request)

@@ -21,6 +21,7 @@ from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.health import Probes
 from leveret.broker.operations.jobs.runner import Jobs
+from leveret.broker.shovels.shovels import Shovels
 from leveret.storage.clock import Clock
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_broker
@@ -60,7 +61,8 @@ def make_context() -> RequestContext:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
     made = new_broker(loop)
     access, jobs = Access(accounts, made), Jobs(made, accounts)
-    return RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs)
+    shovels = Shovels(made, accounts, 0, {})
+    return RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs, shovels)
 
 
 def routed() -> set[tuple[str, str]]:

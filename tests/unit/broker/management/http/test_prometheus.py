@@ -20,6 +20,7 @@ from leveret.broker.management.http.prometheus.families import counter, gauge, s
 from leveret.broker.management.http.prometheus.node import alarm_families, node_families
 from leveret.broker.management.http.prometheus.objects import FAMILIES
 from leveret.broker.operations.jobs.runner import Jobs
+from leveret.broker.shovels.shovels import Shovels
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
@@ -40,7 +41,10 @@ def client(broker: MemoryBroker) -> MemoryClient:
 def context(broker: MemoryBroker) -> RequestContext:
     access = Access(broker.accounts, broker.broker)
     jobs = Jobs(broker.broker, broker.accounts)
-    return RequestContext(broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None, jobs)
+    shovels = Shovels(broker.broker, broker.accounts, 0, {})
+    return RequestContext(
+        broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels
+    )
 
 
 def fill(client: MemoryClient, name: str, messages: int) -> None:

@@ -1,0 +1,435 @@
+"""Rules 48.1 to 48.11: shovels as RabbitMQ's plugin has them. The other broker is the same one, over its AMQP port."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.conformance.fixtures import Poll
+from tests.conformance.http_api import NO_VHOST, NOT_FOUND, Belongings, HttpApi, bad_request, not_authorised, path
+from tests.support.channel import Channel
+from tests.support.content import properties
+from tests.support.wire import Connection, parse_url
+
+pytestmark = pytest.mark.plugin("shovel")
+
+LOCAL = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"}
+
+
+def failed(*lines: str) -> dict[str, object]:
+    return bad_request("Validation failed\n\n" + "".join(f"{line}\n" for line in lines))
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """Return LOCAL with other values; those that are None are left out."""
+    value = {**LOCAL, **{key.replace("_", "-"): each for key, each in changes.items()}}
+    return {key: each for key, each in value.items() if each is not None}
+
+
+NUMBER = "{} should be a number, actually was {}"
+AFTER = '{} should be a number greater than or equal to 0, "never" or "queue-length", actually was {}'
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("changes", "lines"),
+        [
+            ({"src_uri": None}, ['Key "src-uri" not found in x']),
+            ({"dest_uri": None}, ['Key "dest-uri" not found in x']),
+            ({"src_queue": None}, ["Must specify 'src-exchange' or 'src-queue'"]),
+            ({"src_exchange": "x"}, ["Cannot specify 'src-exchange' and 'src-queue'"]),
+            ({"dest_exchange": "x"}, ["Cannot specify 'dest-exchange' and 'dest-queue'"]),
+            ({"src_delete_after": 5, "ack_mode": "no-ack"}, ["Cannot specify 'no-ack' and numerical 'delete-after'"]),
+            ({"src_uri": 5}, ["src-uri should be list, actually was 5"]),
+            ({"src_uri": [5]}, ["src-uri should be list, actually was 5"]),
+            ({"src_queue": 5}, ["src-queue should be binary, actually was 5"]),
+            ({"src_prefetch_count": True}, [NUMBER.format("src-prefetch-count", "true")]),
+            ({"prefetch_count": "a"}, [NUMBER.format("prefetch-count", '&lt;&lt;"a"&gt;&gt;')]),
+            ({"reconnect_delay": "a"}, [NUMBER.format("reconnect-delay", '&lt;&lt;"a"&gt;&gt;')]),
+            ({"ack_mode": 5}, ["ack-mode should be binary, actually was 5"]),
+            (
+                {"ack_mode": "x"},
+                [
+                    'ack-mode should be one of [&lt;&lt;"no-ack"&gt;&gt;,&lt;&lt;"on-publish"&gt;&gt;,'
+                    '&lt;&lt;"on-confirm"&gt;&gt;], actually was &lt;&lt;"x"&gt;&gt;'
+                ],
+            ),
+            ({"src_delete_after": -1}, [AFTER.format("src-delete-after", "-1")]),
+            ({"src_delete_after": "5"}, [AFTER.format("src-delete-after", '&lt;&lt;"5"&gt;&gt;')]),
+            ({"delete_after": 1.5}, [AFTER.format("delete-after", "1.5")]),
+            ({"dest_add_forward_headers": 5}, ["dest-add-forward-headers should be boolean, actually was 5"]),
+            ({"add_forward_headers": "a"}, ['add-forward-headers should be boolean, actually was &lt;&lt;"a"&gt;&gt;']),
+            ({"dest_add_timestamp_header": 5}, ["dest-add-timestamp-header should be boolean, actually was 5"]),
+            ({"dest_publish_properties": 5}, ["dest-publish-properties not a list 5"]),
+            ({"dest_publish_properties": {"priority": "1"}}, [NUMBER.format("priority", '&lt;&lt;"1"&gt;&gt;')]),
+            ({"dest_publish_properties": {"type": 5}}, ["type should be binary, actually was 5"]),
+            (
+                {"publish_properties": {"nope": 1}},
+                ['Unrecognised terms [{&lt;&lt;"nope"&gt;&gt;,1}] in publish-properties'],
+            ),
+            (
+                {"foo": 1, "bar": "x"},
+                ['Unrecognised terms [{&lt;&lt;"bar"&gt;&gt;,&lt;&lt;"x"&gt;&gt;},{&lt;&lt;"foo"&gt;&gt;,1}] in x'],
+            ),
+            (
+                {"foo": 1, "ack_mode": 5, "src_uri": 5, "dest_uri": None},
+                [
+                    'Unrecognised terms [{&lt;&lt;"foo"&gt;&gt;,1}] in x',
+                    'Key "dest-uri" not found in x',
+                    "src-uri should be list, actually was 5",
+                    "ack-mode should be binary, actually was 5",
+                ],
+            ),
+        ],
+    )
+    def test_48_1_wrong_values(self, api: HttpApi, own_vhost: str, changes: dict[str, Any], lines: list[str]) -> None:
+        below = path("parameters", "shovel", own_vhost, "x")
+        api.check("PUT", below, {"value": changed(**changes)}, 400, failed(*lines))
+        api.check("GET", below, None, 404, NOT_FOUND)
+
+    @pytest.mark.parametrize(
+        ("uri", "reason"),
+        [
+            ("nope", "{unable_to_parse_uri,no_scheme}"),
+            ("", "{unable_to_parse_uri,no_scheme}"),
+            ("http://x", '{unexpected_uri_scheme,"http"}'),
+            ("amqp://h:99999", "{port_out_of_range,99999}"),
+            ("amqp://h/a/b", '{invalid_vhost,"a/b"}'),
+        ],
+    )
+    def test_48_1_wrong_uris(self, api: HttpApi, own_vhost: str, uri: str, reason: str) -> None:
+        shown = f'"{uri}"' if uri else "[]"
+        line = f'"{uri}" not a valid URI: {{{reason},{shown}}}'
+        body = {"value": changed(src_uri=uri)}
+        api.check("PUT", path("parameters", "shovel", own_vhost, "x"), body, 400, failed(line))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"src_uri": ["amqp://h", "amqps://u:p@h:1/v?heartbeat=5"]},
+            {"src_queue": None, "src_exchange": "x", "src_exchange_key": "k"},
+            {"src_exchange_key": "k", "src_prefetch_count": 1.5, "reconnect_delay": 0, "src_protocol": "amqp091"},
+            {"dest_queue": None, "dest_exchange": "x", "dest_exchange_key": "k", "src_delete_after": "never"},
+            {"src_queue_args": {}, "dest_queue_args": [], "src_consumer_args": {"x-priority": 1}},
+            {
+                "publish_properties": [],
+                "add_timestamp_header": True,
+                "ack_mode": "no-ack",
+                "delete_after": "queue-length",
+            },
+        ],
+    )
+    def test_48_1_right_values(self, api: HttpApi, own_vhost: str, changes: dict[str, Any]) -> None:
+        value = changed(**{"src_uri": "amqp://127.0.0.1:1", "dest_uri": "amqp://127.0.0.1:1", **changes})
+        api.check("PUT", path("parameters", "shovel", own_vhost, "x"), {"value": value}, 201)
+
+    @pytest.mark.departs("none")
+    @pytest.mark.parametrize(
+        ("value", "line"),
+        [
+            (5, "x not a list 5"),
+            (changed(src_queue_args=5), "src-queue-args not a list 5"),
+            (changed(src_uri=[]), "src-uri should be one URI or more, actually was []"),
+            (
+                changed(src_protocol="amqp10"),
+                'src-protocol should be one of [&lt;&lt;"amqp091"&gt;&gt;], actually was &lt;&lt;"amqp10"&gt;&gt;',
+            ),
+            (
+                changed(src_uri="amqp://u:secret@h:99999"),
+                '"amqp://h:99999" not a valid URI: {{port_out_of_range,99999},"amqp://h:99999"}',
+            ),
+        ],
+    )
+    def test_48_1_what_rabbitmq_does_not_check(self, api: HttpApi, own_vhost: str, value: Any, line: str) -> None:
+        api.check("PUT", path("parameters", "shovel", own_vhost, "x"), {"value": value}, 400, failed(line))
+
+    def test_48_1_wrong_values_in_definitions(self, api: HttpApi, own_vhost: str) -> None:
+        entry = {"vhost": own_vhost, "component": "shovel", "name": "x", "value": {"src-uri": "amqp://"}}
+        text = "Must specify 'src-exchange' or 'src-queue'\nKey \"dest-uri\" not found in x\n"
+        expected = bad_request(f"Validation failed\n\n{text} ({own_vhost}/shovel/x)")
+        api.check("POST", "definitions", {"parameters": [entry]}, 400, expected)
+
+
+class TestParameters:
+    def test_48_2_their_life(self, api: HttpApi, own_vhost: str) -> None:
+        below = path("parameters", "shovel", own_vhost, "x")
+        value = changed(src_uri="amqp://127.0.0.1:1")
+        api.check("PUT", below, {"value": value}, 201)
+        api.check("PUT", below, {"value": {**value, "src-queue": "c"}}, 204)
+        shown = {"vhost": own_vhost, "component": "shovel", "name": "x", "value": {**value, "src-queue": "c"}}
+        assert api.get(below) == shown
+        assert api.get(path("parameters", "shovel", own_vhost)) == [shown]
+        assert shown in api.get("parameters/shovel")
+        assert shown in api.get("parameters")
+        assert shown in api.get("definitions")["parameters"]
+        api.check("DELETE", below, None, 204)
+        api.check("DELETE", below, None, 404, NOT_FOUND)
+        api.check("POST", "definitions", {"parameters": [shown]}, 204)
+        assert api.get(below) == shown
+        api.check("PUT", path("parameters", "shovel", "conformance-no-vhost", "x"), {"value": value}, 404, NO_VHOST)
+
+    def test_48_2_who_may_set_them(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+        below = path("parameters", "shovel", own_vhost, "x")
+        body = {"value": changed(src_uri=f"amqp:///{own_vhost}", dest_uri=f"amqp:///{own_vhost}")}
+        refused = not_authorised("User not authorised to access object")
+        for tag in ("management", "monitoring"):
+            api.check("PUT", below, body, 401, refused, user=belongings.user(tag, own_vhost))
+        api.check("PUT", below, body, 401, refused, user=belongings.user("policymaker"))
+        api.check("PUT", below, body, 201, user=belongings.user("policymaker", own_vhost))
+
+    def test_48_3_virtual_hosts_of_this_broker(self, api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
+        below = path("parameters", "shovel", own_vhost, "x")
+        user = belongings.user("policymaker", own_vhost)
+        body = {"value": changed(src_uri=["amqp:///conformance-no-vhost", f"amqp:///{own_vhost}"])}
+        lines = [f'user "{user}" may not connect to vhost "{each}"' for each in ("/", "conformance-no-vhost")]
+        api.check("PUT", below, body, 400, failed(*lines), user=user)
+
+
+class Shovelling:
+    """Sets shovels in a virtual host, and looks at its queues."""
+
+    def __init__(self, api: HttpApi, vhost: str, channel: Channel, url: str, poll: Poll) -> None:
+        self.api = api
+        self.vhost = vhost
+        self.channel = channel
+        address = parse_url(url)
+        self.uris = {
+            "local": f"amqp:///{quote(vhost, safe='')}",
+            "remote": f"amqp://{address.user}:{address.password}@{address.host}:{address.port}/{quote(vhost, safe='')}",
+        }
+        self.shown = f"amqp://{address.host}:{address.port}/{quote(vhost, safe='')}"
+        self._poll = poll
+
+    def set(self, source: str = "local", destination: str = "local", **value: Any) -> None:
+        """Set the shovel x; keys have underscores."""
+        given = {key.replace("_", "-"): each for key, each in value.items()}
+        uris = {"src-uri": self.uris[source], "dest-uri": self.uris[destination]}
+        self.api.check("PUT", path("parameters", "shovel", self.vhost, "x"), {"value": {**uris, **given}}, 201)
+
+    def is_gone(self) -> bool:
+        return self.api.ask("GET", path("parameters", "shovel", self.vhost, "x")).status == 404
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        self._poll(condition)
+
+    def exists(self, queue: str) -> bool:
+        return self.api.ask("GET", path("queues", self.vhost, queue)).status == 200
+
+    def count(self, queue: str) -> int:
+        return int(self.channel.queue_declare(queue, passive=True).message_count)
+
+    def take(self, queue: str, count: int) -> list[Any]:
+        """Wait for messages, and take them."""
+        self.wait(lambda: self.exists(queue) and self.count(queue) >= count)
+        found = [self.channel.get(queue, no_ack=True) for _ in range(count)]
+        assert self.count(queue) == 0
+        return found
+
+
+@pytest.fixture
+def shovelling(api: HttpApi, own_vhost: str, broker_url: str, poll: Poll) -> Iterator[Shovelling]:
+    address = parse_url(broker_url)
+    url = f"amqp://{address.user}:{address.password}@{address.host}:{address.port}/{quote(own_vhost, safe='')}"
+    with Connection(url) as connection:
+        yield Shovelling(api, own_vhost, connection.channel(), broker_url, poll)
+        api.ask("DELETE", path("parameters", "shovel", own_vhost, "x"))
+
+
+WAYS = pytest.mark.parametrize(
+    ("source", "destination"),
+    [("local", "local"), ("local", "remote"), ("remote", "local"), ("remote", "remote")],
+)
+#: Each type of field, bytes that are no UTF-8, and a nested table.
+HEADERS = [
+    ("t", "t", True), ("b", "b", -3), ("s", "s", 300), ("I", "I", 70000), ("l", "l", 5), ("f", "f", 1.5),
+    ("d", "d", 2.5),
+    ("D", "D", (2, 314)), ("S", "S", "text"), ("bytes", "S", b"\xff\xfe"), ("x", "x", b"\x00\x01"),
+    ("A", "A", [("I", 1), ("S", "two")]), ("F", "F", [("a", "F", [("b", "I", 1)])]), ("T", "T", 1234567890),
+    ("V", "V", None),
+]  # fmt: skip
+ALL = {
+    "content_type": "text/plain", "content_encoding": "gzip", "headers": HEADERS, "delivery_mode": 2, "priority": 3,
+    "correlation_id": "c", "reply_to": "r", "expiration": "600000", "message_id": "m", "timestamp": 5, "type": "t",
+    "app_id": "a", "cluster_id": "u",
+}  # fmt: skip
+
+
+class TestMessages:
+    @WAYS
+    def test_48_4_queues_are_declared(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        limits = {"src_queue_args": {"x-max-length": 7}, "dest_queue_args": {"x-message-ttl": 60000}}
+        shovelling.set(source, destination, src_queue="aß b", dest_queue="b/'b", **limits)
+        shovelling.wait(lambda: shovelling.exists("aß b") and shovelling.exists("b/'b"))
+        found = [shovelling.api.get(path("queues", shovelling.vhost, name)) for name in ("aß b", "b/'b")]
+        assert [(queue["durable"], queue["arguments"]) for queue in found] == [
+            (True, {"x-max-length": 7}), (True, {"x-message-ttl": 60000})
+        ]  # fmt: skip
+
+    @WAYS
+    def test_48_4_queues_that_exist_stay(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        for name in ("a", "b"):
+            shovelling.channel.queue_declare(name, auto_delete=True)
+        shovelling.channel.publish("", "a", b"1")
+        arguments = {"src_queue_args": {"x-max-length": 7}, "dest_queue_args": {"x-max-length": 7}}
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", **arguments)
+        assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @pytest.mark.departs("3.12")
+    @WAYS
+    def test_48_4_predeclared(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        value = {"src_queue": "a", "dest_queue": "b", "src_predeclared": True, "dest_predeclared": True}
+        shovelling.set(source, destination, **value, reconnect_delay=0.1)
+        shovelling.channel.queue_declare("b")
+        shovelling.channel.queue_declare("a")
+        shovelling.channel.publish("", "a", b"1")
+        assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @WAYS
+    def test_48_5_all_of_a_message(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        channel = shovelling.channel
+        channel.queue_declare("a", durable=True, arguments=[("x-max-priority", "b", 5)])
+        shovelling.set(source, destination, src_queue="a", dest_queue="b")
+        bodies = [b"", b"1", b"x" * 300_000]
+        for body in bodies:
+            channel.publish("", "a", body, ALL)
+        found = shovelling.take("b", 3)
+        assert [message.body for message in found] == bodies
+        assert {message.header[12:] for message in found} == {properties(**ALL)}
+        assert {(message.exchange, message.routing_key) for message in found} == {("", "b")}
+        shovelling.wait(lambda: shovelling.api.get(path("queues", shovelling.vhost, "a")).get("messages") == 0)
+
+    @WAYS
+    def test_48_5_the_order_of_many(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        bodies = [b"%d" % number for number in range(3000)]
+        for number, body in enumerate(bodies):
+            shovelling.channel.publish("", "a", body, {"delivery_mode": 2, "headers": [("n", "I", number % 3)]})
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", src_prefetch_count=50)
+        assert [message.body for message in shovelling.take("b", 3000)] == bodies
+
+    @WAYS
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ({"dest_exchange": "amq.fanout"}, ("amq.fanout", "k.1")),
+            ({"dest_exchange": "amq.fanout", "dest_exchange_key": "other"}, ("amq.fanout", "other")),
+        ],
+    )
+    def test_48_6_exchanges(
+        self, shovelling: Shovelling, source: str, destination: str, given: dict[str, str], expected: tuple[str, str]
+    ) -> None:
+        channel = shovelling.channel
+        channel.queue_declare("a", durable=True)
+        channel.queue_bind("a", "amq.topic", "k.#")
+        channel.queue_declare("b")
+        channel.queue_bind("b", "amq.fanout")
+        shovelling.set(source, destination, src_queue="a", **given)
+        channel.publish("amq.topic", "k.1", b"1")
+        (found,) = shovelling.take("b", 1)
+        assert (found.exchange, found.routing_key) == expected
+
+    @WAYS
+    def test_48_6_as_it_was(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        channel = shovelling.channel
+        channel.queue_declare("a", durable=True)
+        channel.queue_bind("a", "amq.topic", "k.#")
+        channel.publish("amq.topic", "k.1", b"1")
+        channel.queue_unbind("a", "amq.topic", "k.#")
+        channel.queue_declare("b")
+        channel.queue_bind("b", "amq.topic", "k.#")
+        shovelling.set(source, destination, src_queue="a")
+        (found,) = shovelling.take("b", 1)
+        assert (found.exchange, found.routing_key) == ("amq.topic", "k.1")
+
+    @WAYS
+    def test_48_7_exchanges_as_source(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.set(source, destination, src_exchange="amq.topic", src_exchange_key="k.#", dest_queue="b")
+        below = path("exchanges", shovelling.vhost, "amq.topic", "bindings", "source")
+        shovelling.wait(lambda: bool(shovelling.api.get(below)) and shovelling.exists("b"))
+        shovelling.channel.publish("amq.topic", "other", b"0")
+        shovelling.channel.publish("amq.topic", "k.1", b"1")
+        assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @WAYS
+    def test_48_8_forward_headers(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        shovelling.set(
+            source, destination, src_queue="a", dest_queue="b", dest_add_forward_headers=True,
+            dest_add_timestamp_header=True,
+        )  # fmt: skip
+        before, earlier = int(time.time()), [("earlier", "I", 1)]
+        shovelling.channel.publish("", "a", b"1", {"headers": [("z", "I", 1), ("x-shovelled", "A", [("F", earlier)])]})
+        (found,) = shovelling.take("b", 1)
+        shown = {"local": shovelling.uris["local"], "remote": shovelling.shown}
+        way = {
+            "shovelled-by": shovelling.api.get("cluster-name")["name"], "shovel-type": "dynamic", "shovel-name": "x",
+            "shovel-vhost": shovelling.vhost, "src-uri": shown[source], "dest-uri": shown[destination],
+            "src-queue": "a", "dest-queue": "b",
+        }  # fmt: skip
+        at = found.header.index(b"x-shovelled-timestampl") + len(b"x-shovelled-timestampl")
+        (seconds,) = struct.unpack_from(">q", found.header, at)
+        assert before <= seconds <= time.time()
+        table = [(key, "S", value) for key, value in way.items()]
+        headers = [
+            ("x-shovelled", "A", [("F", table), ("F", earlier)]), ("x-shovelled-timestamp", "l", seconds), ("z", "I", 1)
+        ]  # fmt: skip
+        assert found.header[12:] == properties(headers=headers)
+
+    @WAYS
+    def test_48_9_properties(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        replaced = {"delivery_mode": 2, "content_type": "x/y", "priority": 7, "timestamp": 9}
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", dest_publish_properties=replaced)
+        shovelling.channel.publish("", "a", b"1", {"content_type": "text/plain", "app_id": "a", "delivery_mode": 1})
+        (found,) = shovelling.take("b", 1)
+        assert found.header[12:] == properties(**replaced, app_id="a")
+
+    @WAYS
+    @pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
+    def test_48_10_a_number_of_messages(self, shovelling: Shovelling, source: str, destination: str, mode: str) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        for number in range(10):
+            shovelling.channel.publish("", "a", b"%d" % number)
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", src_delete_after=4, ack_mode=mode)
+        shovelling.wait(shovelling.is_gone)
+        assert [message.body for message in shovelling.take("b", 4)] == [b"0", b"1", b"2", b"3"]
+        shovelling.wait(lambda: shovelling.count("a") == 6)
+
+    @WAYS
+    @pytest.mark.parametrize("mode", ["on-confirm", "on-publish", "no-ack"])
+    def test_48_10_what_is_there(self, shovelling: Shovelling, source: str, destination: str, mode: str) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        for number in range(10):
+            shovelling.channel.publish("", "a", b"%d" % number)
+        shovelling.channel.sync("a")
+        shovelling.set(
+            source, destination, src_queue="a", dest_queue="b", src_delete_after="queue-length", ack_mode=mode
+        )
+        shovelling.wait(shovelling.is_gone)
+        assert [message.body for message in shovelling.take("b", 10)] == [b"%d" % number for number in range(10)]
+
+    @pytest.mark.parametrize("after", [0, "queue-length"])
+    def test_48_10_nothing(self, shovelling: Shovelling, after: Any) -> None:
+        shovelling.set(src_queue="a", dest_queue="b", src_delete_after=after)
+        shovelling.wait(shovelling.is_gone)
+
+    @WAYS
+    def test_48_11_what_is_refused(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        full = [("x-max-length", "I", 2), ("x-overflow", "S", "reject-publish")]
+        shovelling.channel.queue_declare("b", durable=True, arguments=full)
+        shovelling.channel.queue_declare("a", durable=True)
+        for number in range(5):
+            shovelling.channel.publish("", "a", b"%d" % number)
+        shovelling.set(source, destination, src_queue="a", dest_queue="b")
+        found: list[bytes] = []
+        while len(found) < 5:
+            shovelling.wait(lambda: shovelling.count("b") > 0)
+            message = shovelling.channel.get("b", no_ack=True)
+            found += [] if message is None else [message.body]
+        assert sorted(found) == [b"%d" % number for number in range(5)]
+        shovelling.wait(lambda: shovelling.count("a") == 0)
