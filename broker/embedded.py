@@ -14,7 +14,7 @@ Elsewhere, in a separate thread::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -296,32 +296,52 @@ class Leveret:
             await app.abandon(close_politely)
 
     def _note_addresses(self, app: App) -> None:
-        settings = self._settings
-        user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
-        # Without management_port there is no HTTP API.
-        management = app.addresses.get("management")
-        self.http_url = f"http://{user}@{format_address(*management[0])}" if management else ""
-        vhost = quote(settings.default_vhost, safe="")
-        # With listeners.tcp: none only the encrypted port exists.
-        scheme = "amqp" if "amqp" in app.addresses else "amqps"
-        self.url = f"{scheme}://{user}@{format_address(*app.addresses[scheme][0])}/{vhost}"
+        self.url, self.http_url = urls(self._settings, app.addresses)
 
     def _read(self, options: Options, definitions: Definitions | None) -> Settings:
-        own: dict[str, object] = {
-            "host": "127.0.0.1",
-            "port": 0,
-            "management_port": 0,
-            "prometheus_port": 0,
-            "data_dir": str(self._folder.path),
-            # Data of tests need not survive a power failure.
-            "storage.sync": "off",
-        }
-        if isinstance(definitions, Mapping):
-            own["definitions"] = definitions
-        elif definitions is not None:
-            own["load_definitions"] = str(definitions)
-        named = {**own, **options}.items()
-        return load(None, {}, [RawSetting(name, value, "an option of the embedded broker") for name, value in named])
+        # Data of tests need not survive a power failure.
+        return read_settings(self._folder.path, {"storage.sync": "off", **options}, definitions)
+
+
+def read_settings(data_dir: Path, options: Options, definitions: Definitions | None) -> Settings:
+    """Return the settings of a broker on free loopback ports.
+
+    Args:
+        data_dir: Its data directory.
+        options: Options by their names in a configuration file.
+        definitions: What exists at first; see Leveret.
+    Raises:
+        ConfigError: An option does not exist, or its value is invalid.
+    """
+    own: dict[str, object] = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "management_port": 0,
+        "prometheus_port": 0,
+        "data_dir": str(data_dir),
+    }
+    if isinstance(definitions, Mapping):
+        own["definitions"] = definitions
+    elif definitions is not None:
+        own["load_definitions"] = str(definitions)
+    named = {**own, **options}.items()
+    return load(None, {}, [RawSetting(name, value, "an option of the embedded broker") for name, value in named])
+
+
+def urls(settings: Settings, addresses: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[str, str]:
+    """Return the AMQP URL of the default user and virtual host, and the URL of the HTTP API; "" without one.
+
+    Args:
+        addresses: Hosts and ports by listener.
+    """
+    user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
+    # Without management_port there is no HTTP API.
+    management = addresses.get("management")
+    http_url = f"http://{user}@{format_address(*management[0])}" if management else ""
+    vhost = quote(settings.default_vhost, safe="")
+    # With listeners.tcp: none only the encrypted port exists.
+    scheme = "amqp" if "amqp" in addresses else "amqps"
+    return f"{scheme}://{user}@{format_address(*addresses[scheme][0])}/{vhost}", http_url
 
 
 def not_in_time(seconds: float, value: object) -> TimeoutError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from leveret.broker.embedded_cluster import LeveretCluster
     from leveret.broker.embedded_thread import LeveretThread
 
 _MARKER = (
@@ -54,6 +55,16 @@ def leveret(request: pytest.FixtureRequest) -> Iterator[LeveretThread]:
 def leveret_url(leveret: LeveretThread) -> str:
     """AMQP URL of a broker without connections and data."""
     return leveret.url
+
+
+@pytest.fixture
+def leveret_cluster(request: pytest.FixtureRequest) -> Iterator[LeveretCluster]:
+    """A leader and two standbys, of this test alone; the marker ``leveret`` gives them options and definitions."""
+    from leveret.broker.embedded_cluster import LeveretCluster
+
+    options, definitions = _wishes(request)
+    with LeveretCluster(3, options, definitions) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,11 @@ from urllib.parse import unquote
 
 import uvloop
 
-from leveret.broker.addresses import address_of, bind, describe_error, format_address
+from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
 from leveret.broker.config.errors import DefinitionsError
-from leveret.broker.config.listening import planned_listeners
+from leveret.broker.config.kinds import Endpoint
+from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import Replication, Settings
 from leveret.broker.core.node import NODE_PREFIX
 from leveret.broker.ports import Ports
@@ -31,7 +32,7 @@ from leveret.broker.replication.etcd import EtcdRegister
 from leveret.broker.replication.figures import figures, other_nodes
 from leveret.broker.replication.forwarding import Forwarder, relay
 from leveret.broker.replication.kubernetes import ACCOUNT, KubernetesRegister
-from leveret.broker.replication.link import Link
+from leveret.broker.replication.link import Dial, Link, dial
 from leveret.broker.replication.own_answers import OwnAnswers
 from leveret.broker.replication.plan import Plan, ReplicationError
 from leveret.broker.replication.register import Register
@@ -49,6 +50,8 @@ log = logging.getLogger("leveret.replication")
 RegisterMaker = Callable[[str, float], Register]
 _KUBERNETES: Final = "kubernetes://"
 _T = TypeVar("_T")
+#: Connections of other nodes that may wait to be accepted.
+_BACKLOG: Final = 128
 _SCHEMES: Final = ("etcd://", "etcds://", _KUBERNETES)
 
 
@@ -60,6 +63,8 @@ class ReplicatedBroker:
         on_role: Called with the ready line when this node begins to lead, or to follow.
         on_end: Called when it cannot go on; stop() raises the reason.
         make_register: Makes its register; by default the one that is configured.
+        ports: Its listening sockets, which outlive it; by default some of its own.
+        dial: Opens connections to other nodes.
     Raises:
         StartError: The configuration cannot be used.
     """
@@ -70,6 +75,8 @@ class ReplicatedBroker:
         on_role: Callable[[str], object],
         on_end: Callable[[], object],
         make_register: RegisterMaker | None = None,
+        ports: Ports | None = None,
+        dial: Dial = dial,
     ) -> None:
         self._settings = settings
         self._on_role = on_role
@@ -85,7 +92,9 @@ class ReplicatedBroker:
         self._started = self._clock.monotonic()
         self._server_tls, self._client_tls = _tls(options)
         self._make_register = make_register or _configured(options, self._client_tls)
-        self._ports = Ports()
+        self._ports = ports or Ports()
+        self._owns_ports = ports is None
+        self._dial = dial
         self._loop = asyncio.get_running_loop()
         self._app: App | None = None
         self._forwarder: Forwarder | None = None
@@ -97,6 +106,8 @@ class ReplicatedBroker:
         self._is_stopping = False
         self._has_enough = False
         self.has_role = asyncio.Event()
+        #: Port for the other nodes, once it listens.
+        self.replication_port = 0
 
     # --- the interface of App -----------------------------------------------------------------------------------------
 
@@ -107,6 +118,7 @@ class ReplicatedBroker:
             StartError: It can do neither.
         """
         listening = self._bind_replication()
+        self.replication_port = address_of(listening)[1]
         await self._stand_by("", "")
         threading.Thread(target=self._replicate, args=(listening,), name="replication", daemon=True).start()
         ended = asyncio.wrap_future(self._ended)
@@ -139,13 +151,39 @@ class ReplicatedBroker:
                 await self._app.stop()
             if self._forwarder is not None:
                 await self._forwarder.stop()
-            self._ports.close()
+            if self._owns_ports:
+                self._ports.close()
+            else:
+                await self._ports.shut()
+
+    async def kill(self) -> None:
+        """End as the death of the process does: nothing more is written or sent, and nobody is told. For tests."""
+        self._is_stopping = True
+        app, self._app = self._app, None
+        if app is not None:
+            await app.abandon()
+        if self._forwarder is not None:
+            await self._forwarder.stop()
+        if self._thread_loop is not None and self._member is not None and not self._ended.done():
+            self._thread_loop.call_soon_threadsafe(self._member.abandon)
+            await asyncio.wait([asyncio.wrap_future(self._ended)])
+        await self._ports.shut()
 
     def reload(self, settings: Settings) -> None:
         """Apply the options that can change without a restart; see App.reload()."""
         if self._app is not None:
             self._app.reload(settings)
         self._settings = settings
+
+    @property
+    def addresses(self) -> Mapping[str, list[tuple[str, int]]]:
+        """Hosts and ports by listener."""
+        return self._addresses if self._app is None else self._app.addresses
+
+    @property
+    def role(self) -> str:
+        """`leader` while the broker is open, otherwise `observer` or `standby`."""
+        return "leader" if self._app is not None else "observer" if self._settings.replication.observer else "standby"
 
     def ready_line(self) -> str:
         """Return the line that was printed last."""
@@ -164,7 +202,7 @@ class ReplicatedBroker:
             operations.add_sync(Operation(Kind.DEFINITIONS, "", 0, pack_changes(changes)))
 
         replica = Replica(
-            f"{NODE_PREFIX}{self._name}", shipping, record, self._report, self._metrics, self._nodes, self.hand_over
+            f"{NODE_PREFIX}{self._name}", shipping, record, self.report, self._metrics, self._nodes, self.hand_over
         )
         files = RecordingFiles(str(self._settings.data_dir), operations)
         app = App(self._settings, Embedding(files, False, self._ports.bind, replica=replica))
@@ -191,9 +229,9 @@ class ReplicatedBroker:
         options = self._settings.replication
         if self._forwarder is None:
             loopback_users = tuple(self._settings.loopback_users)
-            answers = OwnAnswers(self._settings.data_dir, loopback_users, self._report, self._metrics, self.promote)
+            answers = OwnAnswers(self._settings.data_dir, loopback_users, self.report, self._metrics, self.promote)
             prefix = self._settings.management.path_prefix
-            self._forwarder = Forwarder(self._name, options.secret, self._client_tls, prefix, answers)
+            self._forwarder = Forwarder(self._name, options.secret, self._client_tls, prefix, answers, self._dial)
             self._ports.rewind()
             self._addresses = {}
             for each in planned_listeners(self._settings):
@@ -209,8 +247,7 @@ class ReplicatedBroker:
                     await self._forwarder.listen(each.name, sock)
         self._forwarder.set_leader(address)
         if leader:
-            role = "observer" if options.observer else "standby"
-            self._tell(ready_line(self._addresses, self._settings.data_dir, role))
+            self._tell(ready_line(self._addresses, self._settings.data_dir, self.role))
 
     def _tell(self, line: str) -> None:
         if line != self._told:
@@ -225,11 +262,12 @@ class ReplicatedBroker:
         else:
             self._app.take_forwarded(str(wish["service"]), sock, tuple(wish["peer"]), tuple(wish["local"]))
 
-    def _report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
+        """Return what is known of replication, as `/api/replication` shows it. Any thread."""
         return report(self._plan, self._member)
 
     def _metrics(self) -> Iterator[str]:
-        return metrics(self._report())
+        return metrics(self.report())
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [] if self._member is None else other_nodes(self._member)
@@ -255,10 +293,10 @@ class ReplicatedBroker:
     # --- the thread of replication; Host ------------------------------------------------------------------------------
 
     def _replicate(self, listening: socket) -> None:
-        loop = uvloop.new_event_loop()
-        self._thread_loop = loop
         try:
-            loop.run_until_complete(self._be_member(listening))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                self._thread_loop = runner.get_loop()
+                runner.run(self._be_member(listening))
         except DirectoryInUseError as error:
             self._ended.set_exception(StartError(f"cannot use the data directory: {error}"))
         except ReplicationError as error:
@@ -269,8 +307,6 @@ class ReplicatedBroker:
             self._ended.set_exception(error)
         else:
             self._ended.set_result(None)
-        finally:
-            loop.close()
 
     async def _be_member(self, listening: socket) -> None:
         settings, options = self._settings, self._settings.replication
@@ -287,6 +323,7 @@ class ReplicatedBroker:
             self._client_tls,
             options.observer,
             self._figures,
+            self._dial,
         )
         self._member = Member(plan, self._make_register(self._name, lease), self)
         if self._is_stopping:
@@ -333,8 +370,9 @@ class ReplicatedBroker:
     def _bind_replication(self) -> socket:
         port = self._settings.replication.port
         host = self._settings.host[0]
+        planned = PlannedListener("replication", Endpoint(host, port), "replication.port", encrypted=False)
         try:
-            return bind(host, port, 128)[0]
+            return self._ports.bind(planned, port, _BACKLOG)[0]
         except OSError as error:
             raise StartError(
                 f"cannot listen on {format_address(host, port)}: {describe_error(error)};"

@@ -5,6 +5,7 @@ The stable interface; what is in other modules may change with any release:
 - ``leveret.Leveret``, ``leveret.LeveretThread``: a broker inside another program.
 - ``leveret.scan``: a data directory as Arrow record batches.
 - ``leveret.dataset``: a data directory as an Arrow dataset, for DuckDB and Polars.
+- ``leveret.LeveretCluster``: a leader and standbys inside a test.
 - ``leveret.clean_broker``: a broker that tests take in turn.
 - ``leveret.testing``: fixtures of pytest, which pytest finds by itself.
 - ``leveret.analytics.register``: Spark over a data directory.
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
     from leveret.analytics.scan import scan as scan
     from leveret.broker.clean_broker import clean_broker as clean_broker
     from leveret.broker.embedded import Leveret as Leveret
+    from leveret.broker.embedded_cluster import LeveretCluster as LeveretCluster
     from leveret.broker.embedded_thread import LeveretThread as LeveretThread
 
     __version__: str
 else:
 
     def __getattr__(name: str) -> object:
-        places = {"Leveret": "embedded", "LeveretThread": "embedded_thread", "clean_broker": "clean_broker"}
+        places = {
+            "Leveret": "embedded",
+            "LeveretCluster": "embedded_cluster",
+            "LeveretThread": "embedded_thread",
+            "clean_broker": "clean_broker",
+        }
         if name in places:
             return getattr(importlib.import_module(f"leveret.broker.{places[name]}"), name)
         if name == "__version__":
@@ -52,7 +59,17 @@ else:
         raise AttributeError(f"module 'leveret' has no attribute {name!r}")
 
 
-__all__ = ["Leveret", "LeveretThread", "__version__", "analytics", "clean_broker", "dataset", "scan", "testing"]
+__all__ = [
+    "Leveret",
+    "LeveretCluster",
+    "LeveretThread",
+    "__version__",
+    "analytics",
+    "clean_broker",
+    "dataset",
+    "scan",
+    "testing",
+]
 
 
 def __dir__() -> list[str]:

@@ -123,7 +123,7 @@ class Election:
         try:
             async with asyncio.timeout(_POSITION_SECONDS):
                 wish = {"purpose": "position", "node": plan.name}
-                link, told = await connect(host.strip("[]"), int(port), plan.secret, wish, plan.client_tls)
+                link, told = await connect(host.strip("[]"), int(port), plan.secret, wish, plan.client_tls, plan.dial)
                 link.close()
                 return int(told["epoch"]), int(told["number"])
         except (OSError, EOFError, LinkError, ValueError, KeyError):

@@ -88,6 +88,11 @@ class Follower:
         await self._stop()
         await self.copy.rest()
 
+    async def abandon(self) -> None:
+        """Follow nobody, and leave the copy as the death of the process does."""
+        await self._stop()
+        await self.copy.abandon()
+
     async def close(self) -> None:
         """Follow nobody, and note where the copy stands."""
         await self._stop()

@@ -104,7 +104,7 @@ class Following:
             "address": self._plan.address,
             "is_observer": self._plan.is_observer,
         }
-        link, told = await connect(host, port, self._plan.secret, wish, self._plan.client_tls)
+        link, told = await connect(host, port, self._plan.secret, wish, self._plan.client_tls, self._plan.dial)
         self._link = link
         telling: asyncio.Task[None] | None = None
         try:
@@ -275,6 +275,12 @@ class Following:
             await asyncio.get_running_loop().run_in_executor(self._pool, os.sync)
             self.record = replace(self.record, doing="nothing", epoch=self.epoch, number=self.number)
             write_record(self._root, self.record)
+        self._pool.shutdown()
+
+    async def abandon(self) -> None:
+        """Close everything as the death of the process does."""
+        self.disconnect()
+        await self.rest()
         self._pool.shutdown()
 
     def retire(self) -> None:

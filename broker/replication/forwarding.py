@@ -15,7 +15,7 @@ from socket import socket
 from typing import Any, Final
 
 from leveret.broker.addresses import unmap_ipv4
-from leveret.broker.replication.link import Link, LinkError, connect
+from leveret.broker.replication.link import Dial, Link, LinkError, connect
 from leveret.broker.replication.own_answers import OwnAnswers, read_request
 
 log = logging.getLogger("leveret.replication")
@@ -38,14 +38,18 @@ class Forwarder:
         tls: Encrypts the links to the leader; None for no encryption.
         prefix: Prefix of the paths of the HTTP API.
         answers: What this node answers itself over HTTP.
+        dial: Opens connections to the leader.
     """
 
-    def __init__(self, node: str, secret: str, tls: ssl.SSLContext | None, prefix: str, answers: OwnAnswers) -> None:
+    def __init__(
+        self, node: str, secret: str, tls: ssl.SSLContext | None, prefix: str, answers: OwnAnswers, dial: Dial
+    ) -> None:
         self._node = node
         self._secret = secret
         self._tls = tls
         self._prefix = f"/{prefix.strip('/')}".rstrip("/")
         self._answers = answers
+        self._dial = dial
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self._leader: tuple[str, int] | None = None
@@ -141,7 +145,7 @@ class Forwarder:
                 await self._has_leader.wait()
             assert self._leader is not None
             try:
-                return (await connect(*self._leader, self._secret, wish, self._tls))[0]
+                return (await connect(*self._leader, self._secret, wish, self._tls, self._dial))[0]
             except (OSError, EOFError, LinkError):
                 if loop.time() > deadline:
                     raise

@@ -14,10 +14,10 @@ import json
 import secrets
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from leveret.broker.addresses import is_loopback
 from leveret.broker.replication.frames import FRAME_MAX, VERSION
@@ -120,8 +120,19 @@ class Link:
         self.writer.transport.abort()
 
 
+#: Opens a connection to a host and port, with TLS or without.
+Dial: TypeAlias = Callable[
+    [str, int, "ssl.SSLContext | None"], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+]
+
+
+async def dial(host: str, port: int, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection; see Dial."""
+    return await asyncio.open_connection(host, port, limit=_BUFFER, ssl=tls)
+
+
 async def connect(
-    host: str, port: int, secret: str, wish: Mapping[str, Any], tls: ssl.SSLContext | None = None
+    host: str, port: int, secret: str, wish: Mapping[str, Any], tls: ssl.SSLContext | None = None, dial: Dial = dial
 ) -> tuple[Link, dict[str, Any]]:
     """Connect to a node.
 
@@ -131,6 +142,7 @@ async def connect(
         secret: The shared secret; empty without one.
         wish: What it is asked for, as JSON.
         tls: Encrypts the link; None for no encryption.
+        dial: Opens the connection.
     Returns:
         The link, and the node's answer.
     Raises:
@@ -140,7 +152,7 @@ async def connect(
         EOFError: It has closed the connection.
     """
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
-        reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER, ssl=tls)
+        reader, writer = await dial(host, port, tls)
         link = Link(reader, writer)
         try:
             challenge = _decode(await link.expect(Message.HELLO, _HANDSHAKE_MAX))

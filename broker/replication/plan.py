@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from leveret.broker.replication.link import Link
+from leveret.broker.replication.link import Dial, Link, dial
 from leveret.broker.replication.shipping import Limits, Shipping
 from leveret.storage.disk.recording import Operations
 
@@ -32,6 +32,7 @@ class Plan:
         server_tls, client_tls: Encrypt the links; None for no encryption.
         is_observer: Whether it has a copy that nobody waits for, and leads by hand only.
         figures: Returns the node's use of resources, for JSON; may block.
+        dial: Opens connections to other nodes.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Plan:
     client_tls: ssl.SSLContext | None = None
     is_observer: bool = False
     figures: Callable[[], dict[str, Any]] = dict
+    dial: Dial = dial
 
 
 class Host(Protocol):

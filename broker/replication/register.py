@@ -1,4 +1,4 @@
-"""Who leads: the register that all nodes of a cluster share, and one in memory for tests.
+"""Who leads: the register that all nodes of a cluster share.
 
 A register has one value, the state, which is replaced by compare-and-set, and a claim of the leader that ends with its
 lease. Everything that must be true at all times hangs on the state. The claim, and with it all clocks, only tells when
@@ -7,7 +7,6 @@ another node may try to lead.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -169,106 +168,3 @@ class Register(Protocol):
 
     async def close(self) -> None:
         """Close all connections; the own claim ends with its lease."""
-
-
-class MemoryHub:
-    """What the registers of all nodes share, in tests.
-
-    Attributes:
-        is_away: Whether it cannot be reached, from all nodes.
-        cut_off: Names of nodes that cannot reach it.
-    """
-
-    def __init__(self) -> None:
-        self.text: str | None = None
-        self.revision = 0
-        self.claimed_by = ""
-        self.expires = 0.0
-        self.is_away = False
-        self.cut_off: set[str] = set()
-        self.changed = asyncio.Event()
-
-    def change(self) -> None:
-        """Wake all who wait."""
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
-
-
-class MemoryRegister:
-    """A register in memory, for nodes in one event loop; implements Register.
-
-    Args:
-        hub: What all nodes share.
-        node: Name of the node.
-        lease: Seconds after which a claim that is not renewed ends.
-    """
-
-    def __init__(self, hub: MemoryHub, node: str, lease: float) -> None:
-        self._hub = hub
-        self._node = node
-        self._lease = lease
-
-    def _reach(self) -> MemoryHub:
-        hub = self._hub
-        if hub.is_away or self._node in hub.cut_off:
-            raise RegisterError("the register cannot be reached")
-        if hub.claimed_by and hub.expires <= _now():
-            hub.claimed_by = ""
-        return hub
-
-    async def read(self) -> Reading:
-        """Return what it says."""
-        hub = self._reach()
-        return Reading(None if hub.text is None else read_state(hub.text), hub.revision, hub.claimed_by)
-
-    async def write(self, state: State, revision: int) -> int | None:
-        """Replace the state."""
-        hub = self._reach()
-        if hub.revision != revision:
-            return None
-        hub.text, hub.revision = state.to_json(), revision + 1
-        hub.change()
-        return hub.revision
-
-    async def claim(self, state: State, revision: int) -> int | None:
-        """Replace the state and claim the leadership."""
-        hub = self._reach()
-        if hub.claimed_by not in ("", self._node):
-            return None
-        written = await self.write(state, revision)
-        if written is not None:
-            hub.claimed_by, hub.expires = self._node, _now() + self._lease
-        return written
-
-    async def renew(self) -> bool:
-        """Extend the lease."""
-        hub = self._reach()
-        if hub.claimed_by != self._node:
-            return False
-        hub.expires = _now() + self._lease
-        return True
-
-    async def resign(self, state: State | None = None, revision: int = 0) -> int | None:
-        """Give up the own claim."""
-        hub = self._reach()
-        written: int | None = hub.revision
-        if state is not None:
-            written = await self.write(state, revision)
-        if written is not None and hub.claimed_by == self._node:
-            hub.claimed_by = ""
-            hub.change()
-        return written
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until something may have changed."""
-        try:
-            await asyncio.wait_for(self._hub.changed.wait(), seconds)
-        except TimeoutError:
-            pass
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

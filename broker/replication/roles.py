@@ -63,6 +63,8 @@ class Member:
         self._hand_over_to: str | None = None
         self._is_promoted = False
         self._stops = False
+        self._running: asyncio.Task[None] | None = None
+        self._is_abandoned = False
         self._wake = asyncio.Event()
         self._idle_role = "observer" if plan.is_observer else "standby"
         self.role = self._idle_role
@@ -91,6 +93,7 @@ class Member:
             ReplicationError: This node cannot be part of the cluster.
         """
         plan = self._plan
+        self._running = asyncio.current_task()
         plan.root.mkdir(parents=True, exist_ok=True)
         try:
             self._record = finish_switch(plan.root, read_record(plan.root))
@@ -112,6 +115,9 @@ class Member:
                     warned = True
                     self._election.note_outage()
                     await self._pause(_RETRY_SECONDS)
+        except asyncio.CancelledError:
+            if not self._is_abandoned:
+                raise
         finally:
             await self._end()
 
@@ -144,10 +150,12 @@ class Member:
         events = [self._wake] if self._term is None else [self._wake, self._term.has_ended]
         waits: list[Coroutine[Any, Any, object]] = [each.wait() for each in events]
         waiting = [asyncio.create_task(each) for each in (*waits, self._register.wait(seconds))]
-        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        try:
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
         self._wake.clear()
 
     async def _claim(self, reading: Reading, follower: Follower, is_promoted: bool) -> Term | None:
@@ -354,6 +362,12 @@ class Member:
         self._stops = True
         self._wake.set()
 
+    def abandon(self) -> None:
+        """Let run() end as the death of the process does: nobody is told, and nothing is noted."""
+        self._is_abandoned = True
+        if self._running is not None:
+            self._running.cancel()
+
     async def _end(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -362,7 +376,7 @@ class Member:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._follower is not None:
-            await self._follower.close()
+            await (self._follower.abandon() if self._is_abandoned else self._follower.close())
         self._unlock()
         self._backlog.close()
         await self._register.close()

@@ -13,9 +13,10 @@ import pytest
 from leveret.broker.replication.link import Link
 from leveret.broker.replication.node_record import read_record
 from leveret.broker.replication.plan import Plan, ReplicationError
-from leveret.broker.replication.register import MemoryHub, MemoryRegister, Reading, RegisterError
+from leveret.broker.replication.register import Reading, RegisterError
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.broker.testing.memory_register import MemoryHub, MemoryRegister
 from leveret.storage.disk.recording import OWN_NAMES, Operations, RecordingFiles
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
