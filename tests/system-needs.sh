@@ -8,7 +8,7 @@
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh offer WHAT    the same, but is content if it may not install it
 #   system-needs.sh has WHAT      whether java, jdk, chromium, etcd or docker is there
-#   system-needs.sh how WHAT      prints the command that installs it
+#   system-needs.sh how WHAT …    prints the command that installs all of these
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
 #   system-needs.sh rabbitmqadmin FILE
@@ -101,23 +101,39 @@ apt_packages() {
     esac
 }
 
+dnf_packages() {
+    case $1 in
+        python) echo python3.12 ;;
+        jdk) echo java-21-openjdk-devel ;;
+        java) echo java-21-openjdk-devel maven ;;
+        docker) echo moby-engine debootstrap ;;
+        *) echo "$1" ;;
+    esac
+}
+
+brew_packages() {
+    case $1 in
+        python) echo python@3.12 ;;
+        jdk) echo openjdk@21 ;;
+        java) echo openjdk@21 maven ;;
+        *) echo "$1" ;;
+    esac
+}
+
+# Prints each package once that `$1_packages` names for the programs.
+all_packages() {
+    manager=$1
+    shift
+    for each in "$@"; do "${manager}_packages" "$each"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' | paste -sd ' ' -
+}
+
 say_command() {
     if command -v apt-get >/dev/null 2>&1; then
-        echo "sudo apt-get update && sudo apt-get install -y $(apt_packages "$1" | tr '\n' ' ')"
-        return
-    fi
-    case $1 in
-        python) dnf="python3.12" brew="python@3.12" ;;
-        jdk) dnf="java-21-openjdk-devel" brew="openjdk@21" ;;
-        java) dnf="java-21-openjdk-devel maven" brew="openjdk@21 maven" ;;
-        chromium) dnf="chromium" brew="--cask chromium" ;;
-        etcd) dnf="etcd" brew="etcd" ;;
-        docker) dnf="moby-engine debootstrap" brew="docker" ;;
-    esac
-    if command -v dnf >/dev/null 2>&1; then
-        echo "sudo dnf install -y $dnf"
+        echo "sudo apt-get update && sudo apt-get install -y $(all_packages apt "$@")"
+    elif command -v dnf >/dev/null 2>&1; then
+        echo "sudo dnf install -y $(all_packages dnf "$@")"
     else
-        echo "brew install $brew"
+        echo "brew install $(all_packages brew "$@")"
     fi
 }
 
@@ -221,7 +237,10 @@ case ${1:-} in
     docker) need docker "Docker and debootstrap" has_docker ;;
     offer) offer "${2:?usage: $0 offer WHAT}" ;;
     has) has "${2:?usage: $0 has WHAT}" ;;
-    how) say_command "${2:?usage: $0 how WHAT}" ;;
+    how)
+        shift
+        say_command "$@"
+        ;;
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)

@@ -129,5 +129,6 @@ def left_out() -> str:
     if not lacking():
         return ""
     tests = ", ".join(need.tests for need in lacking())
-    said = [subprocess.check_output(["sh", _SCRIPT, "how", need.program], text=True).strip() for need in lacking()]
-    return f"Left out: the tests of {tests}. They run after: {' && '.join(dict.fromkeys(said))}"
+    command = ["sh", _SCRIPT, "how", *(need.program for need in lacking())]
+    how = subprocess.check_output(command, text=True).strip()
+    return f"Left out: the tests of {tests}. They run after: {how}"

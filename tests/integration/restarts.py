@@ -25,7 +25,7 @@ class Restarts:
     def __init__(self, process: LeveretProcess, killed: bool) -> None:
         self.process = process
         self.killed = killed
-        #: How much longer than a kill the end takes.
+        #: How much longer than a kill on a quiet machine the end takes.
         self.slowness = 1
         self._connections: list[Connection] = []
 
