@@ -341,6 +341,9 @@ class App:
                 self._losses.close()
             if not self._stores.close():
                 log.error("not all messages could be written to %s", self.settings.data_dir)
+            # Nothing may read or write the files any more: they can be another broker's, in this process.
+            self.broker.turn.stop()
+            self.broker.timers.stop()
 
     @property
     def is_settled(self) -> bool:
@@ -418,7 +421,8 @@ class App:
         self._sampler.stop()
         self._loss_log.stop()
         self._memory_checks.stop()
-        self.broker.timers.cancel_all()
+        self.broker.turn.stop()
+        self.broker.timers.stop()
         await asyncio.gather(self._prometheus.abandon(), self._management.abandon())
         definitions, self._definitions = self._definitions, None
         if definitions is not None:

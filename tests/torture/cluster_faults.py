@@ -93,7 +93,7 @@ class Faults:
     def cause(self) -> None:
         """Cause one fault. Not always are all nodes in sync again before the next one."""
         faults: dict[Callable[[], None], int] = {
-            self.hand_over: 40, self.kill_leader: 8, self.kill_leader_and_restart: 2, self.stop_leader: 4,
+            self.hand_over: 80, self.kill_leader: 8, self.kill_leader_and_restart: 2, self.stop_leader: 4,
             self.pause_leader: 4, self.kill_standby: 2, self.pause_standby: 1, self.lose_register: 1, self.kill_all: 1,
             self.cut_leader_off: 4, self.cut_leader_from_register: 3, self.cut_leader_from_standbys: 2,
             self.cut_standby: 2, self.cut_standby_from_register: 1, self.damage_frames: 3, self.join_empty: 2,
@@ -150,7 +150,7 @@ class Faults:
 
     def hand_over(self) -> None:
         """Let another node lead by hand, a few times in a row."""
-        for _ in range(self._random.randrange(1, 12)):
+        for _ in range(self._random.randrange(1, 20)):
             self.recover()
             leader = self._cluster.wait_for_leader()
             api = Management(f"http://guest:guest@127.0.0.1:{leader.management_port}", timeout=10)

@@ -27,7 +27,7 @@ _WINDOW: Final = 100
 _AHEAD: Final = 3000
 _PREFETCH: Final = 60
 #: Seconds between what a publisher publishes: the machine has three nodes to run, and what is done to them takes time.
-_PAUSE: Final = 0.2
+_PAUSE: Final = 0.4
 #: Seconds that a client waits for anything, and for which it stays with a node.
 _TIMEOUT: Final = 6.0
 _STAY: Final = (2.0, 20.0)

@@ -25,6 +25,14 @@ class RealTimer(Protocol):
         """Cancel the callback."""
 
 
+class _Never:
+    """A callback that is not scheduled."""
+
+    def cancel(self) -> None:
+        """Do nothing."""
+
+
+_NEVER: Final = _Never()
 #: The event loop's call_later, which takes a delay in seconds and a callback.
 RealCallLater: TypeAlias = Callable[[float, Callable[[], None]], RealTimer]
 
@@ -154,6 +162,11 @@ class Timers(Clock):
         """Cancel all callbacks."""
         for timer in list(self.pending):
             timer.cancel()
+
+    def stop(self) -> None:
+        """Cancel all callbacks, and call none that is scheduled later: the process may go on without the broker."""
+        self.cancel_all()
+        self.real_call_later = lambda _seconds, _callback: _NEVER
 
     def _skip_to(self, monotonic: int) -> None:
         self._offset += max(0, monotonic - self.monotonic())

@@ -98,7 +98,7 @@ class Turn:
     """
 
     __slots__ = (
-        "_again", "_call_soon", "_clock", "_connections", "_has_work", "_pending", "_queues", "_slice",
+        "_again", "_call_soon", "_clock", "_connections", "_has_work", "_is_stopped", "_pending", "_queues", "_slice",
         "before_writing",
     )  # fmt: skip
 
@@ -119,6 +119,12 @@ class Turn:
         self._again = False
         #: Whether there may be something to make durable.
         self._has_work = False
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Do nothing any more: the stores are closed, and the process may go on with others."""
+        self._is_stopped = True
+        self.before_writing.clear()
 
     @property
     def is_pending(self) -> bool:
@@ -176,6 +182,8 @@ class Turn:
         An exception of one of them is logged as an internal error and does not affect the others.
         """
         queues, self._queues = self._queues, []
+        if self._is_stopped:
+            return
         self._slice = TimeSlice(self._clock)
         for queue in queues:
             queue.scheduled = False

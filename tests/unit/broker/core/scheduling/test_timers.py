@@ -115,3 +115,14 @@ def test_the_callback_of_a_timer_that_has_ended_is_freed_without_garbage_collect
         assert freed() is None
     finally:
         gc.enable()
+
+
+async def test_after_stop_nothing_is_called(timers: Timers) -> None:
+    called: list[str] = []
+    timers.call_later(0, partial(called.append, "before"))
+    timers.stop()
+    timers.call_later(0, partial(called.append, "after")).cancel()
+    timers.call_later(0, partial(called.append, "after"))
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+    assert called == []

@@ -290,3 +290,14 @@ def test_the_settled_state_is_returned_on_request(steps: Steps) -> None:
     shrink(steps.vhost)
     assert queue.store.ready_count > 10
     assert queue.ready_count() == 10
+
+
+def test_after_stop_nothing_is_delivered_or_written(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    turn.before_writing.append(lambda: log.append("write"))
+    turn.deliver_later(Worker(log, "a"))
+    turn.stop()
+    turn.flush_later(Worker(log, "x"))
+    for call in calls:
+        call()
+    assert log == []
