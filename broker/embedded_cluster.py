@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
+from leveret.broker.addresses import format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Options, not_in_time, read_settings, urls
 from leveret.broker.ports import Ports
@@ -56,6 +57,7 @@ class ClusterNode:
         name: Its name: `n1`, `n2` and so on.
         url: AMQP URL of the default user and virtual host, on this node; the same as long as the cluster exists.
         http_url: URL of its HTTP API, with the default user.
+        metrics_url: URL of its metrics for Prometheus.
     """
 
     def __init__(self, cluster: LeveretCluster, name: str, settings: Settings) -> None:
@@ -64,7 +66,7 @@ class ClusterNode:
         self._ports = Ports()
         self._broker: ReplicatedBroker | None = None
         self.name = name
-        self.url = self.http_url = ""
+        self.url = self.http_url = self.metrics_url = ""
 
     @property
     def role(self) -> str:
@@ -94,6 +96,7 @@ class ClusterNode:
             raise
         self._cluster.links.note_port(broker.replication_port, self.name)
         self.url, self.http_url = urls(self._settings, broker.addresses)
+        self.metrics_url = f"http://{format_address(*broker.addresses['prometheus'][0])}/metrics"
 
     async def end(self, kill: bool) -> None:
         """Stop or kill it, in the thread of the cluster."""

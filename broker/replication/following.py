@@ -18,7 +18,7 @@ from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Received, keep_aside
 from leveret.broker.replication.frames import FrameError, unpack_frame
 from leveret.broker.replication.lag import Lag
-from leveret.broker.replication.link import Link, LinkError, Message, connect
+from leveret.broker.replication.link import Link, LinkError, Message, connect, decode
 from leveret.broker.replication.node_record import (
     DIVERGED,
     OWN,
@@ -116,7 +116,7 @@ class Following:
                     f" {FORMAT_VERSION}; upgrade this node"
                 )
             self.highest = epoch
-            begun = json.loads(await link.expect(Message.HELLO))
+            begun = decode(await link.expect(Message.HELLO))
             if "continue" in begun:
                 if begun["continue"] != self.number:
                     raise LinkError(f"it goes on from operation {begun['continue']} after {self.number}")

@@ -155,7 +155,7 @@ async def connect(
         reader, writer = await dial(host, port, tls)
         link = Link(reader, writer)
         try:
-            challenge = _decode(await link.expect(Message.HELLO, _HANDSHAKE_MAX))
+            challenge = decode(await link.expect(Message.HELLO, _HANDSHAKE_MAX))
             if challenge.get("link") != VERSION:
                 raise LinkError(
                     f"the node at {host}:{port} has another version of replication: {challenge.get('link')}"
@@ -165,7 +165,7 @@ async def connect(
             link.send(Message.HELLO, _proof(secret, "asks", theirs, asked) + asked)
             octets = await link.expect(Message.HELLO, _HANDSHAKE_MAX)
             proof, answer = octets[:_PROOF_BYTES], octets[_PROOF_BYTES:]
-            answered = _decode(answer)
+            answered = decode(answer)
             if "refused" in answered:
                 raise Refused(str(answered["refused"]))
             if not hmac.compare_digest(proof, _proof(secret, "answers", ours, answer)):
@@ -194,7 +194,7 @@ async def accept(link: Link, secret: str, is_encrypted: bool) -> dict[str, Any]:
             raise await _refuse(link, "it is another machine: set replication.secret or replication.ssl_options")
         if not hmac.compare_digest(proof, _proof(secret, "asks", nonce, asked)):
             raise await _refuse(link, "it has another replication.secret")
-        wish = _decode(asked)
+        wish = decode(asked)
         if wish.get("link") != VERSION:
             raise await _refuse(link, f"it has version {wish.get('link')} of replication, not {VERSION}")
         return wish
@@ -219,7 +219,12 @@ def _proof(secret: str, side: str, nonce: str, octets: bytes) -> bytes:
     return hmac.digest(secret.encode(), b"\0".join((side.encode(), nonce.encode(), octets)), "sha256")
 
 
-def _decode(octets: bytes) -> dict[str, Any]:
+def decode(octets: bytes) -> dict[str, Any]:
+    """Return a message that is a JSON object.
+
+    Raises:
+        LinkError: It is none.
+    """
     try:
         value = json.loads(octets)
     except ValueError:

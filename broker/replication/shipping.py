@@ -8,7 +8,6 @@ is in the register's set has all that was ever let go.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import struct
 import threading
@@ -23,7 +22,7 @@ from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Moment, send_copy
 from leveret.broker.replication.frames import FrameError, pack_frames
 from leveret.broker.replication.lag import Lag, Marks
-from leveret.broker.replication.link import Link, LinkError, Message
+from leveret.broker.replication.link import Link, LinkError, Message, decode
 from leveret.broker.replication.register import State
 from leveret.storage.disk.recording import Operations
 
@@ -388,7 +387,7 @@ class Shipping:
         while True:
             kind, octets = await link.receive(_ANSWER_MAX)
             if kind is Message.FIGURES:
-                each.figures = _read_figures(octets)
+                each.figures = decode(octets)
                 continue
             if kind is not Message.ACKNOWLEDGEMENT or len(octets) != ACKNOWLEDGEMENT.size:
                 raise LinkError(f"message {kind.name} of {len(octets)} bytes came instead of an acknowledgement")
@@ -460,16 +459,6 @@ class Shipping:
 
 def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(each for each in names if each != name)
-
-
-def _read_figures(octets: bytes) -> Mapping[str, Any]:
-    try:
-        figures = json.loads(octets)
-    except ValueError:
-        figures = None
-    if not isinstance(figures, dict):
-        raise LinkError("what it tells of its use of resources is no JSON object")
-    return figures
 
 
 def _note_progress(each: Standby, sent: int, to_send: int) -> None:

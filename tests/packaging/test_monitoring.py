@@ -14,6 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from leveret import LeveretCluster
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection
 
@@ -46,16 +47,20 @@ def expressions() -> list[str]:
     return [*panel_expressions(), *queries, *(rule["expr"] for rule in alert_rules())]
 
 
+def read(url: str) -> Iterator[tuple[str, set[str]]]:
+    """The names of series of a page, each with the names of its labels."""
+    with urllib.request.urlopen(url, timeout=120) as response:
+        text = response.read().decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield sample.name, {*sample.labels, "instance", "job"}
+
+
 def scraped(process: LeveretProcess) -> Iterator[tuple[str, set[str]]]:
     """The names of series that the jobs bring, each with the names of its labels."""
     for job in PROMETHEUS["scrape_configs"]:
         query = urlencode(job.get("params", {}), doseq=True)
-        url = f"{process.prometheus_url}{job.get('metrics_path', '/metrics')}?{query}"
-        with urllib.request.urlopen(url, timeout=120) as response:
-            text = response.read().decode()
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                yield sample.name, {*sample.labels, "instance", "job"}
+        yield from read(f"{process.prometheus_url}{job.get('metrics_path', '/metrics')}?{query}")
 
 
 @pytest.fixture
@@ -74,6 +79,11 @@ def series(leveret_process: Callable[..., LeveretProcess], tmp_path: Path) -> di
         for name, labels in scraped(process):
             # A job that asks for less than another must not hide what is missing.
             found.setdefault(name, set()).update(labels)
+    with LeveretCluster(2) as cluster:
+        for node in cluster.nodes:
+            for name, labels in read(node.metrics_url):
+                if name.startswith("leveret_replication_"):
+                    found.setdefault(name, set()).update(labels)
     return found
 
 

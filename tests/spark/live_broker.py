@@ -110,9 +110,14 @@ class LiveBroker:
 
 
 @contextmanager
-def live_broker(directory: Path) -> Iterator[LiveBroker]:
-    """Start one, with its queues."""
-    options = ["--host", "127.0.0.1", "--port", "0", "--management-port", "0", "--prometheus-port", "0"]
+def live_broker(directory: Path, *more: str) -> Iterator[LiveBroker]:
+    """Start one, with its queues.
+
+    Args:
+        directory: Where its data directory and its log are.
+        more: Arguments of the program.
+    """
+    options = [*more, "--host", "127.0.0.1", "--port", "0", "--management-port", "0", "--prometheus-port", "0"]
     data_dir, model, log = directory / "data", directory / "model", directory / "log"
     command = [sys.executable, "-m", "tests.spark.recording_broker", str(model), *options, "--data-dir", str(data_dir)]
     with log.open("w") as target:

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,7 +18,9 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from tests.integration.certificates import Issued
 
 #: The program; Debian's package is etcd-server.
 ETCD: Final = shutil.which("etcd")
@@ -42,19 +45,32 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = _DEA
         time.sleep(0.02)
 
 
-def _get(url: str) -> bytes:
+def _get(url: str, tls: ssl.SSLContext | None = None) -> bytes:
     """Return what a URL answers with status 200; nothing otherwise."""
-    with suppress(OSError), urllib.request.urlopen(url, timeout=5) as response:
+    with suppress(OSError), urllib.request.urlopen(url, timeout=5, context=tls) as response:
         return bytes(response.read())
     return b""
 
 
 class Etcd:
-    """A single etcd member; a context manager that stops it."""
+    """A single etcd member; a context manager that stops it.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: Where its data are.
+        issued: Its certificate; without one its clients are not encrypted.
+        authority: The authority of certificates.
+    """
+
+    def __init__(self, directory: Path, issued: Issued | None = None, authority: Path | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self._scheme = "http" if issued is None else "https"
+        self._tls = None if issued is None else ssl.create_default_context(cafile=str(authority))
+        self._files = (
+            []
+            if issued is None
+            else [f"--cert-file={issued.certificate}", f"--key-file={issued.key}", f"--trusted-ca-file={authority}"]
+        )
         self.port, self._peer_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -62,13 +78,14 @@ class Etcd:
     def start(self) -> None:
         """Start it (again), and wait until it answers."""
         assert ETCD is not None
-        client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, self._peer_port))
+        client, peer = self._url, f"http://127.0.0.1:{self._peer_port}"
         with open(self.directory / "etcd.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
                     ETCD, f"--data-dir={self.directory}/data", f"--listen-client-urls={client}",
                     f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
                     f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+                    *self._files,
                 ],
                 stdout=log,
                 stderr=log,
@@ -76,14 +93,28 @@ class Etcd:
         wait_until(self._is_healthy, "etcd answers")
 
     def _is_healthy(self) -> bool:
-        return b"true" in _get(f"http://127.0.0.1:{self.port}/health")
+        return b"true" in _get(f"{self._url}/health", self._tls)
+
+    @property
+    def _url(self) -> str:
+        return f"{self._scheme}://127.0.0.1:{self.port}"
+
+    def _ask(self, path: str, body: object) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self._url}/v3/{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=30, context=self._tls) as response:
+            found: dict[str, Any] = json.loads(response.read())
+            return found
+
+    def add_user(self, name: str, password: str) -> None:
+        """Add a user with the role `root`, and let it ask for passwords from now on."""
+        self._ask("auth/user/add", {"name": name, "password": password})
+        self._ask("auth/role/add", {"name": "root"})
+        self._ask("auth/user/grant", {"user": name, "role": "root"})
+        self._ask("auth/enable", {})
 
     def has(self, key: str) -> bool:
         """Return whether it has a key."""
-        asked = json.dumps({"key": b64encode(key.encode()).decode()}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/kv/range", asked)
-        with urllib.request.urlopen(request, timeout=5) as response:
-            return "kvs" in json.loads(response.read())
+        return "kvs" in self._ask("kv/range", {"key": b64encode(key.encode()).decode()})
 
     def stop(self) -> None:
         """Kill it; its data stay."""

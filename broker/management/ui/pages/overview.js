@@ -58,7 +58,7 @@ export default {
         node ? api.get(["readers"]) : [],
       ]);
       draw(charts, overview);
-      node?.update(nodes[0]);
+      node?.update(nodes.find(({ name }) => name === overview.node));
       patch(
         root,
         heading(["Overview ", h("small", null, `${overview.cluster_name} · ${overview.product_name} ${overview.product_version}`)], range.element),

@@ -53,6 +53,7 @@ export const PAGES = [
   { path: "jobs", tab: "Jobs", load: () => import("./jobs.js") },
   { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./job.js") },
   { path: "backups", tab: "Admin", load: () => import("./backups.js") },
+  { path: "replication", tab: "Admin", load: () => import("./replication.js") },
   { path: "users", tab: "Admin", load: () => import("./users.js") },
   { path: "users/:name", tab: "Admin", load: () => import("./user.js") },
   { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
@@ -81,6 +82,7 @@ export const TABS = [
       { name: "Limits", path: "limits", tag: "management" },
       { name: "Operator policies", path: "operator-policies", tag: "management" },
       { name: "Backups", path: "backups", tag: "monitoring" },
+      { name: "Replication", path: "replication", tag: "monitoring" },
     ],
   },
 ];

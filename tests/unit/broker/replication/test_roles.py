@@ -294,3 +294,16 @@ def test_whoever_was_chosen_leads_also_if_it_is_slow(tmp_path: Path) -> None:
         assert a.member.state.epoch == 5
 
     run(tmp_path, 3, work)
+
+
+def test_what_a_newer_version_has_written_is_refused(tmp_path: Path) -> None:
+    async def work(hub: MemoryHub, a: Node) -> None:
+        await a.stop()
+        assert hub.text is not None
+        hub.text = hub.text.replace('"version": 1', '"version": 2')
+        a.start()
+        with pytest.raises(ReplicationError, match=r"written by a newer version .*upgrade this node"):
+            await a.task
+        assert '"version": 2' in hub.text
+
+    run(tmp_path, 1, work, min_copies=1)

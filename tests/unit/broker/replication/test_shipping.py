@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.frames import unpack_frame
@@ -43,14 +46,16 @@ class Judge:
 class Leader:
     """A leader's side, and nodes that follow it by real connections."""
 
-    def __init__(self, root: Path, in_sync: tuple[str, ...], timeout: float = 0.2, min_copies: int = 1) -> None:
+    def __init__(
+        self, root: Path, in_sync: tuple[str, ...], timeout: float = 0.2, min_copies: int = 1, sync_rate: int = 0
+    ) -> None:
         self.judge = Judge()
         self.enough: list[bool] = []
         self.operations = Operations()
         state = State(1, "a", in_sync, {}, "s", ((1, 0),))
         backlog = Backlog(root / "backlog", 1 << 20)
         self.shipping = self.judge.shipping = Shipping(
-            "a", root, 1, self.operations, backlog, state, self.judge, Limits(timeout, min_copies, 0),
+            "a", root, 1, self.operations, backlog, state, self.judge, Limits(timeout, min_copies, sync_rate),
             self.enough.append,
         )  # fmt: skip
         self.called: list[int] = []
@@ -234,6 +239,71 @@ def test_who_leaves_while_the_register_is_asked_is_waited_for(tmp_path: Path) ->
         assert leader.called == []
         assert await leader.shipping.drop("b", "it is gone")
         await until(lambda: leader.called == [1])
+        await leader.close()
+
+    run(work())
+
+
+def test_a_copy_is_sent_no_faster_than_asked(tmp_path: Path) -> None:
+    size, rate = 600_000, 400_000
+    (tmp_path / "large").write_bytes(bytes(size))
+
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",), sync_rate=rate)
+        link = await leader.follow("b", epoch=0)
+        told = json.loads(await link.expect(Message.FILES))
+        at = next(at for at, each in enumerate(told["files"]) if each[0] == "large")
+        begun, received = asyncio.get_running_loop().time(), 0
+        link.send_json(Message.FILES, [at])
+        while received < size:
+            received += len(await link.expect(Message.DATA))
+        # The rate holds from when the copy began, and the last piece has waited for its turn.
+        assert asyncio.get_running_loop().time() - begun > 0.8 * size / rate
+        await link.expect(Message.END)
+        await until(lambda: leader.shipping.standbys["b"].sent == size)
+        await leader.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("kind", "octets"),
+    [
+        pytest.param(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(9), id="of what has not been sent"),
+        pytest.param(Message.ACKNOWLEDGEMENT, b"1", id="cut off"),
+        pytest.param(Message.FRAME, b"", id="a frame"),
+        pytest.param(Message.FIGURES, b"[]", id="malformed figures"),
+    ],
+)
+def test_who_answers_what_cannot_be_is_closed_and_not_counted(tmp_path: Path, kind: Message, octets: bytes) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"), timeout=30)
+        link = await leader.follow("b")
+        leader.do(1)
+        await next_frame(link)
+        link.send(kind, octets)
+        await leader.served.wait()
+        await asyncio.sleep(0.1)
+        assert leader.called == []
+        assert leader.shipping.standbys["b"].acknowledged == 0
+        await leader.close()
+
+    run(work())
+
+
+def test_an_observer_is_not_waited_for(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"), timeout=30)
+        link = await leader.follow("b", is_observer=True)
+        # It was a standby before: it leaves the set, in the register first.
+        assert [state.in_sync for state in leader.judge.changes] == [("a",)]
+        leader.do(1)
+        await until(lambda: leader.called == [1])
+        await next_frame(link)
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+        await until(lambda: leader.shipping.standbys["b"].acknowledged == 1)
+        assert leader.shipping.state.in_sync == ("a",)
+        assert leader.shipping.choose_successor() == ""
         await leader.close()
 
     run(work())
