@@ -43,7 +43,7 @@ _ACK_TAG_AT: Final = 11
 _ACK_TAG_END_AT: Final = 18
 _ACK_INDEX_END: Final = BASIC_ACK & 0xFF
 
-#: Size of class, weight and body size: a shorter header payload is an unknown frame (2.6).
+#: Size of class, weight and body size: a shorter header payload is an unknown frame (rule 12.6).
 _CONTENT_HEAD_SIZE: Final = 12
 
 #: Distinct publish payloads cached per connection. Bounds the memory of a client that uses many routing keys:
@@ -195,7 +195,7 @@ class FrameReader:
         head: tuple[int, int, int] = _FRAME_HEAD.unpack_from(data, offset)
         kind, channel, size = head
         if size > self.frame_max:
-            # The limit is checked against the payload: RabbitMQ allows the 8 bytes of framing on top (2.4).
+            # The limit is checked against the payload: RabbitMQ allows the 8 bytes of framing on top (rule 12.4).
             reason = f"{{frame_too_large,{size},{self.frame_max - FRAME_OVERHEAD}}}"
             raise _bad_frame(kind, b"", reason, discards_input=True)
         start = offset + FRAME_HEAD_SIZE
@@ -500,7 +500,7 @@ class FrameReader:
             raise unexpected_frame(text, content.method)
         if body_size > MESSAGE_SIZE_CAP:
             del self._contents[channel]
-            # As in releases after 3.10.8 (10.5), which buffers a body of any announced size.
+            # As in releases after 3.10.8 (rule 12.30), which buffers a body of any announced size.
             text = f"content body size {body_size} exceeds maximum allowed size {MESSAGE_SIZE_CAP}"
             raise frame_error(text, content.method)
         if body_size == 0:
@@ -519,7 +519,7 @@ class FrameReader:
             raise _interrupted(content)
         content.remaining -= len(payload)
         if content.remaining < 0:
-            # As in releases after 3.10.8 (10.5), which takes the excess as part of the body.
+            # As in releases after 3.10.8 (rule 12.14), which takes the excess as part of the body.
             del self._contents[channel]
             raise frame_error("content body frame exceeds remaining content size", content.method)
         if content.keep:

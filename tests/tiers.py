@@ -82,7 +82,7 @@ INTERPRETED: Final = (
 )
 #: Folders whose tests take longest begin first: at the end one process would still work on them, the others be done.
 #: Packaging is first, since tests with Spark set variables for the rest of their process.
-_BEGIN: Final = ("tests/packaging/", "tests/spark/", "tests/ui/", "tests/crash/")
+_BEGIN: Final = ("tests/packaging/", "tests/spark/", "tests/ui/", "tests/crash/", "tests/unit/analytics/archive/")
 
 
 class Need(NamedTuple):

@@ -6,9 +6,7 @@ import pytest
 
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.vhosts.routing import route
 from leveret.broker.operations.importing import load_vhosts, topology_steps
-from leveret.protocol.field_table import FieldValue
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_broker
 
@@ -75,62 +73,16 @@ class TestVhosts:
     def test_malformed_vhosts_are_told(self, broker: Broker, document: dict[str, Any], expected: str) -> None:
         assert expected in complaint(broker, document)
 
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [
-            (5, "limits of vhost 'v' must be an object"),
-            ({"max-consumers": 1}, 'Unrecognised terms [{<<"max-consumers">>,1}] in limits'),
-            ({"max-queues": "1"}, 'max-queues should be a number, actually was <<"1">>'),
-            ({"max-queues": True}, "max-queues should be a number, actually was true"),
-        ],
-    )
-    def test_malformed_limits_are_told(self, broker: Broker, value: object, expected: str) -> None:
-        entry = {"component": "vhost-limits", "vhost": "v", "name": "limits", "value": value}
-        assert expected in complaint(broker, {"parameters": [entry]})
-
     def test_limits_need_their_vhost(self, broker: Broker) -> None:
         entry = {"component": "vhost-limits", "vhost": "w", "name": "limits", "value": {}}
         assert "there is no vhost 'w'" in complaint(broker, {"parameters": [entry]})
 
 
 class TestTopology:
-    def test_exchanges_queues_and_bindings_are_declared(self, broker: Broker) -> None:
-        document = {
-            "bindings": [
-                binding(),
-                binding(source="x", destination="y", destination_type="exchange", routing_key="e"),
-            ],
-            "queues": [queue(durable=False, auto_delete=True, arguments={"x-max-length": 10})],
-            "exchanges": [
-                exchange(),
-                exchange("y", type="topic", durable=False, auto_delete=True, internal=True),
-                exchange("z", type="fanout", arguments={"alternate-exchange": "x"}),
-            ],
-        }
-        list(topology_steps(broker, document, []))
-        vhost = broker.vhosts["v"]
-        made = vhost.queues["q"]
-        assert (made.durable, made.auto_delete, made.owner) == (False, True, None)
-        assert made.arguments == (("x-max-length", FieldValue("l", 10)),)
-        y = vhost.topology.exchanges["y"]
-        assert (y.type_name, y.durable, y.auto_delete, y.internal) == ("topic", False, True, True)
-        x, z = vhost.topology.exchanges["x"], vhost.topology.exchanges["z"]
-        assert route(vhost.topology, x, ["k"], ()).queues == (made,)
-        assert route(vhost.topology, z, ["k"], ()).queues == (made,), "through its alternate exchange"
-        assert [each.routing_key for each in vhost.topology.bindings_of(y)] == ["e"]
-
     def test_what_is_left_out_has_a_default(self, broker: Broker) -> None:
         list(topology_steps(broker, {"queues": [{"name": "q", "vhost": "v"}]}, []))
         made = broker.vhosts["v"].queues["q"]
         assert (made.durable, made.auto_delete, made.arguments) == (True, False, ())
-
-    def test_loading_again_changes_nothing(self, broker: Broker) -> None:
-        document = {"queues": [queue()], "exchanges": [exchange()], "bindings": [binding()]}
-        list(topology_steps(broker, document, []))
-        first = broker.vhosts["v"].queues["q"]
-        list(topology_steps(broker, document, []))
-        assert broker.vhosts["v"].queues == {"q": first}
-        assert len(broker.vhosts["v"].topology.bindings_of(first)) == 1
 
     @pytest.mark.parametrize(
         ("document", "expected"),

@@ -168,13 +168,6 @@ class TestFilter:
         assert entry is not None
         assert (entry[1].body, entry[2]) == (b"0", False)
 
-    def test_the_limit_counts_what_is_moved(self, new_move: NewMove, source: Queue, target: Queue) -> None:
-        self.fill(source)
-        move = run(new_move(source, target, {"routing_key": "odd"}, 2))
-        assert (move.counts.returned, move.end) == (2, MoveEnd.LIMIT)
-        assert contents(target) == ["1", "3"]
-        assert contents(source) == ["0", "2", "4", "5"]
-
 
 class TestKinds:
     def test_a_time_to_live_starts_anew(

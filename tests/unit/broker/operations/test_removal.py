@@ -60,12 +60,6 @@ def test_only_these_are_deleted(start: Start) -> None:
     assert start.drain() == [(body, False, None) for body in left], "the others were never delivered"
 
 
-def test_a_trial_changes_nothing(start: Start) -> None:
-    fill(start, *"abc")
-    assert remove(start.queue, (0, 2), (0, 9), is_trial=True) == (1, [(0, 9, "unknown")])
-    assert contents(start.queue) == [*"abc"]
-
-
 def test_they_are_gone_after_a_restart(start: Start, files: SimulatedFiles) -> None:
     fill(start, *"abcd")
     assert remove(start.queue, (0, 2), (0, 3)) == (2, [])
@@ -224,14 +218,6 @@ class TestOpening:
         assert start.queue.backing.qid is not None
         assert queues.open_for_removal(principal, "q", start.queue.backing.qid) is start.queue
 
-    def test_one_that_was_declared_again(self, start: Start, principal: Principal) -> None:
-        before = start.queue.backing.qid
-        assert before is not None
-        start.vhost.delete_queue(start.queue)
-        declare(start.vhost)
-        with pytest.raises(AmqpFault, match=rf"has the queue_id \d+, the keys have {before}"):
-            queues.open_for_removal(principal, "q", before)
-
     def test_one_in_memory(self, start: Start, principal: Principal) -> None:
         declare(start.vhost, "memory", durable=False)
         with pytest.raises(AmqpFault, match="in memory"):
@@ -241,10 +227,3 @@ class TestOpening:
         stream = declare(start.vhost, "stream", arguments=arguments(queue_type="stream"))
         with pytest.raises(AmqpFault, match="not supported by stream queues"):
             queues.open_for_removal(principal, "stream", stream.backing.qid or 0)
-
-    @pytest.mark.parametrize(("name", "code"), [("other", 403), ("queue", 404)])
-    def test_refused(self, start: Start, principal: Principal, name: str, code: int) -> None:
-        declare(start.vhost, "other")
-        with pytest.raises(AmqpFault) as refused:
-            queues.open_for_removal(principal, name, 1)
-        assert refused.value.code == code
