@@ -187,6 +187,7 @@ class Received:
     Args:
         root: The data directory.
         contents: What the leader says that the copy has.
+        reuses: Whether sealed segments that are here already are taken.
     Raises:
         LinkError: What the leader says is malformed.
         OSError: There is no space.
@@ -197,7 +198,7 @@ class Received:
         bytes: What they have together.
     """
 
-    def __init__(self, root: Path, contents: bytes) -> None:
+    def __init__(self, root: Path, contents: bytes, reuses: bool = True) -> None:
         self._root = root
         self._into = incoming(root)
         try:
@@ -215,7 +216,7 @@ class Received:
         shutil.rmtree(self._into, ignore_errors=True)
         for path in ["", *self._directories]:
             (self._into / path).mkdir(parents=True, exist_ok=True, mode=0o750)
-        self.wanted = [at for at, each in enumerate(self._files) if not self._is_here(each)]
+        self.wanted = [at for at, each in enumerate(self._files) if not (reuses and self._is_here(each))]
         self.bytes = sum(self._files[at].size for at in self.wanted)
 
     def _is_here(self, each: CopiedFile) -> bool:

@@ -70,6 +70,8 @@ class Following:
         self._applier: Applier | None = None
         self._link: Link | None = None
         self._reported = 0.0
+        #: Whether the files that are here are what was written.
+        self._is_sound = True
         self.record = record
         self.epoch, self.number = record.position
         self.highest = record.epoch
@@ -162,12 +164,13 @@ class Following:
         loop = asyncio.get_running_loop()
         await self.rest()
         self.epoch = 0
-        received = await loop.run_in_executor(self._pool, Received, self._root, contents)
+        received = await loop.run_in_executor(self._pool, Received, self._root, contents, self._is_sound)
         log.warning("receives a copy of %d bytes at operation %d", received.bytes, received.number)
         await received.receive(link, self._note_progress)
         self.number = received.number
         self._backlog.clear(self.number)
         await loop.run_in_executor(self._pool, self._switch, epoch, forced)
+        self._is_sound = True
         log.warning("has a copy at operation %d", self.number)
 
     def _switch(self, epoch: int, forced: int) -> None:
@@ -214,12 +217,21 @@ class Following:
                 continue
             if kind is not Message.FRAME:
                 raise LinkError(f"message {kind.name} came instead of {Message.FRAME.name}")
-            frame = unpack_frame(octets)
+            try:
+                frame = unpack_frame(octets)
+            except FrameError as error:
+                # Nothing of it is applied; the next link goes on where this one was.
+                raise LinkError(f"a frame is damaged: {error}") from error
             if frame.first != self.number + 1:
                 raise FrameError(f"it begins with operation {frame.first} after {self.number}")
             if frame.epoch > epoch or epoch < self.highest:
                 raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
-            await loop.run_in_executor(self._pool, applier.apply, frame)
+            try:
+                await loop.run_in_executor(self._pool, applier.apply, frame)
+            except OSError:
+                # Part of it may be applied; and what a sync could not write is lost, whatever can still be read.
+                self.epoch, self._is_sound = 0, False
+                raise
             self.number = frame.last
             self._leaders = max(self._leaders, frame.last)
             self._backlog.add(frame)

@@ -1,6 +1,8 @@
 """The connection between two nodes: handshake with a shared secret, and messages.
 
-    message  u8 kind | u32 bytes | bytes
+    message  u8 kind | u32 bytes | u32 crc of the bytes | u32 crc of the three | bytes
+
+A frame has a crc of its own, and none here.
 
 Who accepts sends a challenge. Who connects answers with what it wants and a proof that it knows the secret, and gets a
 proof in turn. Every message of the handshake is JSON after 32 bytes of proof. Encryption is TLS's.
@@ -18,11 +20,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
+from zlib import crc32
 
 from leveret.broker.addresses import is_loopback
 from leveret.broker.replication.frames import FRAME_MAX, VERSION
 
-_HEAD: Final = struct.Struct("<BI")
+_HEAD: Final = struct.Struct("<BII")
+_CRC: Final = struct.Struct("<I")
+_HEAD_BYTES: Final = _HEAD.size + _CRC.size
 _PROOF_BYTES: Final = 32
 #: Largest message of a handshake in bytes.
 _HANDSHAKE_MAX: Final = 64 << 10
@@ -75,7 +80,8 @@ class Link:
         """
         if self.writer.is_closing():
             raise ConnectionResetError("the connection is closed")
-        self.writer.write(_HEAD.pack(kind, len(octets)))
+        head = _HEAD.pack(kind, len(octets), 0 if kind is Message.FRAME else crc32(octets))
+        self.writer.write(head + _CRC.pack(crc32(head)))
         if octets:
             self.writer.write(octets)
 
@@ -95,14 +101,19 @@ class Link:
         """Return the next message.
 
         Raises:
-            LinkError: It is none of this version, or too long.
+            LinkError: It is damaged, none of this version, or too long.
             OSError: The connection is broken.
             EOFError: It was closed.
         """
-        kind, size = _HEAD.unpack(await self.reader.readexactly(_HEAD.size))
+        head = await self.reader.readexactly(_HEAD_BYTES)
+        kind, size, crc = _HEAD.unpack_from(head)
+        if _CRC.unpack_from(head, _HEAD.size) != (crc32(head[: _HEAD.size]),):
+            raise LinkError("a message is damaged: the checksum of its head is wrong")
         if size > limit:
             raise LinkError(f"a message of {size} bytes is too long")
         octets = await self.reader.readexactly(size)
+        if kind != Message.FRAME and crc32(octets) != crc:
+            raise LinkError("a message is damaged: its checksum is wrong")
         try:
             return Message(kind), octets
         except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.replication import following
+from leveret.broker.replication.applying import Applier
+from leveret.broker.replication.copying import Received
+from leveret.broker.replication.frames import Frame
 from leveret.broker.replication.link import Link
 from leveret.broker.replication.node_record import read_record
 from leveret.broker.replication.plan import Plan, ReplicationError
@@ -307,3 +312,36 @@ def test_what_a_newer_version_has_written_is_refused(tmp_path: Path) -> None:
         assert '"version": 2' in hub.text
 
     run(tmp_path, 1, work, min_copies=1)
+
+
+def test_a_standby_whose_disk_fails_trusts_nothing_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails: list[OSError] = []
+    reused: list[bool] = []
+
+    class FailingApplier(Applier):
+        def apply(self, frame: Frame) -> None:
+            if fails:
+                raise fails.pop()
+            super().apply(frame)
+
+    class ObservedCopy(Received):
+        def __init__(self, root: Path, contents: bytes, reuses: bool = True) -> None:
+            super().__init__(root, contents, reuses)
+            reused.append(len(self.wanted) < len(self._files))
+
+    monkeypatch.setattr(following, "Applier", FailingApplier)
+    monkeypatch.setattr(following, "Received", ObservedCopy)
+
+    async def work(hub: MemoryHub, a: Node, b: Node) -> None:
+        for number in range(300):
+            a.publish(number)
+        await until(lambda: len(a.confirmed) == 300)
+        reused.clear()
+        fails.append(OSError(errno.EIO, "it cannot sync"))
+        a.publish(300)
+        await until(lambda: reused and a.member.state and len(a.member.state.in_sync) == 2)
+        await until(lambda: len(a.confirmed) == 301)
+        assert reused == [False]
+        await until(lambda: a.contents() == b.contents())
+
+    run(tmp_path, 2, work)
