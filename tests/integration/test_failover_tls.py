@@ -8,11 +8,11 @@ import urllib.request
 from base64 import b64encode
 from pathlib import Path
 
+import pika
 import pytest
 
 from tests.integration.certificates import Authority
 from tests.support.cluster import Etcd, Node, free_port, wait_until
-from tests.support.wire import Connection
 
 pytestmark = pytest.mark.etcd
 
@@ -22,7 +22,7 @@ def test_amqps_and_https_through_a_standby_and_an_etcd_with_users(tmp_path: Path
     issued = authority.issue("127.0.0.1", "localhost")
     with Etcd(tmp_path / "etcd", issued, authority.file) as etcd:
         etcd.add_user("root", "much of a secret")
-        settings = {
+        settings: dict[str, object] = {
             "replication.ssl_options.certfile": issued.certificate,
             "replication.ssl_options.keyfile": issued.key,
             "replication.ssl_options.cacertfile": authority.file,
@@ -42,23 +42,20 @@ def test_amqps_and_https_through_a_standby_and_an_etcd_with_users(tmp_path: Path
             assert (first.role, second.role) == ("leader", "standby")
             wait_until(lambda: first.metric("copies") == 2, "both are in sync")
             context = ssl.create_default_context(cafile=str(authority.file))
-            with Connection(f"amqps://guest:guest@127.0.0.1:{ports['amqps_port']}", tls=context, timeout=60) as found:
-                channel = found.channel()
+            with connect(ports["amqps_port"], context) as connection:
+                channel = connection.channel()
                 channel.queue_declare("q", durable=True)
-                channel.confirm_select()
-                channel.publish("", "q", b"x" * 300_000, {"delivery_mode": 2})
-                while not channel.confirms:
-                    found.read(60)
-                assert channel.confirms.popleft().ack
-                # The leader sees the client's own address, and that it is encrypted.
+                channel.confirm_delivery()
+                channel.basic_publish("", "q", b"x" * 300_000, pika.BasicProperties(delivery_mode=2))
+                # The leader sees that it is encrypted, and the client's own address.
                 (seen,) = get(f"http://127.0.0.1:{second.management_port}/api/connections")
-                assert (seen["ssl"], seen["peer_port"]) == (True, found.wire.socket.getsockname()[1])
+                assert (seen["ssl"], seen["peer_host"], seen["port"]) == (True, "127.0.0.1", ports["amqps_port"])
             (queue,) = get(f"https://127.0.0.1:{ports['management_tls_port']}/api/queues", context)
             assert queue["name"] == "q"
             first.kill()
             wait_until(lambda: second.role == "leader", "the other leads")
-            with Connection(f"amqps://guest:guest@127.0.0.1:{ports['amqps_port']}", tls=context, timeout=60) as found:
-                assert found.channel().queue_declare("q", passive=True).message_count == 1
+            with connect(ports["amqps_port"], context) as connection:
+                assert connection.channel().queue_declare("q", passive=True).method.message_count == 1
         finally:
             for node, _ in nodes:
                 node.kill()
@@ -67,6 +64,11 @@ def test_amqps_and_https_through_a_standby_and_an_etcd_with_users(tmp_path: Path
         wait_until(lambda: "authentication failed" in stranger.log.read_text(), "etcd refuses its password")
         assert stranger.role == ""
         stranger.kill()
+
+
+def connect(port: int, context: ssl.SSLContext) -> pika.BlockingConnection:
+    options = pika.SSLOptions(context, "127.0.0.1")
+    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, ssl_options=options))
 
 
 def get(url: str, context: ssl.SSLContext | None = None) -> list[dict[str, object]]:

@@ -65,12 +65,14 @@ class Etcd:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self._scheme = "http" if issued is None else "https"
-        self._tls = None if issued is None else ssl.create_default_context(cafile=str(authority))
-        self._files = (
-            []
-            if issued is None
-            else [f"--cert-file={issued.certificate}", f"--key-file={issued.key}", f"--trusted-ca-file={authority}"]
-        )
+        self._tls: ssl.SSLContext | None = None
+        self._files: list[str] = []
+        if issued is not None:
+            # It asks for certificates, too.
+            self._tls = ssl.create_default_context(cafile=str(authority))
+            self._tls.load_cert_chain(issued.certificate, issued.key)
+            files = f"--cert-file={issued.certificate}", f"--key-file={issued.key}", f"--trusted-ca-file={authority}"
+            self._files = [*files]
         self.port, self._peer_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
