@@ -315,9 +315,7 @@ class Archive:
     interval: int = option(kinds.duration(1, 3600, "s"), 60, "Time from one copy to the next.")
     keep: int = option(kinds.duration(0, 86_400 * 36_500, "s"), 0, "How long rows stay in the archive; 0 for ever.")
     broker: str = option(
-        kinds.text(empty=True),
-        "",
-        "Name of the broker in the archive; empty for the first part of the host's name.",
+        kinds.text(empty=True), "", "Name of the broker in the archive; empty for the first part of the host's name."
     )
 
 
@@ -434,11 +432,7 @@ class Settings:
         metavar="N",
     )
     management_port: int = option(
-        _PORT,
-        15672,
-        "Port for the HTTP API and UI; 0 for a free port.",
-        flag="--management-port",
-        metavar="N",
+        _PORT, 15672, "Port for the HTTP API and UI; 0 for a free port.", flag="--management-port", metavar="N"
     )
     management_tls_port: int | None = option(
         kinds.optional(_PORT, "none"),
@@ -448,18 +442,10 @@ class Settings:
         metavar="N",
     )
     prometheus_port: int = option(
-        _PORT,
-        15692,
-        "Port for Prometheus metrics; 0 for a free port.",
-        flag="--prometheus-port",
-        metavar="N",
+        _PORT, 15692, "Port for Prometheus metrics; 0 for a free port.", flag="--prometheus-port", metavar="N"
     )
     data_dir: Path = option(
-        kinds.path(),
-        Path("leveret-data"),
-        "Directory for all durable data.",
-        flag="--data-dir",
-        metavar="DIR",
+        kinds.path(), Path("leveret-data"), "Directory for all durable data.", flag="--data-dir", metavar="DIR"
     )
     log_level: str = option(
         kinds.choice("debug", "info", "warning", "error"),
@@ -500,9 +486,7 @@ class Settings:
         kinds.integer(0, 65535), 2047, "Maximum number of channels per connection; 0 for no limit."
     )
     handshake_timeout: int = option(
-        kinds.duration(1, _COUNT_MAX, "ms"),
-        10_000,
-        "Time limit from the TCP connection to connection.open.",
+        kinds.duration(1, _COUNT_MAX, "ms"), 10_000, "Time limit from the TCP connection to connection.open."
     )
     # The upper bound is RabbitMQ's too.
     max_message_size: int = option(
@@ -531,9 +515,7 @@ class Settings:
         "Maximum number of channels of all connections together.",
     )
     connection_max: int | None = option(
-        kinds.optional(kinds.integer(0, _COUNT_MAX), "none", "infinity"),
-        None,
-        "Maximum number of open connections.",
+        kinds.optional(kinds.integer(0, _COUNT_MAX), "none", "infinity"), None, "Maximum number of open connections."
     )
     vm_memory_high_watermark: MemoryHighWatermark = group(MemoryHighWatermark)
     vm_memory_high_watermark_paging_ratio: float = option(

@@ -52,11 +52,7 @@ DECLARATIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "user": ("users/{name}", ("name", "tags"), {"password": None, "password_hash": None, "hashing_algorithm": None}),
     "permission": ("permissions/{vhost}/{user}", ("vhost", "user", "configure", "write", "read"), {}),
     "parameter": ("parameters/{component}/{vhost}/{name}", ("component", "name", "value"), {}),
-    "policy": (
-        "policies/{vhost}/{name}",
-        ("name", "pattern", "definition"),
-        {"priority": 0, "apply-to": None},
-    ),
+    "policy": ("policies/{vhost}/{name}", ("name", "pattern", "definition"), {"priority": 0, "apply-to": None}),
     "operator_policy": (
         "operator-policies/{vhost}/{name}",
         ("name", "pattern", "definition"),

@@ -18,10 +18,7 @@ from leveret.broker.management.cli.command import (
 )
 from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import (
-    ProgressLine,
-    connection_name,
-)
+from leveret.broker.management.cli.output import ProgressLine, connection_name
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER
 
 _CONNECTION_COLUMNS: Final = table_columns(CONNECTION)

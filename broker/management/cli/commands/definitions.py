@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leveret.broker.management.cli.columns import list_rows, table_columns
-from leveret.broker.management.cli.command import (
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
 from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, bad_argument, failed, no_such_vhost
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.output import ProgressLine

@@ -32,11 +32,7 @@ class _Place(NamedTuple):
 
 _COLUMNS: Final = table_columns(WAITING_MESSAGE)
 _EXCHANGE: Final = _Place(
-    "exchange",
-    "delayed_message",
-    "list_delayed_messages",
-    "exchange of type x-delayed-message",
-    _COLUMNS,
+    "exchange", "delayed_message", "list_delayed_messages", "exchange of type x-delayed-message", _COLUMNS
 )
 _QUEUE: Final = _Place(
     "queue",

@@ -22,9 +22,7 @@ from leveret.broker.management.cli.command import (
 )
 from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, bad_argument, failed
 from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import (
-    ProgressLine,
-)
+from leveret.broker.management.cli.output import ProgressLine
 from leveret.broker.management.fields import BINDING, EXCHANGE, QUEUE
 
 # Purging shows progress from this number of ready messages on.

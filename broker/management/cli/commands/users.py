@@ -7,14 +7,7 @@ import sys
 from typing import Any, Final
 
 from leveret.broker.management.cli.columns import list_rows, table_columns
-from leveret.broker.management.cli.command import (
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
 from leveret.broker.management.cli.faults import (
     DATA,
     NO_USER,
@@ -245,10 +238,7 @@ def _set_tags(context: CommandContext) -> Result:
 
 
 # Resource of the API -> the columns of its list.
-_RIGHTS: Final = {
-    "permissions": table_columns(PERMISSION),
-    "topic-permissions": table_columns(TOPIC_PERMISSION),
-}
+_RIGHTS: Final = {"permissions": table_columns(PERMISSION), "topic-permissions": table_columns(TOPIC_PERMISSION)}
 
 
 def _rights(resource: str) -> tuple[str, ...]:

@@ -91,13 +91,7 @@ def _losses(vhosts: Sequence[VirtualHost], kinds: Sequence[str], now: int, age: 
             yield from _deleted("exchange", vhost.name, vhost.deleted_exchanges, now, age)
 
 
-def _deleted(
-    kind: Kind,
-    vhost: str,
-    deleted: DeletedObjects[Any],
-    now: int,
-    age: int | None,
-) -> Iterator[Loss | None]:
+def _deleted(kind: Kind, vhost: str, deleted: DeletedObjects[Any], now: int, age: int | None) -> Iterator[Loss | None]:
     for each in list(deleted.recent):
         yield _loss(kind, "deleted", vhost, each.name, each.counters, now, age, each.deleted_at)
     rows = [counters.loss_row() for counters in (deleted.others, deleted.earlier)]

@@ -303,8 +303,4 @@ class _Counting:
 
 
 def _shown(count: _Count) -> dict[str, Any]:
-    return {
-        "messages": count.messages,
-        "oldest": count.oldest // 1000 or None,
-        "newest": count.newest // 1000 or None,
-    }
+    return {"messages": count.messages, "oldest": count.oldest // 1000 or None, "newest": count.newest // 1000 or None}

@@ -18,10 +18,7 @@ _NUMBERS: Final = {
     QueueCounters: numbers(QueueCounters.LOSS_FIELDS, *QueueCounters.LOSS_FIELDS),
     ExchangeCounters: numbers(ExchangeCounters.LOSS_FIELDS, *ExchangeCounters.LOSS_FIELDS),
 }
-_ZEROS: Final = {
-    "queue": (0,) * len(QueueCounters.LOSS_FIELDS),
-    "exchange": (0,) * len(ExchangeCounters.LOSS_FIELDS),
-}
+_ZEROS: Final = {"queue": (0,) * len(QueueCounters.LOSS_FIELDS), "exchange": (0,) * len(ExchangeCounters.LOSS_FIELDS)}
 _NO_HISTORY: Final = LossHistory()
 
 Kind = Literal["queue", "exchange"]

@@ -320,11 +320,7 @@ class MemoryBreakdown:
         total = used_memory()
         known = sum(self._parts.values())
         parts = {**self._parts, "other_system": max(0, total - known)}
-        return {
-            **parts,
-            "strategy": "rss",
-            "total": {"erlang": total, "rss": total, "allocated": total},
-        }
+        return {**parts, "strategy": "rss", "total": {"erlang": total, "rss": total, "allocated": total}}
 
     def shares(self) -> dict[str, Any]:
         """Return all parts in per cent, rounded up."""

@@ -32,8 +32,7 @@ _OF_CHANNELS: Final[tuple[tuple[Metric, Callable[[ChannelCounters], int]], ...]]
     ),
     (
         _messages(
-            "unroutable_returned",
-            "published as mandatory into an exchange and returned to the publisher as unroutable",
+            "unroutable_returned", "published as mandatory into an exchange and returned to the publisher as unroutable"
         ),
         attrgetter("return_unroutable"),
     ),

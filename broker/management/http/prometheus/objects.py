@@ -232,12 +232,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ("vhost", "queue", "channel", "consumer_tag"),
         {(): _consumers_in},
         ConsumerView,
-        lambda consumer: (
-            consumer.queue.vhost_name,
-            consumer.queue.name,
-            channel_name(consumer.channel),
-            consumer.tag,
-        ),
+        lambda consumer: (consumer.queue.vhost_name, consumer.queue.name, channel_name(consumer.channel), consumer.tag),
         lambda consumer: not consumer.queue.deleted,
     ),
     *_families(

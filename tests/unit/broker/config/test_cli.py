@@ -19,12 +19,7 @@ def test_all_flags() -> None:
     ports = "--port 0 --management-port 1 --prometheus-port=2"
     argv = f"--host 127.0.0.1 {ports} --data-dir /srv/data --log-level debug"
     assert parse(argv.split(), {}) == Settings(
-        host=("127.0.0.1",),
-        port=0,
-        management_port=1,
-        prometheus_port=2,
-        data_dir=Path("/srv/data"),
-        log_level="debug",
+        host=("127.0.0.1",), port=0, management_port=1, prometheus_port=2, data_dir=Path("/srv/data"), log_level="debug"
     )
 
 

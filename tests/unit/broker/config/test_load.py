@@ -73,14 +73,8 @@ def test_an_empty_file_is_all_defaults(file: Path, content: str) -> None:
     [
         ("prot: 1", ["unknown option 'prot'", "did you mean 'port'?"]),
         ("nodelay: true", ["unknown option 'nodelay'", "did you mean 'tcp_listen_options.nodelay'?"]),
-        (
-            "tcp_listen_options: {nodelai: true}",
-            ["'tcp_listen_options.nodelai'", "'tcp_listen_options.nodelay'?"],
-        ),
-        (
-            "tcp_listen_options.nodelai: true",
-            ["'tcp_listen_options.nodelai'", "'tcp_listen_options.nodelay'?"],
-        ),
+        ("tcp_listen_options: {nodelai: true}", ["'tcp_listen_options.nodelai'", "'tcp_listen_options.nodelay'?"]),
+        ("tcp_listen_options.nodelai: true", ["'tcp_listen_options.nodelai'", "'tcp_listen_options.nodelay'?"]),
         ("zzzzzz: 1", ["unknown option 'zzzzzz'", "reference"]),
         ("1: 1", ["unknown option '1'"]),
         ("port: 70000", ["port: 70000", "a whole number 0..65535"]),

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from leveret.broker.management.cli import commands, registry
 from leveret.broker.management.cli.command import Command
 from leveret.broker.management.cli.help_text import SECTIONS, command_help, command_list, usage
-from leveret.broker.management.cli.options import (
-    GENERAL_OPTIONS,
-    Address,
-    InvalidOption,
-    Value,
-    parse_address,
-    scan,
-)
+from leveret.broker.management.cli.options import GENERAL_OPTIONS, Address, InvalidOption, Value, parse_address, scan
 from tests.support.leveretctl import CommandResult, Leveretctl
 
 ROOT = Path(__file__).parents[5]
