@@ -28,12 +28,6 @@ COMMANDS: Final = (CHECK_CONFIG, CONFIG_REFERENCE, *BACKUP_COMMANDS)
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Build the settings from command line, environment and configuration file.
 
-    Args:
-        argv: Arguments without the program's name.
-
-    Returns:
-        The settings.
-
     Raises:
         UsageError: The command line is invalid.
         ConfigError: The environment or the file is invalid.
@@ -51,12 +45,6 @@ def _checked(loaded: LoadResult) -> LoadResult:
 def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
     """Read command line, environment and configuration file, and collect all errors.
 
-    Args:
-        argv: Arguments without the program's name.
-
-    Returns:
-        Option values and errors.
-
     Raises:
         UsageError: The command line cannot be parsed.
         SystemExit: 0, after `--help` or `--version`.
@@ -73,12 +61,6 @@ def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadR
 
 def read_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
     """Read a configuration without errors, as parse() does, but exit with one line on stderr if there is one.
-
-    Args:
-        argv: Arguments without the program's name.
-
-    Returns:
-        Option values, and where they come from.
 
     Raises:
         SystemExit: 0 after `--help` or `--version`, 1 for environment or file, 2 for the command line.

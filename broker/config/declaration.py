@@ -75,16 +75,7 @@ def option(
     secret: bool = False,
     reloadable: bool = False,
 ) -> T:
-    """Declare an option as a field of a dataclass; the field's name is the option's.
-
-    Args:
-        kind: Type and range.
-        default: Value of an option that is not set.
-        help: Description in one sentence.
-        flag: Command-line flag; empty for none.
-        metavar: Name of the flag's value in the help text.
-        secret: Whether error texts and printed configurations hide its value.
-        reloadable: Whether SIGHUP applies a new value.
+    """Declare an option as a field of a dataclass; the field's name is the option's. For the arguments see Option.
 
     Returns:
         The dataclass field, typed as its default.
@@ -100,9 +91,6 @@ def option(
 def group(settings: type[T]) -> T:
     """Declare a group of options. The field's name and a dot are the prefix of their names.
 
-    Args:
-        settings: Dataclass of the group.
-
     Returns:
         The dataclass field, typed as its default.
     """
@@ -110,14 +98,7 @@ def group(settings: type[T]) -> T:
 
 
 def declared(settings: type[Any], prefix: str = "") -> dict[str, Option]:
-    """List the options of a dataclass.
-
-    Args:
-        prefix: Prefix of their names, with its dot.
-
-    Returns:
-        The options by dotted name, in the order of their declaration.
-    """
+    """Return the options of a dataclass by dotted name, in the order of their declaration; the prefix has its dot."""
     options = {}
     for field in dataclasses.fields(settings):
         name = prefix + field.name
@@ -133,10 +114,6 @@ def build(settings: type[Group], values: Mapping[str, object], prefix: str = "")
 
     Args:
         values: Values by dotted name; a missing one is the default.
-        prefix: Prefix of their names, with its dot.
-
-    Returns:
-        The settings.
     """
     arguments = {}
     for field in dataclasses.fields(settings):
@@ -149,15 +126,7 @@ def build(settings: type[Group], values: Mapping[str, object], prefix: str = "")
 
 
 def option_values(settings: DataclassInstance, prefix: str = "") -> dict[str, object]:
-    """Return the values of all options.
-
-    Args:
-        settings: Settings from build().
-        prefix: Prefix of the names, with its dot.
-
-    Returns:
-        Values by dotted name, in the order of declaration.
-    """
+    """Return the values of all options by dotted name, in the order of their declaration; the prefix has its dot."""
     found: dict[str, object] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

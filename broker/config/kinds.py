@@ -90,11 +90,7 @@ class Endpoint:
 
 
 def text(*, empty: bool = False) -> Kind[str]:
-    """Return the kind of strings.
-
-    Args:
-        empty: Whether the string may be empty.
-    """
+    """Return the kind of strings that are not empty, or may be."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not (value or empty):
@@ -164,22 +160,12 @@ def sync_rule() -> Kind[SyncRule]:
 
 
 def integer(low: int, high: int) -> Kind[int]:
-    """Return the kind of integers in a range.
-
-    Args:
-        low: Smallest allowed value.
-        high: Largest allowed value.
-    """
+    """Return the kind of integers in a range."""
     return Kind(partial(_read_whole, low, high, _parse_digits), f"a whole number {low}..{high}")
 
 
 def size(low: int, high: int) -> Kind[int]:
-    """Return the kind of sizes in bytes, with or without a unit.
-
-    Args:
-        low: Smallest allowed size in bytes.
-        high: Largest allowed size in bytes.
-    """
+    """Return the kind of sizes in bytes, with or without a unit."""
     allowed = f"{low}..{high} bytes, as a number or like 64MiB, 1GB, 512kB"
     return Kind(partial(_read_whole, low, high, parse_size), allowed, "bytes")
 
@@ -188,8 +174,6 @@ def duration(low: int, high: int, unit: str) -> Kind[int]:
     """Return the kind of durations, with or without a unit.
 
     Args:
-        low: Shortest allowed duration, in `unit`.
-        high: Longest allowed duration, in `unit`.
         unit: Unit of the value: ms or s.
     """
     allowed = f"{low}..{high} {unit}, as a number or with {DURATION_UNITS}"
@@ -210,12 +194,7 @@ def spans() -> Kind[str]:
 
 
 def real(low: float, high: float) -> Kind[float]:
-    """Return the kind of numbers in a range.
-
-    Args:
-        low: Smallest allowed value.
-        high: Largest allowed value.
-    """
+    """Return the kind of numbers in a range."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -248,7 +227,6 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
 
     Args:
         choices: Allowed names; empty for any name.
-        empty: Whether the list may be empty.
     """
 
     def read(value: object) -> tuple[str, ...]:

@@ -55,9 +55,6 @@ def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
         environ: Environment variables; an empty variable counts as not set.
         arguments: Settings of the command line; a later one replaces an earlier one.
 
-    Returns:
-        The settings.
-
     Raises:
         ConfigError: A name is unknown, a value is not allowed, or the file cannot be read.
     """

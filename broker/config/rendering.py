@@ -33,11 +33,7 @@ def reference_page() -> str:
 
 
 def reference_table() -> str:
-    """Render every option as a row of a Markdown table.
-
-    Returns:
-        The table, with a line feed at the end.
-    """
+    """Render every option as a row of a Markdown table."""
     rows = [
         ("Option", "Default", "Allowed", "Environment", "Flag", "Reload", "What it does"),
         ("---",) * 7,
@@ -79,9 +75,6 @@ def _escape(text: str) -> str:
 
 def effective_configuration(settings: Settings, origins: Mapping[str, str]) -> str:
     """Format every option as a line of YAML with the origin of its value.
-
-    Args:
-        origins: Origin of each value that is set, by dotted name.
 
     Returns:
         The lines. Secrets that are set are masked.

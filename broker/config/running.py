@@ -19,9 +19,6 @@ _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 def running_settings(processes: Path = Path("/proc")) -> Settings | None:
     """Read the configuration of the running broker with the lowest process id.
 
-    Args:
-        processes: Directory of the proc file system.
-
     Returns:
         The settings from its command line, environment and configuration file; None if no broker runs.
 

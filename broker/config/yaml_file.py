@@ -16,9 +16,6 @@ from leveret.broker.config.options import OPTIONS, is_group, members
 def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
     """Read the settings of a YAML file.
 
-    Args:
-        file: Path of the file.
-
     Yields:
         Settings, and errors of the file: it cannot be read, is not YAML, or contains an option twice.
     """

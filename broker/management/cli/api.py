@@ -20,12 +20,7 @@ _BINARY: Final = re.compile(r'<<"((?:[^"\\]|\\.)*)"(?:/utf8)?>>')
 
 
 class Api:
-    """HTTP client that sends all requests to one broker over one connection.
-
-    Args:
-        address: address of the API.
-        timeout: seconds to wait for a response; None waits without limit.
-    """
+    """HTTP client that sends all requests to one broker over one connection."""
 
     def __init__(self, address: Address, timeout: float | None) -> None:
         self.address = address
@@ -113,7 +108,6 @@ class Api:
         """Send a request and return the response body as received. Raises as `get` does.
 
         Args:
-            method: HTTP method.
             path: path segments after `/api`, not percent-encoded.
             query: query parameters; None values are omitted, True and False become `true` and `false`.
             body: bytes are sent unchanged, other values as JSON, None as no body.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.command import ResultRows
+from leveret.broker.management.cli.command import CommandContext, Part, ResultRows, command, selected_columns
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
 from leveret.broker.management.cli.output import (
     Arguments,
     channel_identifier,
@@ -117,3 +118,35 @@ def to_rows(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterab
 def list_rows(columns: Mapping[str, Column], found: Iterable[dict[str, Any]], *names: str) -> ResultRows:
     """Convert API objects to rows of columns, by default all; the names are printed even if there are no rows."""
     return to_rows(columns, names or tuple(columns), found)._replace(streamed=False)
+
+
+def listing(
+    name: str,
+    section: str,
+    summary: str,
+    table: Table,
+    default: tuple[str, ...],
+    *,
+    resource: str,
+    banner: str,
+    before: tuple[Part, ...] = (HEADERS,),
+    after: tuple[Part, ...] = (TIMEOUT,),
+    streamed: bool = True,
+) -> None:
+    """Make a command that lists all objects of a kind, or those of a virtual host, with the columns of its arguments.
+
+    Args:
+        default: Columns without arguments.
+        resource: Resource of the API.
+        before: Arguments and options before the columns; with VHOST only objects of a virtual host are listed.
+        streamed: See ResultRows.
+    """
+    columns = table_columns(table)
+
+    @command(name, section, summary, (*before, Argument("[<column> ...]", columns=columns), *after), banner=banner)
+    def run(context: CommandContext) -> ResultRows:
+        names = selected_columns(context.arguments, default)
+        path = (resource, context.vhost) if VHOST in before else (resource,)
+        # As in rabbitmqctl, an unknown virtual host has no objects.
+        found = context.api.find(*path, columns=columns_query(columns, names)) or []
+        return to_rows(columns, names, found)._replace(streamed=streamed)

@@ -24,10 +24,6 @@ class CommandContext:
     """Arguments, options and API client of a command that runs.
 
     Args:
-        address: address of the API; None for an offline command.
-        timeout: seconds to wait for a response; None waits without limit.
-        arguments: positional arguments.
-        options: option values by long name.
         stdin: source of passwords and documents that are not on the command line.
     """
 
@@ -109,8 +105,6 @@ class ResultRows(NamedTuple):
     """Result of a command that lists objects.
 
     Args:
-        columns: column names in order.
-        rows: values by column name.
         streamed: whether rabbitmqctl prints row by row, so that an empty listing prints nothing.
         headed: whether the plain table starts with the column names.
         json: value for `--formatter json` if it is not the list of rows.
@@ -143,10 +137,7 @@ class Command(NamedTuple):
     """Command of leveretctl.
 
     Args:
-        name: name on the command line.
         section: section of the command list.
-        summary: one-line description.
-        run: executes the command.
         parts: arguments and options in the order of the usage line and the help, with those general options that
             the usage line shows.
         banner: line that is printed before the command runs, in which `{0}` stands for the first argument and

@@ -18,7 +18,6 @@ class CommandFault(Exception):
     """Failure of a command.
 
     Args:
-        status: exit status.
         text: text for stderr.
         json: printed instead of the text with `--formatter json`; None prints the text.
         json_status: exit status with `--formatter json` if it differs.
@@ -45,7 +44,6 @@ class ApiFault(Exception):
     """Error response of the API.
 
     Args:
-        status: HTTP status.
         reason: reason from the response; a list is joined to one text.
         error: error code from the response, such as `bad_request`.
         details: the reason as received if it is a list.
@@ -96,7 +94,6 @@ def refused(fault: ApiFault, command: str, before: str = "") -> CommandFault:
     """Return the fault for a refused request of a command that RabbitMQ does not have.
 
     Args:
-        fault: the refusal.
         command: name of the command, or what the commands are for.
         before: what is added to the reason: how much was done before.
     """

@@ -57,7 +57,6 @@ class Option(NamedTuple):
     """Option of all commands or of some.
 
     Args:
-        name: long name.
         kind: type of its value.
         value: how the usage line shows its value: `<number>`, or `all|any` if these are all values.
         text: explanation in the help; empty leaves the option out there.
@@ -206,7 +205,6 @@ def scan(argv: list[str], allowed: frozenset[str] | None = None) -> ParsedOption
     """Parse a command line.
 
     Args:
-        argv: arguments without the program's name.
         allowed: long names of the command's options besides the general ones; None allows all options, which
             finds the command itself.
     """
@@ -320,12 +318,7 @@ class Address(NamedTuple):
     """Address of the HTTP API, with the login.
 
     Args:
-        scheme: http or https.
-        host: host name or IP address.
-        port: TCP port.
         prefix: path before `/api`, without a trailing slash.
-        user: user name.
-        password: password of the user.
         ca_file: PEM file of the authorities whose certificates are trusted; empty for those of the system.
     """
 

@@ -95,9 +95,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
     """Run one command line.
 
     Args:
-        argv: arguments without the program's name.
         environment: environment variables; LEVERET_URL and LEVERET_CACERT are read.
-        streams: output streams.
 
     Returns: exit status.
     """

@@ -167,10 +167,8 @@ class Client:
         """Send a request; return the body of the answer.
 
         Args:
-            method: HTTP method.
             path: path after /api/, percent-encoded.
             body: JSON value; None for no body.
-            query: parameters.
         Raises:
             AdminError: it is refused, or nobody answers.
         """

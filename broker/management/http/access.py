@@ -46,7 +46,6 @@ class Access:
     """Authenticates requests and checks permissions.
 
     Args:
-        accounts: Users and permissions.
         allowed_hosts: Further host names of this machine, see check_host().
 
     Attributes:

@@ -15,11 +15,7 @@ from leveret.broker.management.http.origins import SAFE_METHODS
 
 
 def save_after_changes(save: Callable[[], None]) -> Middleware:
-    """Return a middleware that saves the changes of a request.
-
-    Args:
-        save: Starts writing them.
-    """
+    """Return a middleware that saves the changes of a request."""
 
     @web.middleware
     async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -33,11 +29,7 @@ def save_after_changes(save: Callable[[], None]) -> Middleware:
 
 
 def wait_for_changes(gate: DefinitionsGate) -> Middleware:
-    """Return a middleware that responds when the changes of a request are on disk.
-
-    Args:
-        gate: Calls back when they are.
-    """
+    """Return a middleware that responds when the changes of a request are on disk."""
 
     @web.middleware
     async def await_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -70,8 +62,6 @@ async def wait_until_settled(broker: Broker) -> None:
 async def wait_until_committed(gate: DefinitionsGate) -> None:
     """Wait until all changes of definitions so far are on disk.
 
-    Args:
-        gate: Calls back when they are written.
     Raises:
         HTTPServiceUnavailable: They could not be written for 30 s. They are written as soon as possible.
     """

@@ -62,7 +62,6 @@ class Page:
     """The page of a list that a request selects.
 
     Args:
-        number: Page number, 1 or more.
         size: Objects per page, 1..500.
         matches: Checks whether a name passes the filter.
     """
@@ -84,7 +83,6 @@ async def list_response(
     Args:
         request: Its query has sort, sort_reverse, columns; page, page_size, name, use_regex.
         items: All objects that the user may see.
-        view: How the objects are listed.
         paginated: Whether the request may select a page.
         extra: Further fields of a page.
     Raises:

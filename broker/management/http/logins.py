@@ -134,11 +134,7 @@ def is_from_ui(headers: Mapping[str, str]) -> bool:
 
 
 def delay_failed_logins(throttle: LoginThrottle) -> Middleware:
-    """Return a middleware that delays responses to a client whose logins keep failing.
-
-    Args:
-        throttle: Determines the delay.
-    """
+    """Return a middleware that delays responses to a client whose logins keep failing."""
 
     @web.middleware
     async def delay_response(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -104,7 +104,6 @@ def check_host(request: web.Request, allowed: Collection[str]) -> None:
     from this machine and have the page's own origin. Only the header Host shows the difference.
 
     Args:
-        request: A request from this machine by a user that may only log in from here.
         allowed: Further names, ``*`` for all (``management.allowed_hosts``).
     Raises:
         HTTPForbidden: The host is not this machine.

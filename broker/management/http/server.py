@@ -135,12 +135,7 @@ class HttpServer:
 
 
 class _ForwardedTransport:
-    """A transport to a client that another node forwards, whose address it tells.
-
-    Args:
-        transport: The transport to the other node.
-        peer: The client's address.
-    """
+    """A transport to a client that another node forwards, whose address it tells."""
 
     def __init__(self, transport: asyncio.BaseTransport, peer: Address) -> None:
         self._transport = transport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import columns_query, table_columns, to_rows
+from leveret.broker.management.cli.columns import listing, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -21,38 +21,32 @@ from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argum
 from leveret.broker.management.cli.output import ProgressLine, connection_name
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER
 
-_CONNECTION_COLUMNS: Final = table_columns(CONNECTION)
-_CHANNEL_COLUMNS: Final = table_columns(CHANNEL)
 _CONSUMER_COLUMNS: Final = table_columns(CONSUMER)
 # Columns always have this order, independently of the arguments, as in rabbitmqctl's list_consumers.
 _CONSUMER_DEFAULT: Final = tuple(name for name in _CONSUMER_COLUMNS if name != "activity_status")
 
 
-@command(
+listing(
     "list_connections",
     MONITORING,
     "Lists AMQP 0.9.1 connections for the node",
-    (HEADERS, Argument("[<column> ...]", columns=_CONNECTION_COLUMNS), TIMEOUT),
+    CONNECTION,
+    ("user", "peer_host", "peer_port", "state"),
+    resource="connections",
     banner="Listing connections ...",
 )
-def _list_connections(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, ("user", "peer_host", "peer_port", "state"))
-    # In RabbitMQ's API, a connection that has just been opened has only its name.
-    found = context.api.get("connections", columns=columns_query(_CONNECTION_COLUMNS, names))
-    return to_rows(_CONNECTION_COLUMNS, names, found)
 
 
-@command(
+listing(
     "list_channels",
     MONITORING,
     "Lists all channels in the node",
-    (HEADERS, Argument("[<column> ...]", columns=_CHANNEL_COLUMNS)),
+    CHANNEL,
+    ("pid", "user", "consumer_count", "messages_unacknowledged"),
+    resource="channels",
     banner="Listing channels ...",
+    after=(),
 )
-def _list_channels(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, ("pid", "user", "consumer_count", "messages_unacknowledged"))
-    found = context.api.get("channels", columns=columns_query(_CHANNEL_COLUMNS, names))
-    return to_rows(_CHANNEL_COLUMNS, names, found)
 
 
 @command(

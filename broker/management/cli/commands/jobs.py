@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
+from leveret.broker.management.cli.columns import listing
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
     Outcome,
     Result,
-    ResultRows,
     command,
     ok_result,
-    selected_columns,
 )
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
 from leveret.broker.management.cli.commands.queues import parse_pairs
@@ -115,11 +113,8 @@ def run_job(context: CommandContext, queue: str, resource: str, verb: str, optio
     """Begin a job, and wait until it has ended, unless --detach is given; with --dry-run, only count.
 
     Args:
-        context: The command.
-        queue: Name of the queue.
         resource: Last part of the path of the resource.
         verb: What is done to the messages, for example ``return``.
-        options: Options of the job.
 
     Raises:
         CommandFault: It is refused, or has failed, or has left messages where they are (exit status 69).
@@ -194,20 +189,16 @@ def _report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_COLUMNS: Final = table_columns(JOB)
-_DEFAULT: Final = ("id", "queue", "state", "returned", "left", "error")
-
-
-@command(
+listing(
     "list_jobs",
     QUEUES,
     "Lists the jobs of return_messages, move_messages and replay, the newest first",
-    (VHOST, HEADERS, Argument("[<column> ...]", columns=_COLUMNS), TIMEOUT),
+    JOB,
+    ("id", "queue", "state", "returned", "left", "error"),
+    resource="jobs",
     banner="Listing jobs in vhost {context.vhost} ...",
+    before=(VHOST, HEADERS),
 )
-def _list(context: CommandContext) -> ResultRows:
-    found = context.api.find("jobs", context.vhost) or []
-    return to_rows(_COLUMNS, selected_columns(context.arguments, _DEFAULT), found)
 
 
 @command(

@@ -244,7 +244,6 @@ def read_keys(source: str, stdin: TextIO) -> Iterator[MessageKey]:
 
     Args:
         source: Path of the file or directory; `-` for standard input.
-        stdin: Standard input.
 
     Raises:
         OSError: A file cannot be read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import list_rows, table_columns
+from leveret.broker.management.cli.columns import listing
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -14,7 +14,6 @@ from leveret.broker.management.cli.command import (
     ResultRows,
     command,
     ok_result,
-    selected_columns,
 )
 from leveret.broker.management.cli.commands.health import wait_until_up
 from leveret.broker.management.cli.faults import SOFTWARE, USAGE, ApiFault, bad_argument, failed
@@ -314,7 +313,6 @@ def _json(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _CLUSTER: Final = "Cluster"
-_FLAG_COLUMNS: Final = table_columns(FEATURE_FLAG)
 _START_TIMEOUT: Final = 300
 
 
@@ -441,16 +439,17 @@ def _await_nodes(context: CommandContext) -> Result:
     return ok_result(context)
 
 
-@command(
+listing(
     "list_feature_flags",
     "Feature flags",
     "Lists feature flags",
-    (Argument("[<column> ...]", columns=_FLAG_COLUMNS), TIMEOUT),
+    FEATURE_FLAG,
+    ("name", "state"),
+    resource="feature-flags",
     banner="Listing feature flags ...",
+    before=(),
+    streamed=False,
 )
-def _list_flags(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, ("name", "state"))
-    return list_rows(_FLAG_COLUMNS, context.api.get("feature-flags"), *names)
 
 
 def _enable_banner(context: CommandContext) -> str:

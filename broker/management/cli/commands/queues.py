@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Container
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import columns_query, table_columns, to_rows
+from leveret.broker.management.cli.columns import columns_query, listing, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
     MONITORING,
@@ -133,8 +133,6 @@ class _PurgeProgress:
 
 
 _QUEUE_COLUMNS: Final = table_columns(QUEUE)
-_EXCHANGE_COLUMNS: Final = table_columns(EXCHANGE)
-_BINDING_COLUMNS: Final = table_columns(BINDING)
 
 
 def _list_banner(context: CommandContext) -> str:
@@ -182,30 +180,28 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
     return queues or []
 
 
-@command(
+listing(
     "list_exchanges",
     MONITORING,
     "Lists exchanges",
-    (VHOST, HEADERS, Argument("[<column> ...]", columns=_EXCHANGE_COLUMNS), TIMEOUT),
+    EXCHANGE,
+    ("name", "type"),
+    resource="exchanges",
     banner="Listing exchanges for vhost {context.vhost} ...",
+    before=(VHOST, HEADERS),
 )
-def _list_exchanges(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, ("name", "type"))
-    found = context.api.find("exchanges", context.vhost, columns=columns_query(_EXCHANGE_COLUMNS, names)) or []
-    return to_rows(_EXCHANGE_COLUMNS, names, found)
 
 
-@command(
+listing(
     "list_bindings",
     MONITORING,
     "Lists all bindings on a vhost",
-    (VHOST, HEADERS, Argument("[<column> ...]", columns=_BINDING_COLUMNS), TIMEOUT),
+    BINDING,
+    tuple(table_columns(BINDING)),
+    resource="bindings",
     banner="Listing bindings for vhost {context.vhost}...",
+    before=(VHOST, HEADERS),
 )
-def _list_bindings(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, tuple(_BINDING_COLUMNS))
-    found: list[dict[str, Any]] = context.api.find("bindings", context.vhost) or []
-    return to_rows(_BINDING_COLUMNS, names, found)
 
 
 _ARGUMENT: Final = option(
@@ -224,8 +220,6 @@ def parse_pairs(context: CommandContext, option: str, numbers: Container[str] | 
     """Return the values of an option that adds up, by name: JSON, or else text.
 
     Args:
-        context: The command.
-        option: Its option.
         numbers: Names whose values are JSON, all others are text; None for any.
     Raises:
         UsageFault: it is not `<name>=<value>`.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management import fields
-from leveret.broker.management.cli.columns import list_rows, table_columns
+from leveret.broker.management.cli.columns import list_rows, listing, table_columns
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
     Result,
-    ResultRows,
     command,
     ok_result,
-    selected_columns,
 )
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
 from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_user, no_such_vhost
@@ -21,21 +19,20 @@ from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argum
 from leveret.broker.management.cli.output import compact_json
 
 _SECTION: Final = "Virtual hosts"
-_COLUMNS: Final = table_columns(fields.VHOST)
 _VHOST_LIMITS: Final = table_columns(fields.VHOST_LIMIT)
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-@command(
+listing(
     "list_vhosts",
     "Access Control",
     "Lists virtual hosts",
-    (HEADERS, Argument("[<column> ...]", columns=_COLUMNS), TIMEOUT),
+    fields.VHOST,
+    ("name",),
+    resource="vhosts",
     banner="Listing vhosts ...",
+    streamed=False,
 )
-def _list(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, ("name",))
-    return list_rows(_COLUMNS, context.api.get("vhosts"), *names)
 
 
 @command(

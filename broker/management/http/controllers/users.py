@@ -154,129 +154,93 @@ class Permissions(Controller):
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
-        one, topic = "permissions/{vhost}/{user}", "topic-permissions/{vhost}/{user}"
-        return [
-            *resource("permissions", GET=self.list),
-            *resource("users/{user}/permissions", GET=self.list),
-            *resource("vhosts/{vhost}/permissions", GET=self.list),
-            *resource(one, GET=self.show, PUT=self.put, DELETE=self.delete),
-            *resource("topic-permissions", GET=self.list_topic),
-            *resource("users/{user}/topic-permissions", GET=self.list_topic),
-            *resource("vhosts/{vhost}/topic-permissions", GET=self.list_topic),
-            *resource(topic, GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
-            # Only DELETE uses the exchange in the path.
-            *resource(f"{topic}/{{exchange}}", GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
-        ]
-
-    # -- permissions --------------------------------------------------------------------------------------
+        routes: list[web.RouteDef] = []
+        topic = "{kind:topic-permissions}"
+        for path in ("{kind:permissions}", topic):
+            routes += [
+                *resource(path, GET=self.list),
+                *resource(f"users/{{user}}/{path}", GET=self.list),
+                *resource(f"vhosts/{{vhost}}/{path}", GET=self.list),
+                *resource(f"{path}/{{vhost}}/{{user}}", GET=self.show, PUT=self.put, DELETE=self.delete),
+            ]
+        # Only DELETE uses the exchange in the path.
+        one = f"{topic}/{{vhost}}/{{user}}/{{exchange}}"
+        return [*routes, *resource(one, GET=self.show, PUT=self.put, DELETE=self.delete)]
 
     async def list(self, request: web.Request) -> web.Response:
         """List all permissions, those of a user, or those in a virtual host."""
-        user, vhost = self._optional_names(request)
-        found = [
-            dump_permissions(user_name, vhost_name, granted)
-            for (user_name, vhost_name), granted in self._accounts.all_permissions.items()
-            if user in (None, user_name) and vhost in (None, vhost_name)
-        ]
-        return await list_response(request, found, _PERMISSIONS)
-
-    async def show(self, request: web.Request) -> web.Response:
-        """Show the permissions of a user in a virtual host."""
-        user, vhost = self._names(request)
-        granted = self._accounts.permissions(user, vhost)
-        if granted is None:
-            raise not_found()
-        return object_response(request, dump_permissions(user, vhost, granted))
-
-    async def put(self, request: web.Request) -> web.Response:
-        """Set the permissions of a user in a virtual host. The body has configure, write and read."""
-        user, vhost = self._names(request)
-        document = await read_object(request)
-        self._check_exist(user, vhost)
-        require_keys(document, "configure", "write", "read")
-        patterns = [read_text(document, key) for key in ("configure", "write", "read")]
-        for pattern in patterns:
-            await compile_in_thread(pattern)
-        existed = self._accounts.permissions(user, vhost) is not None
-        try:
-            self._accounts.set_permissions(user, vhost, *patterns)
-        except InvalidPattern as invalid:
-            raise bad_request(invalid.as_json()) from None
-        return web.Response(status=204 if existed else 201)
-
-    async def delete(self, request: web.Request) -> web.Response:
-        """Clear the permissions of a user in a virtual host. Its connections stay open without permissions."""
-        user, vhost = self._names(request)
-        if self._accounts.permissions(user, vhost) is None:
-            raise not_found()
-        self._accounts.clear_permissions(user, vhost)
-        return web.Response(status=204)
-
-    # -- topic permissions --------------------------------------------------------------------------------
-
-    async def list_topic(self, request: web.Request) -> web.Response:
-        """List all topic permissions, those of a user, or those in a virtual host."""
-        user, vhost = self._optional_names(request)
-        return await list_response(request, self._topic(user, vhost), _PERMISSIONS)
-
-    async def show_topic(self, request: web.Request) -> web.Response:
-        """List the topic permissions of a user in a virtual host, one entry for each exchange."""
-        user, vhost = self._names(request)
-        found = self._topic(user, vhost)
-        if not found:
-            raise not_found()
-        return await list_response(request, found, _PERMISSIONS)
-
-    async def put_topic(self, request: web.Request) -> web.Response:
-        """Set the routing keys that a user may use on a topic exchange. The body has exchange, write and read."""
-        user, vhost = self._names(request)
-        document = await read_object(request)
-        self._check_exist(user, vhost)
-        require_keys(document, "exchange", "write", "read")
-        exchange, write, read = (read_text(document, key) for key in ("exchange", "write", "read"))
-        for pattern in (write, read):
-            await compile_in_thread(pattern)
-        existed = bool(self._topic(user, vhost))
-        try:
-            self._accounts.set_topic_permissions(user, vhost, exchange, write, read)
-        except InvalidPattern as invalid:
-            raise bad_request(invalid.as_json(invalid.source)) from None
-        return web.Response(status=204 if existed else 201)
-
-    async def delete_topic(self, request: web.Request) -> web.Response:
-        """Clear the topic permissions of a user in a virtual host, on one exchange or on all."""
-        user, vhost = self._names(request)
-        if not self._topic(user, vhost):
-            raise not_found()
-        self._accounts.clear_topic_permissions(user, vhost, request.match_info.get("exchange"))
-        return web.Response(status=204)
-
-    # -- internals ----------------------------------------------------------------------------------------
-
-    def _topic(self, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:
-        return [
-            dump_topic_permissions(user_name, vhost_name, exchange, granted)
-            for (user_name, vhost_name, exchange), granted in self._accounts.all_topic_permissions.items()
-            if user in (None, user_name) and vhost in (None, vhost_name)
-        ]
-
-    def _optional_names(self, request: web.Request) -> tuple[str | None, str | None]:
-        """Return the user and the virtual host in the path, which must exist; None for all."""
         self._access.require(request, "administrator")
         user, vhost = request.match_info.get("user"), request.match_info.get("vhost")
         if (user is not None and user not in self._accounts.users) or (
             vhost is not None and vhost not in self._broker.vhosts
         ):
             raise not_found()
-        return user, vhost
+        return await list_response(request, self._found(_is_topic(request), user, vhost), _PERMISSIONS)
 
-    def _names(self, request: web.Request) -> tuple[str, str]:
+    async def show(self, request: web.Request) -> web.Response:
+        """Show the permissions of a user in a virtual host; of topic permissions a list, one for each exchange."""
+        found = self._found_one(request)
+        if not found:
+            raise not_found()
+        if _is_topic(request):
+            return await list_response(request, found, _PERMISSIONS)
+        return object_response(request, found[0])
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Set the permissions of a user in a virtual host. The body has the patterns.
+
+        Those of topic permissions are of the routing keys on an exchange, which the body has, too.
+        """
         self._access.require(request, "administrator")
-        return request.match_info["user"], request.match_info["vhost"]
-
-    def _check_exist(self, user: str, vhost: str) -> None:
+        is_topic, user, vhost = _is_topic(request), request.match_info["user"], request.match_info["vhost"]
+        document = await read_object(request)
         if user not in self._accounts.users or vhost not in self._broker.vhosts:
             raise bad_request("vhost_or_user_not_found")
+        keys = ("exchange" if is_topic else "configure", "write", "read")
+        require_keys(document, *keys)
+        values = [read_text(document, key) for key in keys]
+        for pattern in values[1:] if is_topic else values:
+            await compile_in_thread(pattern)
+        existed = bool(self._found(is_topic, user, vhost))
+        try:
+            (self._accounts.set_topic_permissions if is_topic else self._accounts.set_permissions)(user, vhost, *values)
+        except InvalidPattern as invalid:
+            raise bad_request(invalid.as_json(invalid.source) if is_topic else invalid.as_json()) from None
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Clear the permissions of a user in a virtual host; topic permissions on one exchange or on all.
+
+        Its connections stay open without permissions.
+        """
+        if not self._found_one(request):
+            raise not_found()
+        user, vhost = request.match_info["user"], request.match_info["vhost"]
+        if _is_topic(request):
+            self._accounts.clear_topic_permissions(user, vhost, request.match_info.get("exchange"))
+        else:
+            self._accounts.clear_permissions(user, vhost)
+        return web.Response(status=204)
+
+    def _found_one(self, request: web.Request) -> Sequence[dict[str, Any]]:
+        """Return the permissions of the user in the virtual host of the path."""
+        self._access.require(request, "administrator")
+        return self._found(_is_topic(request), request.match_info["user"], request.match_info["vhost"])
+
+    def _found(self, is_topic: bool, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:
+        accounts = self._accounts
+        if is_topic:
+            found = [dump_topic_permissions(*key, granted) for key, granted in accounts.all_topic_permissions.items()]
+        elif user is None or vhost is None:
+            found = [dump_permissions(*key, granted) for key, granted in accounts.all_permissions.items()]
+        else:
+            one = accounts.permissions(user, vhost)
+            found = [] if one is None else [dump_permissions(user, vhost, one)]
+        return [each for each in found if user in (None, each["user"]) and vhost in (None, each["vhost"])]
+
+
+def _is_topic(request: web.Request) -> bool:
+    return request.match_info["kind"] == "topic-permissions"
 
 
 _PERMISSIONS: Final[View[dict[str, Any]]] = View(

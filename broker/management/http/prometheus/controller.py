@@ -45,20 +45,12 @@ class Totals:
         return counted
 
     async def of_objects(self, counted: CounterTotals) -> list[MetricFamily]:
-        """Return the metrics of objects, without labels.
-
-        Args:
-            counted: From count().
-        """
+        """Return the metrics of objects, without labels."""
         made = [metric for family in FAMILIES for metric in await family.totals(self._broker, counted)]
         return self._keep_monotonic(made)
 
     def of_messages(self, counted: CounterTotals) -> list[MetricFamily]:
-        """Return the metrics by protocol.
-
-        Args:
-            counted: From count().
-        """
+        """Return the metrics by protocol."""
         return self._keep_monotonic(global_families(counted))
 
     def _keep_monotonic(self, families: Iterable[MetricFamily]) -> list[MetricFamily]:

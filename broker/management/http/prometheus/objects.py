@@ -46,9 +46,7 @@ class Family:
     Args:
         name: Value of ``family=`` in the query.
         metrics: The metrics with the attributes that they are read from.
-        objects: Returns all objects in the given virtual hosts.
         view: Returns the view of an object, which has the attributes.
-        identify: Returns the labels of an object.
         exists: Checks whether an object still exists: it may be deleted between listing and measuring.
     """
 

@@ -1,14 +1,12 @@
 /** Page of a channel. */
 
 import { address, exchangeAddress } from "../parts/address.js";
-import { badge } from "../parts/badge.js";
+import { badge, clientState } from "../parts/badge.js";
 import { Chart } from "../parts/chart.js";
-import { clientState } from "../parts/client_state.js";
 import { h, patch } from "../parts/element.js";
 import { number, rate, shortRate, yesNo } from "../parts/format.js";
 import { emptyState, heading, plainTable, properties, section, valueTable } from "../parts/layout.js";
-import { RangeChoice } from "../parts/range.js";
-import { rates } from "../parts/series.js";
+import { RangeChoice, rates } from "../parts/series.js";
 import { channelMode, channelPrefetch } from "./channel_columns.js";
 
 /** The first four rates are always drawn, the others once they are not zero. */

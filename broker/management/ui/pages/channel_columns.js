@@ -1,8 +1,7 @@
 /** Table columns of channels, for the lists of channels. */
 
 import { address } from "../parts/address.js";
-import { badge } from "../parts/badge.js";
-import { clientState } from "../parts/client_state.js";
+import { badge, clientState } from "../parts/badge.js";
 import { listColumns } from "../parts/columns.js";
 import { h } from "../parts/element.js";
 

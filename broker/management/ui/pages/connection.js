@@ -1,17 +1,16 @@
 /** Page of a connection. */
 
 import { address } from "../parts/address.js";
+import { clientState } from "../parts/badge.js";
 import { Chart } from "../parts/chart.js";
-import { clientState } from "../parts/client_state.js";
+import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { ago, bytes, number, shortBytes } from "../parts/format.js";
+import { Form } from "../parts/form.js";
+import { ago, bytes, number, plain, shortBytes } from "../parts/format.js";
 import { emptyState, heading, properties, section } from "../parts/layout.js";
-import { RangeChoice } from "../parts/range.js";
-import { rates } from "../parts/series.js";
+import { RangeChoice, rates } from "../parts/series.js";
 import { Table } from "../parts/table.js";
 import { channelColumns } from "./channel_columns.js";
-import { clientProperties } from "./client_properties.js";
-import { closeForm } from "./connection_close.js";
 import { certificate, encryption } from "./connection_encryption.js";
 
 const DATA = [
@@ -88,4 +87,74 @@ function details(connection, user) {
     ["Sent", bytes(connection.send_oct)],
     ["Waiting to be sent", connection.send_pend > 0 ? bytes(connection.send_pend) : null, "Bytes that the client has not read yet"],
   ]);
+}
+
+/** Maximum length: reply texts are short strings, and the broker adds a prefix. */
+const REASON_BYTES = 200;
+
+/**
+ * Make the form that closes the connection of the page.
+ *
+ * @param {Object} context of the page
+ * @returns {Form}
+ */
+export function closeForm(context) {
+  return new Form({
+    fields: [{ name: "reason", label: "Reason", hint: "The reason is sent to the client. Most clients reconnect automatically.", value: "Closed via management plugin", check: checkReason }],
+    submit: "Close …",
+    keep: true,
+    action: ({ reason }) => close(context, reason),
+  });
+}
+
+function checkReason(reason) {
+  return octets(reason).length > REASON_BYTES ? `This must be ${REASON_BYTES} bytes or less.` : null;
+}
+
+async function close({ api, params, navigate, notify }, reason) {
+  const isDone = await confirmAction({
+    title: "Close connection",
+    name: params.name,
+    text: "Its channels and consumers are closed; unacknowledged messages are requeued.",
+    verb: "Close",
+    action: () => api.delete(["connections", params.name], {}, reason === "" ? {} : { "X-Reason": octets(reason) }),
+  });
+  if (!isDone) return;
+  notify(`Connection ${params.name} has been closed.`);
+  navigate(address("connections"));
+}
+
+/** Encode text as UTF-8 for a header: each byte becomes the character with its code. */
+function octets(text) {
+  return String.fromCharCode(...new TextEncoder().encode(text));
+}
+
+/** Properties that are shown first; others follow in the client's order. */
+const FIRST = ["connection_name", "product", "version", "platform"];
+
+/**
+ * Make the list of the client properties of a connection, with its capabilities.
+ *
+ * @param {Object<string, *>} [table] as in the API
+ * @returns {HTMLElement}
+ */
+export function clientProperties(table = {}) {
+  const { capabilities, ...others } = table;
+  const names = [...FIRST.filter((name) => name in others), ...Object.keys(others).filter((name) => !FIRST.includes(name))];
+  const rows = names.map((name) => [name.replaceAll("_", " "), plain(others[name]), name]);
+  if (capabilities !== undefined) rows.push(["capabilities", capabilityList(capabilities), "Protocol extensions that the client supports"]);
+  return rows.length === 0 ? emptyState("The client has sent no properties.") : properties(rows);
+}
+
+function capabilityList(capabilities) {
+  if (capabilities === null || typeof capabilities !== "object" || Array.isArray(capabilities)) return plain(capabilities);
+  const entries = Object.entries(capabilities);
+  if (entries.length === 0) return h("span", { class: "muted" }, "none");
+  return h("ul", { class: "capabilities" }, entries.map(([name, value]) => h("li", { key: name }, ...capability(name, value))));
+}
+
+function capability(name, value) {
+  if (value === true) return [h("span", { class: "good", "aria-hidden": "true" }, "✓\u00a0"), name];
+  if (value === false) return [h("span", { class: "muted", "aria-hidden": "true" }, "✗\u00a0"), h("span", { class: "muted" }, `${name}: no`)];
+  return [`${name}: ${plain(value)}`];
 }

@@ -1,7 +1,7 @@
 /** The list of connections. */
 
 import { address } from "../parts/address.js";
-import { clientState } from "../parts/client_state.js";
+import { clientState } from "../parts/badge.js";
 import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
 import { plain } from "../parts/format.js";

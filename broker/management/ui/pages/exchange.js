@@ -1,15 +1,16 @@
 /** Page of an exchange. */
 
+import { address } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
+import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
+import { Form } from "../parts/form.js";
 import { bytes, number, shortRate } from "../parts/format.js";
 import { folded, heading, properties, section, valueTable } from "../parts/layout.js";
 import { PublishForm } from "../parts/publish_form.js";
-import { RangeChoice } from "../parts/range.js";
-import { rates } from "../parts/series.js";
-import { BindingForm, bindingsFrom, bindingsTo } from "./exchange_bindings.js";
+import { RangeChoice, rates } from "../parts/series.js";
 import { DelayedMessages } from "./delayed_messages.js";
-import { deleteForm } from "./exchange_delete.js";
+import { BindingForm, bindingsFrom, bindingsTo } from "./exchange_bindings.js";
 import { alternateLink, exchangeFeatures, exchangeType, policyLink } from "./exchange_features.js";
 
 const RATES = [
@@ -123,4 +124,33 @@ function duplicates({ deduplicated: count, cache_info: { entries, size } }) {
 
 function lost(count = 0) {
   return count > 0 ? h("strong", { class: "bad" }, number(count)) : number(0);
+}
+
+/**
+ * Make the form that deletes the exchange of the page.
+ *
+ * @param {Object} context context of the page
+ * @param {string} name name of the exchange
+ * @returns {Form}
+ */
+export function deleteForm(context, name) {
+  return new Form({
+    fields: [{ name: "ifUnused", label: "Only if unused", kind: "checkbox", hint: "Unused means that it has no bindings to queues or other exchanges." }],
+    submit: "Delete …",
+    keep: true,
+    action: ({ ifUnused }) => remove(context, name, ifUnused),
+  });
+}
+
+async function remove({ api, params, navigate, notify }, name, ifUnused) {
+  const isDone = await confirmAction({
+    title: "Delete exchange",
+    name,
+    text: "Its bindings are deleted. Publishing to it will fail.",
+    verb: "Delete",
+    action: () => api.delete(["exchanges", params.vhost, name], { "if-unused": ifUnused ? "true" : null }),
+  });
+  if (!isDone) return;
+  notify(`Exchange ${name} has been deleted.`);
+  navigate(address("exchanges"));
 }

@@ -1,8 +1,8 @@
 /** Form that adds an exchange. */
 
+import { VhostField } from "../parts/field.js";
 import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
-import { VhostField } from "../parts/vhost_field.js";
 
 const TYPES = [
   "direct", "fanout", "topic", "headers",

@@ -4,8 +4,7 @@ import { address } from "../parts/address.js";
 import { h, patch } from "../parts/element.js";
 import { ago, dateTime, nameText, number, span } from "../parts/format.js";
 import { heading, properties, section, valueTable } from "../parts/layout.js";
-import { JOB_KINDS, jobBar, jobState, jobTables } from "./job_kinds.js";
-import { jobButton } from "./job_removal.js";
+import { JOB_KINDS, jobBar, jobButton, jobState, jobTables } from "./job_kinds.js";
 import { readyFor } from "./jobs.js";
 
 export default {

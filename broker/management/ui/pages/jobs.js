@@ -6,8 +6,7 @@ import { h, patch } from "../parts/element.js";
 import { nameText } from "../parts/format.js";
 import { emptyState, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
-import { JOB_KINDS, jobBar, jobState } from "./job_kinds.js";
-import { jobButton } from "./job_removal.js";
+import { JOB_KINDS, jobBar, jobButton, jobState } from "./job_kinds.js";
 
 /** Running jobs whose progress is shown. */
 const MEASURED = 20;

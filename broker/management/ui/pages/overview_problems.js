@@ -3,7 +3,7 @@
 import { address, exchangeAddress } from "../parts/address.js";
 import { h } from "../parts/element.js";
 import { countedNoun, nameText, number, shortRate, span } from "../parts/format.js";
-import { nearestFill } from "./queue_fill.js";
+import { nearestFill } from "./queue_features.js";
 
 const DAY = 86_400;
 /** Queues that are asked for, fullest first. More than these are not counted. */

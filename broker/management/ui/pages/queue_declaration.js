@@ -1,8 +1,8 @@
 /** Form that adds a queue. */
 
+import { VhostField } from "../parts/field.js";
 import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
-import { VhostField } from "../parts/vhost_field.js";
 
 const KINDS = { integer: "Number", boolean: "Boolean", string: "String", age: "String" };
 const TYPE_ARGUMENT = "x-queue-type";

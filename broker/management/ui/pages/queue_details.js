@@ -1,12 +1,11 @@
 /** Properties, fill and storage of a queue. */
 
 import { address } from "../parts/address.js";
-import { clientState } from "../parts/client_state.js";
+import { clientState } from "../parts/badge.js";
 import { h } from "../parts/element.js";
 import { ago, bytes, dateTime, isNumber, number, rate, span } from "../parts/format.js";
 import { properties, tiles, valueTable } from "../parts/layout.js";
-import { features, policyLink } from "./queue_features.js";
-import { bytesFill, messagesFill, nearestFill } from "./queue_fill.js";
+import { bytesFill, features, messagesFill, nearestFill, policyLink } from "./queue_features.js";
 
 const NONE = "none";
 

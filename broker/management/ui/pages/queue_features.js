@@ -1,9 +1,9 @@
 /** Badges for the properties of a queue, and links to its policies. */
 
 import { address } from "../parts/address.js";
-import { badge } from "../parts/badge.js";
+import { badge, fillBar } from "../parts/badge.js";
 import { h } from "../parts/element.js";
-import { nameText, plain } from "../parts/format.js";
+import { exactNumber, nameText, plain, shortBytes } from "../parts/format.js";
 
 /** Badges for effective settings: argument, badge text, explanation. */
 const MARKS = [
@@ -59,4 +59,33 @@ function source(argument, args, inForce) {
  */
 export function policyLink(vhost, name, isOperator = false) {
   return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name), class: "room" }, nameText(name)) : null;
+}
+
+/**
+ * Make the bar for the nearest limit.
+ *
+ * @param {Object|null} fill fill of a queue, as in the API
+ * @returns {HTMLElement}
+ */
+export function nearestFill(fill) {
+  const isBytes = (fill?.bytes_percent ?? -1) > (fill?.messages_percent ?? -1);
+  return isBytes ? bytesFill(fill) : messagesFill(fill);
+}
+
+/** Make the bar for the limit of messages; `data-amounts` has the numbers. */
+export function messagesFill(fill) {
+  return bar("Messages", fill, fill?.messages_counted, fill?.max_length, exactNumber, fill?.max_length_source);
+}
+
+/** Make the bar for the limit of bytes; `data-amounts` has the numbers. */
+export function bytesFill(fill) {
+  return bar("Bytes", fill, fill?.message_bytes_counted, fill?.max_length_bytes, shortBytes, fill?.max_length_bytes_source);
+}
+
+function bar(label, fill, used, limit, write, source) {
+  if (limit === undefined || limit === null) return fillBar(0, null, write);
+  const counted = fill.length_counts === "all" ? "; unacked messages count, too" : "";
+  const made = fillBar(used, limit, write, { label, note: `limit by ${source}${counted}; when it is full, ${fill.at_limit}` });
+  made.dataset.amounts = `${write(used)} of ${write(limit)}`;
+  return made;
 }

@@ -3,8 +3,9 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
+import { Form } from "../parts/form.js";
 import { countedNoun, exactNumber } from "../parts/format.js";
-import { jobTables } from "./job_kinds.js";
+import { JOB_KINDS, jobTables } from "./job_kinds.js";
 
 const POLL_MS = 500;
 
@@ -92,5 +93,72 @@ export class JobProgress {
     if (total !== null) [this.bar.max, this.bar.value] = [total, returned];
     const words = `: ${exactNumber(returned)} ${this.words.done}${error ? `; ${error}` : ""}`;
     patch(this.status, h("a", { href: address("jobs", vhost, id) }, `Job ${id}`), words);
+  }
+}
+
+const TARGETS = [
+  { value: "into_exchange", label: "an exchange: every bound queue gets them, but not the stream" },
+  { value: "into_queue", label: "a queue" },
+];
+const FROM_HINT = "first, last, an offset, a time such as 2026-01-31T12:00:00Z, or an age such as 90m or 7D.";
+const TO_HINT = "This message is not replayed. Empty for all that are there now.";
+const FILTER_HINT =
+  "One condition per line; all must match: routing_key=…, exchange=…, header.NAME=…, property.NAME=…, body.PATH=…, " +
+  "older_than=1h, newer_than=30s.";
+
+/** Form, and the progress of the job; `element` is created once. */
+export class ReplayForm {
+  /** @param {Object} context context of the page */
+  constructor(context) {
+    this.job = new JobProgress(context, JOB_KINDS.replay);
+    this.form = new Form({
+      fields: [
+        { name: "target", label: "Messages go into", kind: "select", options: TARGETS, value: "into_exchange" },
+        { name: "name", label: "Its name", required: true, hint: "In the same virtual host." },
+        { name: "from", label: "From", hint: FROM_HINT },
+        { name: "to", label: "Up to", hint: TO_HINT },
+        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all.", check: checkPositive },
+        { name: "rate", label: "Messages per second", kind: "number", hint: "Empty for no limit.", check: checkPositive },
+        { name: "filter", label: "Only with", kind: "textarea", rows: 2, wide: true, hint: FILTER_HINT },
+      ],
+      submit: "Replay …",
+      keep: true,
+      action: ({ target, name, ...options }) => this.job.begin({ ...options, [target]: name }),
+    });
+    this.element = h("div", { own: true }, this.form.element, this.job.element);
+  }
+}
+
+const VIA = [
+  { value: "queue", label: "the queue where it was dead-lettered" },
+  { value: "exchange", label: "its exchange: every bound queue gets it again" },
+];
+const DEATHS = [
+  { value: "first", label: "where it was dead-lettered first" },
+  { value: "last", label: "where it was dead-lettered last" },
+];
+const HINT =
+  "One condition per line; all must match: queue=…, reason=…, routing_key=…, header.NAME=…, property.NAME=…, body.PATH=…, " +
+  "older_than=1h, newer_than=30s.";
+
+/** Form, and the progress of the job; `element` is created once. */
+export class ReturnForm {
+  /** @param {Object} context context of the page */
+  constructor(context) {
+    this.job = new JobProgress(context, JOB_KINDS.return);
+    this.form = new Form({
+      fields: [
+        { name: "via", label: "Each message goes to", kind: "select", options: VIA, value: "queue" },
+        { name: "death", label: "It comes from", kind: "select", options: DEATHS, value: "first" },
+        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all that are ready now.", check: checkPositive },
+        { name: "rate", label: "Messages per second", kind: "number", hint: "Empty for no limit.", check: checkPositive },
+        { name: "remove_death", label: "Remove x-death", kind: "checkbox", hint: "The headers of dead-lettering." },
+        { name: "filter", label: "Only with", kind: "textarea", rows: 2, wide: true, hint: HINT },
+      ],
+      submit: "Return …",
+      keep: true,
+      action: (values) => this.job.begin(values),
+    });
+    this.element = h("div", { own: true }, this.form.element, this.job.element);
   }
 }

@@ -1,15 +1,14 @@
 /** Page with the list of queues. */
 
 import { address } from "../parts/address.js";
-import { clientState } from "../parts/client_state.js";
+import { clientState } from "../parts/badge.js";
 import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
 import { nameText } from "../parts/format.js";
 import { emptyState, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 import { DeclarationForm } from "./queue_declaration.js";
-import { features, policyLink } from "./queue_features.js";
-import { nearestFill } from "./queue_fill.js";
+import { features, nearestFill, policyLink } from "./queue_features.js";
 
 function columns(context) {
   return listColumns("queues", {

@@ -5,10 +5,9 @@ import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { countedNoun } from "../parts/format.js";
 import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
-import { USER_LIMITS, limitForm, limitTable } from "./limits_part.js";
+import { USER_LIMITS, limitForm, limitTable } from "./limits.js";
 import { OF_USER, PermissionsPart } from "./permissions.js";
-import { userForm } from "./user_form.js";
-import { passwordBadge, tagList } from "./users.js";
+import { passwordBadge, tagList, userForm } from "./users.js";
 
 export default {
   title: ({ name }) => `User ${name}`,

@@ -6,11 +6,10 @@ import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { countedNoun, number, rate, shortRate, yesNo } from "../parts/format.js";
 import { folded, heading, properties, section, tiles } from "../parts/layout.js";
-import { RangeChoice } from "../parts/range.js";
-import { levels, rates } from "../parts/series.js";
-import { VHOST_LIMITS, limitForm, limitTable } from "./limits_part.js";
+import { RangeChoice, levels, rates } from "../parts/series.js";
+import { VHOST_LIMITS, limitForm, limitTable } from "./limits.js";
 import { OF_VHOST, PermissionsPart } from "./permissions.js";
-import { vhostForm } from "./vhost_form.js";
+import { vhostForm } from "./vhosts.js";
 
 const LENGTHS = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]];
 const RATES = [["publish", "Publish"], ["deliver_get", "Deliver"], ["ack", "Ack"]];

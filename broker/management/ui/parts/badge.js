@@ -1,6 +1,7 @@
 /** Badges and bars. */
 
 import { h } from "./element.js";
+import { dateTime } from "./format.js";
 
 /**
  * Make a badge: a short text with an explanation on hover and for screen readers.
@@ -55,4 +56,29 @@ function bar(share, title, label) {
     h("span", { class: "fill-track" }, h("span", { class: "fill-used", style: { "--share": `${Math.min(100, share * 100)}%` } })),
     h("span", { class: "fill-text", "aria-hidden": "true" }, inPercent(share)),
   );
+}
+
+const STATES = {
+  running: ["good", "normal operation"],
+  idle: ["plain", "no recent activity"],
+  flow: ["warning", "publishes faster than the broker can handle and is slowed down"],
+  blocking: ["warning", "a resource alarm is in effect; the connection will be blocked when it publishes"],
+  blocked: ["bad", "published during a resource alarm; the broker does not read from it until the alarm clears"],
+  starting: ["plain", "is being opened"],
+  tuning: ["plain", "is being opened"],
+  opening: ["plain", "is being opened"],
+  closing: ["plain", "is being closed"],
+  closed: ["plain", "is closed"],
+};
+
+/**
+ * Make the badge for the state of a connection or channel.
+ *
+ * @param {{state: string, idle_since?: string}} client object of the API; a running channel may be idle
+ * @returns {HTMLElement}
+ */
+export function clientState({ state = "", idle_since: since }) {
+  if (state === "running" && since) return badge("idle", `idle since ${dateTime(Date.parse(since))}`);
+  const [kind, title] = STATES[state] ?? ["plain", state];
+  return badge(state || "–", title, kind);
 }
