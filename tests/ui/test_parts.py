@@ -25,7 +25,7 @@ _LOADING = """async (names) => {
 def parts(new_ui: Callable[..., Ui]) -> Ui:
     """A page that asks for nothing, with the parts at hand as ``parts``."""
     ui = new_ui(address="#/no-such-page")
-    names = ["element", "form", "dialog", "format", "badge", "layout", "address", "scale", "series", "chart"]
+    names = ["element", "form", "dialog", "format", "badge", "layout", "address", "series", "chart"]
     ui.page.evaluate(_LOADING, names)
     return ui
 

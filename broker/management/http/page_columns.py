@@ -10,6 +10,7 @@ import json
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.management import fields
 from leveret.broker.management.fields import Table
 
@@ -216,10 +217,11 @@ LISTS: Final[dict[str, tuple[Table, tuple[PageColumn, ...]]]] = {
 # fmt: on
 
 
-def columns_script() -> bytes:
-    """Return the module ui/parts/lists.js, with the columns of all lists."""
+def lists_script() -> bytes:
+    """Return the module ui/parts/lists.js: the columns of all lists, and the exchange types."""
     described = {name: [_described(table, column) for column in columns] for name, (table, columns) in LISTS.items()}
-    return f"export const LISTS = {json.dumps(described)};\n".encode()
+    types = json.dumps([*EXCHANGE_TYPES])
+    return f"export const LISTS = {json.dumps(described)};\nexport const EXCHANGE_TYPES = {types};\n".encode()
 
 
 def _described(table: Table, column: PageColumn) -> dict[str, Any]:

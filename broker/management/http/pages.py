@@ -10,9 +10,9 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.page_columns import columns_script
+from leveret.broker.management.http.page_columns import lists_script
 
-#: The file that is made from the table of fields.
+#: The file that is made from the table of fields and the exchange types.
 _LISTS: Final = "parts/lists.js"
 _ROOT: Final = Path(__file__).parents[1] / "ui"
 _INDEX: Final = "index.html"
@@ -94,7 +94,7 @@ class Pages:
     def _files(self) -> dict[str, bytes]:
         found = sorted(file for file in self._root.rglob("*") if file.suffix in _TYPES and file.is_file())
         files = {file.relative_to(self._root).as_posix(): file.read_bytes() for file in found}
-        return {**files, _LISTS: columns_script()}
+        return {**files, _LISTS: lists_script()}
 
 
 def _file_response(path: str, body: bytes, caching: str) -> web.Response:

@@ -3,12 +3,8 @@
 import { VhostField } from "../parts/field.js";
 import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
+import { EXCHANGE_TYPES } from "../parts/lists.js";
 
-const TYPES = [
-  "direct", "fanout", "topic", "headers",
-  "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-recent-history", "x-delayed-message",
-  "x-message-deduplication",
-];
 const ALTERNATE = { key: "alternate-exchange", label: "Alternate exchange", hint: "Name of the exchange that receives messages that this one cannot route" };
 /** Arguments of single types, by type. */
 const ARGUMENTS = {
@@ -39,7 +35,7 @@ export class ExchangeDeclaration {
       fields: [
         this.vhost.description,
         { name: "name", label: "Name", required: true, check: checkName },
-        { name: "type", label: "Type", kind: "select", options: TYPES, value: "direct" },
+        { name: "type", label: "Type", kind: "select", options: EXCHANGE_TYPES, value: "direct" },
         { name: "durable", label: "Durability", kind: "select", options: [{ value: "true", label: "durable" }, { value: "false", label: "transient" }], value: "true", hint: "Durable exchanges survive a restart." },
         { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when the last binding from it is removed." },
         { name: "internal", label: "Internal", kind: "checkbox", hint: "Accepts messages from other exchanges only." },
