@@ -33,15 +33,14 @@ from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.census import Sampler
-from leveret.broker.core.stats.loss_log import LossLog
-from leveret.broker.core.stats.loss_record import LossRecord
+from leveret.broker.core.stats.loss_record import LossLog, LossRecord
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.runner import KIND, Jobs
-from leveret.broker.session.listener import Listener
-from leveret.broker.session.server import Interceptor, Server
+from leveret.broker.session.amqp_listener import Listener
+from leveret.broker.session.shared_state import Interceptor, Server
 from leveret.broker.shovels.shovels import Shovels
 from leveret.broker.side_programs import ARCHIVER, BACKUP, SideProgram
 from leveret.broker.tls import Tls, TlsError

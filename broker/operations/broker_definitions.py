@@ -21,7 +21,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions import exporting as export
 from leveret.broker.core.definitions.restoring import restore as restore_broker
-from leveret.broker.core.json_values.tables import parse_json
+from leveret.broker.core.json_values import parse_json
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.importing import (
     find_left_out,

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, read_extra_keys
-from leveret.broker.core.messages.target import Remembering, Target
+from leveret.broker.core.messages import AnsweredPublisher, Origin, Remembering, Target, read_extra_keys
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal

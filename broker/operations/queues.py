@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.names import generate_name, strip_line_ends
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal
 from leveret.policies.stream_arguments import StreamPlace, consumer_name_error
 from leveret.protocol.faults import ChannelFault, not_found, not_implemented, precondition_failed, resource_locked

@@ -9,13 +9,13 @@ from typing import Any, Final, Protocol
 
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
-from leveret.broker.core.messages.origin import Origin
+from leveret.broker.core.messages import Origin
 from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.tracing import Tracer
-from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.delivery_frames import DeliveryFrames, StreamFrames, send_message
+from leveret.broker.session.shared_state import ChannelHost
 from leveret.broker.session.transaction import Transaction
 from leveret.broker.session.unacked import UNLIMITED, SharedPrefetch, Unacked
 from leveret.protocol.faults import AmqpFault, encode_reply_text, not_found

@@ -7,7 +7,7 @@ from typing import Final
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores import WriteFailures
-from leveret.broker.core.messages.target import Target
+from leveret.broker.core.messages import Target
 from leveret.protocol.methods import INDEX, ack_head, encode_ack, encode_method
 
 _ACK: Final = INDEX["basic.ack"]

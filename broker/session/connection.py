@@ -11,13 +11,12 @@ from typing import Final, Literal, cast
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
 from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
-from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.channel_table import ChannelTable, method_of
 from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
 from leveret.broker.session.intake import Intake
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
-from leveret.broker.session.server import Server
+from leveret.broker.session.shared_state import ChannelHost, Server
 from leveret.protocol.constants import PROTOCOL_HEADER
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from leveret.broker.session.channel_host import ChannelHost
+from leveret.broker.session.shared_state import ChannelHost
 from leveret.protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from leveret.protocol.header_scan import split_for_offset
 from leveret.protocol.methods import INDEX, encode_method

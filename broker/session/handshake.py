@@ -12,7 +12,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.printable import escape_line
 from leveret.broker.session.peer_certificate import TlsSession
-from leveret.broker.session.server import Server
+from leveret.broker.session.shared_state import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from leveret.protocol.erlang_terms import format_binary
 from leveret.protocol.events import Event, MethodReceived

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.target import Remembering, Target
+from leveret.broker.core.messages import Remembering, Target
 from leveret.broker.core.scheduling.turn import Turn, Unfinished
 from leveret.broker.core.vhosts.routing import Route, route_in_steps
 from leveret.broker.core.vhosts.topology import Topology

@@ -15,12 +15,12 @@ from typing import Final, Literal
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.messages.origin import Origin
-from leveret.broker.core.names import generate_name
+from leveret.broker.core.json_values import table_from_json
+from leveret.broker.core.messages import Origin
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.operations import exchanges, publishing, queues
 from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.operations.principal import Principal

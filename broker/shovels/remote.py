@@ -21,8 +21,8 @@ from aiormq.connection import TransportFactory
 from aiormq.exceptions import AMQPError
 from yarl import URL
 
-from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.names import generate_name
+from leveret.broker.core.json_values import table_from_json
+from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.shovels.ends import WINDOW, Delivered, EndFault, Outgoing, Owner
 from leveret.policies.amqp_uri import AmqpUri
 from leveret.policies.shovel import Shovel, ShovelEnd

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple, cast
 
 from leveret.broker.app import App
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.core.messages.origin import read_extra_keys
+from leveret.broker.core.messages import read_extra_keys
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.channel_table import HANDLERS, method_of
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.connection import Connection
-from leveret.broker.session.server import Interceptor
+from leveret.broker.session.shared_state import Interceptor
 from leveret.broker.testing.messages import PublishedMessage, read_published
 from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ChannelFault

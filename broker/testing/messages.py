@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from leveret.broker.app import App
 from leveret.broker.core.clients import ClientChannel, ClientConnection
-from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.origin import published_to
+from leveret.broker.core.json_values import table_to_json
+from leveret.broker.core.messages import published_to
 from leveret.broker.core.queues.browsing import Browser
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.events import Event, MethodReceived, PublishRun, VariedRun

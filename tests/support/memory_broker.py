@@ -16,7 +16,7 @@ from leveret.broker.core.resources.memory import MemoryMonitor
 from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.session.connection import Connection, OpenConnections
-from leveret.broker.session.server import Server
+from leveret.broker.session.shared_state import Server
 from tests.support import content, methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport

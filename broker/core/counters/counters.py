@@ -12,22 +12,7 @@ from leveret.storage.interface import Entry
 
 
 class ChannelCounters(SampledCounters):
-    """Counters of a channel; the names are those of the HTTP API.
-
-    Attributes:
-        publish: Messages published; those in confirm mode also count as publish_confirm.
-        publish_confirm: Messages published in confirm mode.
-        confirm: Messages confirmed.
-        return_unroutable: Unroutable messages returned.
-        drop_unroutable: Unroutable messages dropped.
-        deliver: Messages delivered to consumers that acknowledge.
-        deliver_no_ack: Messages delivered to consumers that do not acknowledge.
-        get: Messages fetched by basic.get, to be acknowledged.
-        get_no_ack: Messages fetched by basic.get without acknowledgement.
-        get_empty: Calls of basic.get on an empty queue.
-        redeliver: Delivered or fetched messages that had been delivered before.
-        ack: Messages acknowledged.
-    """
+    """Counters of a channel; the names are those of the HTTP API."""
 
     FIELDS: ClassVar[tuple[str, ...]] = (
         "publish",
@@ -43,22 +28,30 @@ class ChannelCounters(SampledCounters):
         "ack",
     )
 
-    __slots__ = (*FIELDS, "publish_confirm")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.publish = 0
-        self.publish_confirm = 0
-        self.confirm = 0
-        self.return_unroutable = 0
-        self.drop_unroutable = 0
-        self.deliver = 0
-        self.deliver_no_ack = 0
-        self.get = 0
-        self.get_no_ack = 0
-        self.get_empty = 0
-        self.redeliver = 0
-        self.ack = 0
+    #: Messages published; those in confirm mode also count as publish_confirm.
+    publish = 0
+    #: Messages published in confirm mode.
+    publish_confirm = 0
+    #: Messages confirmed.
+    confirm = 0
+    #: Unroutable messages returned.
+    return_unroutable = 0
+    #: Unroutable messages dropped.
+    drop_unroutable = 0
+    #: Messages delivered to consumers that acknowledge.
+    deliver = 0
+    #: Messages delivered to consumers that do not acknowledge.
+    deliver_no_ack = 0
+    #: Messages fetched by basic.get, to be acknowledged.
+    get = 0
+    #: Messages fetched by basic.get without acknowledgement.
+    get_no_ack = 0
+    #: Calls of basic.get on an empty queue.
+    get_empty = 0
+    #: Delivered or fetched messages that had been delivered before.
+    redeliver = 0
+    #: Messages acknowledged.
+    ack = 0
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers, by FIELDS."""
@@ -93,21 +86,7 @@ class ChannelCounters(SampledCounters):
 
 
 class ExchangeCounters(LossCounters):
-    """Counters of an exchange.
-
-    Args:
-        since: See LossCounters.
-
-    Attributes:
-        publish_in: Messages published to it.
-        publish_out: Messages routed to queues, counted once per queue.
-        drop_unroutable: Unroutable messages dropped.
-        return_unroutable: Unroutable messages returned to the publisher.
-        refuse: Messages with a delay that were refused, because too many waited.
-        refuse_told: Of these, those whose sender knows; see QueueCounters.refused_told.
-        drop_deleted: Messages that waited until they were due when the exchange was deleted.
-        deduplicated: Duplicates that it has dropped, which are not lost.
-    """
+    """Counters of an exchange."""
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
     #: New ones at the end: the histories of earlier versions have fewer numbers.
@@ -120,26 +99,22 @@ class ExchangeCounters(LossCounters):
         "refuse_told",
     )
 
-    __slots__ = (
-        *FIELDS,
-        "deduplicated",
-        "drop_deleted",
-        "drop_unroutable",
-        "refuse",
-        "refuse_told",
-        "return_unroutable",
-    )
-
-    def __init__(self, since: int = 0) -> None:
-        super().__init__(since)
-        self.publish_in = 0
-        self.publish_out = 0
-        self.drop_unroutable = 0
-        self.return_unroutable = 0
-        self.refuse = 0
-        self.refuse_told = 0
-        self.drop_deleted = 0
-        self.deduplicated = 0
+    #: Messages published to it.
+    publish_in = 0
+    #: Messages routed to queues, counted once per queue.
+    publish_out = 0
+    #: Unroutable messages dropped.
+    drop_unroutable = 0
+    #: Unroutable messages returned to the publisher.
+    return_unroutable = 0
+    #: Messages with a delay that were refused, because too many waited.
+    refuse = 0
+    #: Of these, those whose sender knows; see QueueCounters.refused_told.
+    refuse_told = 0
+    #: Messages that waited until they were due when the exchange was deleted.
+    drop_deleted = 0
+    #: Duplicates that it has dropped, which are not lost.
+    deduplicated = 0
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers, by FIELDS."""
@@ -183,25 +158,18 @@ class ExchangeCounters(LossCounters):
 
 
 class ConnectionCounters(SampledCounters):
-    """Counters of a connection.
-
-    Attributes:
-        recv_oct: Bytes read.
-        recv_cnt: Number of reads.
-        send_oct: Bytes written.
-        send_cnt: Number of writes.
-    """
+    """Counters of a connection."""
 
     FIELDS: ClassVar[tuple[str, ...]] = ("recv_oct", "send_oct")
 
-    __slots__ = ("recv_cnt", "recv_oct", "send_cnt", "send_oct")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.recv_oct = 0
-        self.recv_cnt = 0
-        self.send_oct = 0
-        self.send_cnt = 0
+    #: Bytes read.
+    recv_oct = 0
+    #: Number of reads.
+    recv_cnt = 0
+    #: Bytes written.
+    send_oct = 0
+    #: Number of writes.
+    send_cnt = 0
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers, by FIELDS."""
@@ -224,32 +192,6 @@ class QueueCounters(LossCounters):
 
     Args:
         since: See LossCounters.
-
-    Attributes:
-        published: Messages accepted from publishers and dead-lettering.
-        refused: Publishes refused because the queue was full.
-        refused_told: Of these, those that are not lost although they are in no dead-letter queue, because their sender
-            knows: a publisher with confirms, in a transaction or over HTTP, or a queue whose dead letters they are.
-        delivered: Messages sent to consumers, with or without acknowledgement.
-        delivered_no_ack: Those of delivered that needed no acknowledgement.
-        got: Messages returned by basic.get, with or without acknowledgement.
-        got_no_ack: Those of got that needed no acknowledgement.
-        got_empty: basic.get requests answered with get-empty.
-        redelivered: Those of delivered and got that had been delivered before.
-        acknowledged: Messages acknowledged by consumers.
-        requeued: Messages returned to the queue.
-        dropped: Messages removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
-        dead_lettered: Messages published to the dead-letter exchange, by reason.
-        dead_letters_lost: Dead letters that no queue accepted, by reason: the exchange does not exist, or the message
-            was unroutable, or all queues were full.
-        dead_letters_arrived: Dead letters that at least one queue accepted.
-        dead_letters_confirmed: Those sent with the at-least-once strategy and accepted by all queues.
-        deduplicated: Duplicates that were dropped on arrival, which are not lost.
-        deleted: Messages that were ready when the queue was deleted.
-        outlived: Messages that the retention of a stream removed. They are no losses.
-        capacity: Share of recent time in which consumers could accept more messages immediately, 0.0 to 1.0.
-        disk_reads: Messages read from disk, at the last sample.
-        disk_writes: Messages written to disk, at the last sample.
     """
 
     #: Counters with a history; see row().
@@ -289,55 +231,55 @@ class QueueCounters(LossCounters):
         "refuse_told",
     )
 
-    __slots__ = (
-        "acknowledged",
-        "capacity",
-        "dead_lettered",
-        "dead_letters_arrived",
-        "dead_letters_confirmed",
-        "dead_letters_lost",
-        "deduplicated",
-        "deleted",
-        "delivered",
-        "delivered_no_ack",
-        "disk_reads",
-        "disk_writes",
-        "dropped",
-        "got",
-        "got_empty",
-        "got_no_ack",
-        "outlived",
-        "published",
-        "redelivered",
-        "refused",
-        "refused_told",
-        "requeued",
-    )
+    #: Messages accepted from publishers and dead-lettering.
+    published = 0
+    #: Publishes refused because the queue was full.
+    refused = 0
+    #: Of these, those that are not lost although they are in no dead-letter queue, because their sender knows: a
+    #: publisher with confirms, in a transaction or over HTTP, or a queue whose dead letters they are.
+    refused_told = 0
+    #: Messages sent to consumers, with or without acknowledgement.
+    delivered = 0
+    #: Those of delivered that needed no acknowledgement.
+    delivered_no_ack = 0
+    #: Messages returned by basic.get, with or without acknowledgement.
+    got = 0
+    #: Those of got that needed no acknowledgement.
+    got_no_ack = 0
+    #: basic.get requests answered with get-empty.
+    got_empty = 0
+    #: Those of delivered and got that had been delivered before.
+    redelivered = 0
+    #: Messages acknowledged by consumers.
+    acknowledged = 0
+    #: Messages returned to the queue.
+    requeued = 0
+    #: Dead letters that at least one queue accepted.
+    dead_letters_arrived = 0
+    #: Those sent with the at-least-once strategy and accepted by all queues.
+    dead_letters_confirmed = 0
+    #: Duplicates that were dropped on arrival, which are not lost.
+    deduplicated = 0
+    #: Messages that were ready when the queue was deleted.
+    deleted = 0
+    #: Messages that the retention of a stream removed. They are no losses.
+    outlived = 0
+    #: Share of recent time in which consumers could accept more messages immediately, 0.0 to 1.0.
+    capacity = 1.0
+    #: Messages read from disk, at the last sample.
+    disk_reads = 0
+    #: Messages written to disk, at the last sample.
+    disk_writes = 0
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
-        self.published = 0
-        self.refused = 0
-        self.refused_told = 0
-        self.delivered = 0
-        self.delivered_no_ack = 0
-        self.got = 0
-        self.got_no_ack = 0
-        self.got_empty = 0
-        self.redelivered = 0
-        self.acknowledged = 0
-        self.requeued = 0
+        #: Messages removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
         self.dropped: Counter[str] = Counter()
+        #: Messages published to the dead-letter exchange, by reason.
         self.dead_lettered: Counter[str] = Counter()
+        #: Dead letters that no queue accepted, by reason: the exchange does not exist, or the message was unroutable,
+        #: or all queues were full.
         self.dead_letters_lost: Counter[str] = Counter()
-        self.dead_letters_arrived = 0
-        self.dead_letters_confirmed = 0
-        self.deduplicated = 0
-        self.deleted = 0
-        self.outlived = 0
-        self.capacity = 1.0
-        self.disk_reads = 0
-        self.disk_writes = 0
 
     def count_delivery(self, entries: Sequence[Entry]) -> None:
         """Count messages sent to a consumer."""

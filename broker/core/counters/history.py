@@ -209,21 +209,16 @@ class SampledCounters:
     """Counters of one object and the history of their samples.
 
     A sample of an idle object costs one comparison, and no memory.
-
-    Attributes:
-        history: The samples; None until a counter has changed.
-        idle_since: Time of the last sample with a change, in seconds since 1970; 0 unless the object is idle.
     """
 
-    __slots__ = ("_last_row", "history", "idle_since")
+    #: The samples; None until a counter has changed.
+    history: History | None = None
+    #: Time of the last sample with a change, in seconds since 1970; 0 unless the object is idle.
+    idle_since = 0
+    _last_row: tuple[int, ...] = ()
 
     #: Names of the numbers in a row.
     FIELDS: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self) -> None:
-        self.history: History | None = None
-        self.idle_since = 0
-        self._last_row: tuple[int, ...] = ()
 
     def sample(
         self,
@@ -264,31 +259,26 @@ class SampledCounters:
 class LossHistory(SampledCounters):
     """The samples of one object's losses; only objects with losses have one."""
 
-    __slots__ = ()
-
 
 class LossCounters(SampledCounters):
     """Counters of an object that may lose messages.
 
     Args:
         since: See below; 0 for a sum of counters.
-
-    Attributes:
-        losses: Samples of losses; None until a sample has found any.
-        since: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
-        earlier: Losses before the last restart, by LOSS_FIELDS; empty if there were none.
     """
 
-    __slots__ = ("earlier", "losses", "since")
+    #: Samples of losses; None until a sample has found any.
+    losses: LossHistory | None = None
+    #: Losses before the last restart, by LOSS_FIELDS; empty if there were none.
+    earlier: tuple[int, ...] = ()
 
     #: Names of the numbers in a row of losses; the first is the number of permanently lost messages.
     LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost",)
 
     def __init__(self, since: int = 0) -> None:
         super().__init__()
-        self.losses: LossHistory | None = None
+        #: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
         self.since = since
-        self.earlier: tuple[int, ...] = ()
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Counters of virtual hosts and of the broker as a whole.
+"""Counters of virtual hosts, of the broker as a whole and of its node.
 
 Counters of open connections and existing queues are summed up on request, and every few seconds for the history. Only
 those of closed and deleted objects are kept here. So a message updates only its channel, exchange and queue.
@@ -6,29 +6,23 @@ those of closed and deleted objects are kept here. So a message updates only its
 
 from __future__ import annotations
 
+import gc
+import resource
+import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters, QueueCounters
 from leveret.broker.core.counters.history import SampledCounters
+from leveret.broker.core.resources.memory import used_memory
+from leveret.broker.core.resources.sockets import open_files
 
 #: The VirtualHostStatistics.FIELDS that may decrease.
 _GAUGES = ("messages_ready", "messages_unacknowledged", "messages_waiting")
 
 
 class VirtualHostStatistics(SampledCounters):
-    """Counters of a virtual host, without those of its existing objects.
-
-    Attributes:
-        channels: Sums of closed channels, and of requests over HTTP.
-        connections: Sums of closed connections.
-        queues: Sums of deleted queues, by queue type.
-        queue_declared: Declarations of queues, including existing ones.
-        queue_created: Queues created.
-        queue_deleted: Queues deleted.
-        disk_reads: Messages that queues have read from disk, by the last sample.
-        disk_writes: Messages that queues have written to disk, by the last sample.
-    """
+    """Counters of a virtual host, without those of its existing objects."""
 
     FIELDS: ClassVar[tuple[str, ...]] = (
         *ChannelCounters.FIELDS,
@@ -44,27 +38,25 @@ class VirtualHostStatistics(SampledCounters):
         *_GAUGES,
     )
 
-    __slots__ = (
-        "channels",
-        "connections",
-        "disk_reads",
-        "disk_writes",
-        "queue_created",
-        "queue_declared",
-        "queue_deleted",
-        "queues",
-    )
+    #: Declarations of queues, including existing ones.
+    queue_declared = 0
+    #: Queues created.
+    queue_created = 0
+    #: Queues deleted.
+    queue_deleted = 0
+    #: Messages that queues have read from disk, by the last sample.
+    disk_reads = 0
+    #: Messages that queues have written to disk, by the last sample.
+    disk_writes = 0
 
     def __init__(self) -> None:
         super().__init__()
+        #: Sums of closed channels, and of requests over HTTP.
         self.channels = ChannelCounters()
+        #: Sums of closed connections.
         self.connections = ConnectionCounters()
+        #: Sums of deleted queues, by queue type.
         self.queues: dict[str, QueueCounters] = {}
-        self.queue_declared = 0
-        self.queue_created = 0
-        self.queue_deleted = 0
-        self.disk_reads = 0
-        self.disk_writes = 0
 
     def deleted(self, queue_type: str, counters: QueueCounters) -> None:
         """Add the counters of a deleted queue."""
@@ -108,15 +100,7 @@ class VirtualHostStatistics(SampledCounters):
 
 
 class BrokerStatistics(SampledCounters):
-    """Counters of the broker, without those of its virtual hosts.
-
-    Attributes:
-        ended: Sums of deleted virtual hosts.
-        connection_created: Connections that have opened a virtual host.
-        connection_closed: Of these, closed connections.
-        channel_created: Channels opened.
-        channel_closed: Channels closed.
-    """
+    """Counters of the broker, without those of its virtual hosts."""
 
     FIELDS: ClassVar[tuple[str, ...]] = (
         "connection_created",
@@ -126,15 +110,19 @@ class BrokerStatistics(SampledCounters):
         *VirtualHostStatistics.FIELDS,
     )
 
-    __slots__ = ("channel_closed", "channel_created", "connection_closed", "connection_created", "ended")
+    #: Connections that have opened a virtual host.
+    connection_created = 0
+    #: Of these, closed connections.
+    connection_closed = 0
+    #: Channels opened.
+    channel_created = 0
+    #: Channels closed.
+    channel_closed = 0
 
     def __init__(self) -> None:
         super().__init__()
+        #: Sums of deleted virtual hosts.
         self.ended = VirtualHostStatistics()
-        self.connection_created = 0
-        self.connection_closed = 0
-        self.channel_created = 0
-        self.channel_closed = 0
 
     def row(self, totals: Sequence[int]) -> tuple[int, ...]:
         """Return the numbers, by FIELDS.
@@ -160,3 +148,39 @@ def _monotonic_row(row: Sequence[int], before: Sequence[int], gauges: int) -> tu
         return tuple(row)
     split = len(row) - gauges
     return (*map(max, row[:split], before[:split]), *row[split:])
+
+
+class NodeStatistics(SampledCounters):
+    """Samples of resource usage, read from the system and the interpreter."""
+
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        "mem_used",
+        "fd_used",
+        "sockets_used",
+        "proc_used",
+        "disk_free",
+        "gc_num",
+        "gc_bytes_reclaimed",
+        "context_switches",
+        "run_queue",
+    )
+
+    def row(self, sockets: int, disk_free: int) -> tuple[int, ...]:
+        """Measure and return the numbers, by FIELDS.
+
+        Args:
+            sockets: Number of file descriptors of clients.
+            disk_free: Free bytes on the disk of the data directory.
+        """
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return (
+            used_memory(),
+            open_files(),
+            sockets,
+            threading.active_count(),
+            disk_free,
+            sum(generation["collections"] for generation in gc.get_stats()),
+            0,
+            usage.ru_nvcsw + usage.ru_nivcsw,
+            0,
+        )

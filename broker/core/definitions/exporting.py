@@ -10,7 +10,7 @@ from typing import Any
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy

@@ -11,8 +11,7 @@ from typing import ClassVar, Final, Protocol
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.messages.origin import PublishDetails, Publisher
-from leveret.broker.core.messages.target import Target
+from leveret.broker.core.messages import PublishDetails, Publisher, Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol import properties

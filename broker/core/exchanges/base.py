@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from leveret.broker.core.counters.counters import ExchangeCounters
-from leveret.broker.core.messages.target import Remembering, Target
+from leveret.broker.core.messages import Remembering, Target
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.terms import Term, table_to_term
 from leveret.policies.policy import Policy

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.filter import DuplicateFilter, FilteredRoute
 from leveret.broker.core.exchanges.amqp_types import FanoutExchange
-from leveret.broker.core.messages.target import Remembering, Target
+from leveret.broker.core.messages import Remembering, Target
 from leveret.broker.core.terms import format_value
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import INTEGER_KINDS, FieldTable, FieldValue, as_text, find

@@ -18,7 +18,7 @@ from leveret.broker.core.exchanges.choosing import (
     RandomExchange,
 )
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange, RecentHistoryExchange
-from leveret.broker.core.messages.target import Target
+from leveret.broker.core.messages import Target
 from leveret.protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 from leveret.protocol.field_table import FieldTable, as_text, find
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.messages.origin import PublishDetails, Publisher
+from leveret.broker.core.messages import PublishDetails, Publisher
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.returns import DelayedReturns, ReturnRules, unstored
 from leveret.broker.core.queues.traits import Limits, QueueTraits, UnackedTotal

@@ -6,9 +6,8 @@ import json
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
-from leveret.broker.core.json_values.long_text import NestedTooDeep, read_in_steps
-from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.origin import published_to
+from leveret.broker.core.json_values import NestedTooDeep, read_in_steps, table_to_json
+from leveret.broker.core.messages import published_to
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.message_filter import NOTHING, MessageFilter, equal, parse_path, values_at
 from leveret.protocol.properties import Properties

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.messages.origin import Publisher
-from leveret.broker.core.messages.target import Target
+from leveret.broker.core.messages import Publisher, Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.delivery import Delivery

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from leveret.broker.core.message_stores import WriteFailures
-from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.consumer_names import ConsumerNameLog, ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
 from leveret.broker.core.queues.queue import Queue, QueueHost

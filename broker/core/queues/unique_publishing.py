@@ -7,7 +7,7 @@ from typing import Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.values import read_key
-from leveret.broker.core.messages.origin import Publisher
+from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.consumers import ConsumerGroup
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.outbox import DeadLetterOutbox

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import resource
 from collections.abc import Callable, Sized
 from typing import Final
-
-from leveret.broker.core.resources.usage import open_files_max
 
 log = logging.getLogger("leveret.connection")
 
@@ -20,6 +20,19 @@ _HTTP_MAX: Final = 1024
 _HTTP_MIN: Final = 16
 #: Descriptors of a TLS handshake: its socket is duplicated, so that the client can be told why it failed.
 _HANDSHAKE: Final = 2
+
+
+def open_files() -> int:
+    """Return the number of open file descriptors; 0 if unknown."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0
+
+
+def open_files_max() -> int:
+    """Return the limit of open file descriptors."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class Clients:

@@ -13,7 +13,7 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from leveret.broker.core.messages.target import Remembering, Target, leave_out, names_of
+from leveret.broker.core.messages import Remembering, Target, leave_out, names_of
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import UNLIMITED, Turn

@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.target import Remembering, Target
+from leveret.broker.core.messages import Remembering, Target
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable
 

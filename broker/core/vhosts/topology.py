@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -278,3 +280,19 @@ class Topology:
             self.generation += 1
             self._drop(tuple(exchange.bindings.values()))
             waiting += self._drop(self.bindings_of(exchange))
+
+
+def generate_name(prefix: str) -> str:
+    """Generate a unique name.
+
+    Args:
+        prefix: Start of the name, for example ``amq.gen``.
+    Returns:
+        Prefix, dash, 22 characters of URL-safe base64 of 16 random bytes.
+    """
+    return f"{prefix}-{base64.urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b'=').decode('ascii')}"
+
+
+def strip_line_ends(name: str) -> str:
+    """Remove CR and LF from a queue or exchange name, as RabbitMQ does in declarations."""
+    return name.replace("\r", "").replace("\n", "")

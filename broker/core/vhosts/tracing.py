@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from leveret.broker.core.messages.origin import Origin, published_to, read_extra_keys
-from leveret.broker.core.messages.target import Target, names_of
+from leveret.broker.core.messages import Origin, Target, names_of, published_to, read_extra_keys
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.topology import Topology

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
-from leveret.broker.core.counters.deleted_objects import DeletedObjects
+from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.delays.waiting import WaitingMessages
@@ -17,7 +17,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.messages.origin import PublishDetails, Publisher
+from leveret.broker.core.messages import PublishDetails, Publisher
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -53,6 +53,80 @@ class ReplyReceiver(Protocol):
 
     def deliver_reply(self, message: Message) -> None:
         """Send a reply to the client."""
+
+
+#: Longest time window in seconds; the names of deleted objects are kept for as long.
+DAY: Final = 86_400
+#: Deleted objects of a virtual host and kind whose names are kept.
+_DELETED_MAX: Final = 200
+
+Counters = TypeVar("Counters", bound=LossCounters)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[Counters]):
+    """A deleted queue or exchange.
+
+    Args:
+        name: Its name.
+        counters: Its counters.
+        deleted_at: Time of the deletion, in seconds since 1970.
+    """
+
+    name: str
+    counters: Counters
+    deleted_at: int
+
+
+class DeletedObjects(Generic[Counters]):
+    """Losses of deleted queues, or of deleted exchanges, of a virtual host.
+
+    Objects deleted within the last day are kept by name, up to a limit; of all others only sums are kept.
+
+    Args:
+        earlier: Receives the sums of objects deleted more than a day ago.
+        others: Receives the sums of objects that are not kept by name.
+
+    Attributes:
+        recent: Objects kept by name, oldest first.
+        earlier: Sums of objects deleted more than a day ago.
+        others: Sums of objects that are not kept by name, with a history.
+    """
+
+    def __init__(self, earlier: Counters, others: Counters) -> None:
+        self.recent: deque[Deleted[Counters]] = deque()
+        self.earlier = earlier
+        self.others = others
+
+    def add(self, name: str, counters: Counters, now: int, by_name: bool = True) -> None:
+        """Add an object that is being deleted.
+
+        Args:
+            name: Its name.
+            counters: Its counters.
+            now: Seconds since 1970.
+            by_name: Whether to keep it by name.
+        """
+        if not counters.has_losses:
+            return
+        if not by_name:
+            self.others.absorb(counters)
+            return
+        counters.sample_losses(now // STEP * STEP + STEP, detailed=False)
+        self.restore(name, counters, now)
+
+    def restore(self, name: str, counters: Counters, deleted_at: int) -> None:
+        """Add an object as the newest one; see add()."""
+        self.recent.append(Deleted(name, counters, deleted_at))
+        if len(self.recent) > _DELETED_MAX:
+            self.others.absorb(self.recent.popleft().counters)
+
+    def sample(self, now: int) -> None:
+        """Take a sample, and drop the names of objects deleted more than a day ago."""
+        while self.recent and self.recent[0].deleted_at < now - DAY:
+            self.earlier.absorb(self.recent.popleft().counters)
+        if self.others.has_losses:
+            self.others.sample_losses(now, detailed=True)
 
 
 class VirtualHost:

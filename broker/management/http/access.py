@@ -16,7 +16,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.messages.origin import Origin
+from leveret.broker.core.messages import Origin
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.errors import CHALLENGE, login_failed, missing, not_authorised, not_found
 from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, BrowserSessions, session_token

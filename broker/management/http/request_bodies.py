@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from aiohttp import hdrs, web
 from aiohttp.multipart import BodyPartReader
 
-from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import result_in_slices
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.statistics import SETTINGS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from leveret.broker.core.json_values.tables import table_from_json
+from leveret.broker.core.json_values import table_from_json
 from leveret.policies.dead_letter import DEATH_HEADERS
 from leveret.policies.message_filter import MessageFilter, read_filter
 from leveret.policies.stream_arguments import FIRST, NEXT, StreamPlace, read_place

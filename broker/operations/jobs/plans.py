@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from leveret.broker.core.deduplication.filter import FilteredRoute
-from leveret.broker.core.messages.origin import published_to, read_extra_keys
-from leveret.broker.core.messages.target import Remembering, Target, leave_out, names_of
+from leveret.broker.core.messages import Remembering, Target, leave_out, names_of, published_to, read_extra_keys
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import without_count
 from leveret.broker.core.queues.traits import Limits

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin, published_to
+from leveret.broker.core.messages import AnsweredPublisher, Origin, published_to
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.stream_queue import StreamQueue, number_at
 from leveret.broker.core.scheduling.turn import TimeSlice

@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Final
 
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
+from leveret.broker.core.messages import AnsweredPublisher, Origin
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue

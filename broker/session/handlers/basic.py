@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import Unfinished
+from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.operations import queues
 from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.session.ack_timeout import AckDeadline

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Unfinished
+from leveret.broker.core.vhosts.topology import strip_line_ends
 from leveret.broker.operations import exchanges, queues
 from leveret.broker.operations.exchanges import Ends
 from leveret.broker.session.channel import REPLY_QUEUE, Channel

@@ -12,7 +12,7 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.definitions.exporting import for_vhost
-from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
@@ -27,7 +27,7 @@ from leveret.broker.operations.broker_definitions import (
     require_tags,
     vhost_export_steps,
 )
-from leveret.broker.operations.vhosts import grant_to_creator
+from leveret.broker.operations.virtual_hosts import grant_to_creator
 
 #: Characters of a header; with escapes it is up to six times as long, and clients refuse those of 8 KiB.
 _NOTICE_MAX: Final = 1_000

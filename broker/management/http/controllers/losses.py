@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.counters.deleted_objects import DAY, DeletedObjects
 from leveret.broker.core.counters.history import LossCounters
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost import DAY, DeletedObjects, VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.losses import (
     Kind,

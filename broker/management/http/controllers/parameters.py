@@ -21,7 +21,8 @@ from leveret.broker.management.http.json_fields import check_depth, check_length
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.broker.operations.parameters import (
+from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.virtual_hosts import (
     InvalidLimits,
     clear_limits,
     clear_policy,
@@ -30,7 +31,6 @@ from leveret.broker.operations.parameters import (
     set_policy,
     set_shovel,
 )
-from leveret.broker.operations.principal import Principal
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.shovel import COMPONENT as SHOVEL
 from leveret.policies.shovel import InvalidShovel

@@ -11,15 +11,17 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.definitions.exporting import describe_policy
-from leveret.broker.core.policy_effects.coverage import (
+from leveret.broker.core.policy_effects import (
     PolicyMatch,
+    Preview,
     count_in_force,
     describe_gaps,
+    fill_percent,
+    follow_letters,
     matching_exchanges,
     matching_queues,
+    preview_policy,
 )
-from leveret.broker.core.policy_effects.explanation import fill_percent
-from leveret.broker.core.policy_effects.preview import Preview, follow_letters, preview_policy
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
@@ -30,7 +32,7 @@ from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, notice, object_response
-from leveret.broker.operations.parameters import clear_policy, policy_error_text, set_policy
+from leveret.broker.operations.virtual_hosts import clear_policy, policy_error_text, set_policy
 from leveret.policies.keys import ARGUMENTS, KEYS, Operator, Setting
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.settings import QueueSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.policy_effects.explanation import explain_queue
+from leveret.broker.core.policy_effects import explain_queue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, RequestContext, resource

@@ -22,7 +22,7 @@ from leveret.broker.management.http.json_fields import (
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.broker.operations.vhosts import delete_user
+from leveret.broker.operations.virtual_hosts import delete_user
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.values import USER_LIMITS, limits_error
 

@@ -20,7 +20,7 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
-from leveret.broker.operations.vhosts import delete_vhost, put_vhost
+from leveret.broker.operations.virtual_hosts import delete_vhost, put_vhost
 
 
 class VirtualHosts(Controller):

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.queues.stream_queue import StreamQueue

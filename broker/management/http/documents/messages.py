@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from leveret.broker.core.delays.schedule import WaitingMessage
 from leveret.broker.core.delays.waiting import published_delay
-from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.messages.origin import published_to
+from leveret.broker.core.json_values import table_to_json
+from leveret.broker.core.messages import published_to
 from leveret.broker.core.queues.browsing import Browsed
 from leveret.broker.management.http.responses import encode
 from leveret.protocol.properties import Properties

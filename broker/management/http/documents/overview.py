@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 from leveret import compilation
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
+from leveret.broker.core.counters.totals import BrokerStatistics, NodeStatistics, VirtualHostStatistics
 from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.resources.memory import used_memory
-from leveret.broker.core.resources.usage import NodeStatistics, open_files_max
+from leveret.broker.core.resources.sockets import open_files_max
 from leveret.broker.core.stats.census import Census, ended_totals
 from leveret.broker.management.fields import NODE, NODE_ABSENT
 from leveret.broker.management.http.documents.views import document_maker

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.values import VALUE_BYTES
-from leveret.broker.core.json_values.tables import table_to_json
-from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
+from leveret.broker.core.json_values import table_to_json
+from leveret.broker.core.policy_effects import describe_fill, fill_percent
 from leveret.broker.core.queues.browsing import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import delivery_limit

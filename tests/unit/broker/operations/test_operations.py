@@ -9,8 +9,8 @@ from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations import exchanges, queues
-from leveret.broker.operations.parameters import clear_policy, set_policy
 from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.virtual_hosts import clear_policy, set_policy
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.json_values import long_text as long_json
-from leveret.broker.core.json_values.long_text import parse_json_in_steps
-from leveret.broker.core.json_values.tables import check_nesting, parse_json, table_from_json, table_to_json
+from leveret.broker.core import json_values
+from leveret.broker.core.json_values import (
+    check_nesting,
+    parse_json,
+    parse_json_in_steps,
+    table_from_json,
+    table_to_json,
+)
 from leveret.protocol.field_table import FieldValue, longstr
 
 
@@ -73,8 +78,8 @@ def read(octets: bytes) -> tuple[Any, int]:
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is long here."""
-    monkeypatch.setattr(long_json, "_SHORT", 0)
-    monkeypatch.setattr(long_json, "_WINDOW", 8)
+    monkeypatch.setattr(json_values, "_SHORT", 0)
+    monkeypatch.setattr(json_values, "_WINDOW", 8)
 
 
 values = st.recursive(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_effects.coverage import (
+from leveret.broker.core.policy_effects import (
     PolicyMatch,
     count_in_force,
     describe_gaps,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_effects.explanation import describe_fill, explain_queue
+from leveret.broker.core.policy_effects import describe_fill, explain_queue
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_effects.explanation import describe_fill, fill_percent
-from leveret.broker.core.policy_effects.preview import preview_policy
+from leveret.broker.core.policy_effects import describe_fill, fill_percent, preview_policy
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS
 from leveret.broker.core.vhosts.vhost import VirtualHost

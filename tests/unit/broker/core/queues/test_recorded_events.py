@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.messages.origin import AnsweredPublisher, Origin
+from leveret.broker.core.messages import AnsweredPublisher, Origin
 from leveret.storage.event_format import DEAD_LETTERED, LAST_REMOVAL, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.message import Message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from leveret.broker.core.stats.loss_log import LossLog
+from leveret.broker.core.stats.loss_record import LossLog
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 #: Seconds within which a check certainly takes place, and between two lines about one queue.

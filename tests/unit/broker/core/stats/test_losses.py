@@ -8,11 +8,11 @@ import pytest
 from pamqp import commands
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.counters.deleted_objects import DAY, DeletedObjects
 from leveret.broker.core.counters.history import LOSSES, STEP, History
 from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.census import Sampler
+from leveret.broker.core.vhosts.vhost import DAY, DeletedObjects
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
@@ -265,7 +265,7 @@ def test_after_a_day_only_the_sum_is_kept() -> None:
 
 
 def test_of_too_many_the_oldest_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.broker.core.counters.deleted_objects._DELETED_MAX", 2)
+    monkeypatch.setattr("leveret.broker.core.vhosts.vhost._DELETED_MAX", 2)
     deleted = DeletedObjects(QueueCounters(), QueueCounters())
     for number, name in enumerate("qrs", 1):
         deleted.add(name, lossy(number), NOW)

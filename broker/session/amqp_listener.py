@@ -11,7 +11,7 @@ from typing import Final, cast
 from leveret.broker.addresses import Acceptor, Refused, connection_name, socket_name
 from leveret.broker.session.ack_timeout import ConsumerTimeout
 from leveret.broker.session.connection import Connection, OpenConnections
-from leveret.broker.session.server import Server
+from leveret.broker.session.shared_state import Server
 from leveret.broker.tls import HandshakeFailed, Tls, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader

@@ -1,23 +1,269 @@
-"""Predicts the effect of a policy on the queues of a virtual host without applying it, and of its dead letters."""
+"""What policies do: where each setting of a queue comes from, what a policy matches, and what a change would do."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from leveret.broker.core.messages.origin import published_to
-from leveret.broker.core.messages.target import names_of
+from leveret.broker.core.definitions.exporting import policy_value
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.json_values import table_to_json
+from leveret.broker.core.messages import names_of, published_to
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue, retention_limits
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
-from leveret.broker.core.vhosts.policies import effective_definition
+from leveret.broker.core.vhosts.policies import VirtualHostPolicies, effective_definition
 from leveret.broker.core.vhosts.routing import route_in_steps
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.policies.policy import Policy, find_policy
+from leveret.policies.explanation import (
+    Source,
+    explain_setting,
+    explain_settings,
+    ineffective_policies,
+    why_not_in_force,
+)
+from leveret.policies.keys import KEYS
+from leveret.policies.policy import APPLY_TO, Policy, find_policy
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
-from leveret.protocol.field_table import plain_values
+from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
+
+_AT_LIMIT: Final = {
+    "drop-head": "the oldest messages are dropped",
+    "reject-publish": "new messages are refused",
+    "reject-publish-dlx": "new messages are refused and dead-lettered",
+}
+_STREAM_AT_LIMIT: Final = "the oldest segments are removed"
+
+
+def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]:
+    """Return the effective settings of a queue with their sources, and its fill level.
+
+    Args:
+        queue: The queue.
+        policies: The policies of its virtual host.
+    Returns:
+        A JSON object: applied and skipped policies, every setting with its source, the dead-letter exchange if it does
+        not exist, and the fill level.
+    """
+    policy, operator_policy = queue.policy, queue.operator_policy
+    # Applies eviction, expiry and deliveries that are due.
+    queue.ready_count()
+    settings = explain_settings(
+        queue.queue_type,
+        plain_values(queue.arguments),
+        {} if policy is None else policy.definition,
+        {} if operator_policy is None else operator_policy.definition,
+    )
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost_name,
+        "type": queue.queue_type,
+        "arguments": table_to_json(queue.arguments),
+        "policy": _describe(policy),
+        "operator_policy": _describe(operator_policy),
+        "passed_over": [
+            {"kind": kind, "name": other.name, "reason": reason}
+            for kind, table in (("policy", policies.policies), ("operator policy", policies.operator_policies))
+            for other, reason in ineffective_policies(table.values(), queue.name, queue.queue_type)
+        ],
+        "settings": [asdict(setting) for setting in settings],
+        "in_force": {setting.key: setting.in_force for setting in settings if setting.in_force is not None},
+        "missing_exchange": policies.missing_letter_exchange(queue),
+        "fill": describe_fill(queue),
+    }
+
+
+def describe_fill(queue: Queue) -> dict[str, Any]:
+    """Return the fill level of a queue with its limits and their sources; None where there is no limit.
+
+    Ready messages count, those that wait for their retry, and unacked ones if ``length_counts`` is ``all``; of their
+    bytes only the bodies. Of a stream the files count.
+    """
+    settings = queue.settings
+    counted, counted_bytes = _counted(queue)
+    by_count, by_bytes = _percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)
+    full = _larger(by_count, by_bytes)
+    at_limit = _STREAM_AT_LIMIT if queue.traits.keeps_messages else _AT_LIMIT[queue.traits.overflow(settings)]
+    return {
+        "length_counts": settings.length_counts,
+        "messages_counted": counted,
+        "message_bytes_counted": counted_bytes,
+        "messages_ready": queue.store.ready_count,
+        "max_length": settings.max_length,
+        "max_length_source": _source(queue, "max-length", settings.max_length),
+        "messages_percent": by_count,
+        "message_bytes_ready": queue.store.ready_bytes,
+        "max_length_bytes": settings.max_length_bytes,
+        "max_length_bytes_source": _source(queue, "max-length-bytes", settings.max_length_bytes),
+        "bytes_percent": by_bytes,
+        "percent": full,
+        "overflow": settings.overflow,
+        "at_limit": None if full is None else at_limit,
+    }
+
+
+def fill_percent(queue: Queue) -> float | None:
+    """Return the fill level in percent of the limit that is closest to being reached.
+
+    Returns:
+        None without limits; also for a stream, as removing the oldest messages is what its limits are for.
+    """
+    settings = queue.settings
+    if queue.traits.keeps_messages:
+        return None
+    counted, counted_bytes = _counted(queue)
+    return _larger(_percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes))
+
+
+def _counted(queue: Queue) -> tuple[int, int]:
+    """Return the number of messages that count for the limits, and the bytes of their bodies."""
+    store, contents = queue.store, queue.contents
+    if queue.traits.keeps_messages:
+        return store.ready_count, queue.figures().disk_bytes
+    count, body_bytes = store.ready_count + contents.delayed_count, store.ready_bytes + contents.delayed_bytes
+    if queue.settings.length_counts != "all":
+        return count, body_bytes
+    return count + queue.unacked_count, body_bytes + queue.delivery.unacked_bytes
+
+
+def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:
+    """Return the source of a limit."""
+    if in_force is None:
+        return None
+    key = KEYS[name]
+    argument = find(queue.arguments, key.argument)
+    values = [
+        None if policy is None else policy.definition.get(name) for policy in (queue.policy, queue.operator_policy)
+    ]
+    return explain_setting(key, queue.queue_type, None if argument is None else argument.value, *values).source
+
+
+def _percent(used: int, limit: int | None) -> float | None:
+    if limit is None:
+        return None
+    return round(100 * used / limit, 1) if limit else 100.0
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    """Return the larger of two values, of which either may be missing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return max(a, b)
+
+
+def _describe(policy: Policy | None) -> dict[str, Any] | None:
+    return None if policy is None else {"name": policy.name, **policy_value(policy)}
+
+
+#: Other policies that describe_gaps() names.
+_NAMES_MAX: Final = 3
+_QUEUES: Final = frozenset(("classic", "quorum"))
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMatch:
+    """A queue or exchange whose name a policy's pattern matches.
+
+    Args:
+        subject: The queue or exchange.
+        type_name: Its type.
+        in_force: Whether the policy is in force on it.
+        rival: Name of the policy of the same kind that is in force instead; None if there is none.
+        reason: Why it is not in force, as text; None if it is.
+    """
+
+    subject: Queue | Exchange
+    type_name: str
+    in_force: bool
+    rival: str | None = None
+    reason: str | None = None
+
+
+def matching_queues(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[PolicyMatch | None]:
+    """Match a policy against all queues of a virtual host; yield None for queues that do not match.
+
+    Args:
+        vhost: The virtual host of the policy.
+        policy: The policy. One for exchanges only matches no queue.
+        operator: Whether it is an operator policy.
+    """
+    if APPLY_TO[policy.apply_to].isdisjoint(_QUEUES):
+        return
+    for queue in list(vhost.queues.values()):
+        current = queue.operator_policy if operator else queue.policy
+        yield _match(queue, queue.queue_type, queue.queue_type, policy, current)
+
+
+def matching_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[PolicyMatch | None]:
+    """Match a policy against all exchanges of a virtual host; yield None for exchanges that do not match.
+
+    Operator policies match no exchange.
+    """
+    if "exchange" not in APPLY_TO[policy.apply_to]:
+        return
+    for exchange in list(vhost.topology.exchanges.values()):
+        yield _match(exchange, exchange.type_name, "exchange", policy, exchange.policy)
+
+
+def describe_gaps(policy: Policy, matches: Iterable[PolicyMatch]) -> str:
+    """Return on how many of the queues that a policy matches it is in force, and why not on the others.
+
+    Args:
+        policy: The policy.
+        matches: What matching_queues() yields for it; queues of other types than it applies to do not count.
+
+    Returns:
+        Such as ``in force on 0 of 3 queues: 'bounded' comes first``; "" if it is in force on all of them.
+    """
+    found = [match for match in matches if match.type_name in APPLY_TO[policy.apply_to]]
+    others = [match for match in found if not match.in_force]
+    if not others:
+        return ""
+    names = list(dict.fromkeys(f"'{match.rival}'" for match in others if match.rival is not None))
+    reasons = list(dict.fromkeys(match.reason for match in others if match.rival is None and match.reason))
+    if names:
+        more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+        reasons.insert(0, f"{', '.join(names[:_NAMES_MAX])}{more} {'comes' if len(names) == 1 else 'come'} first")
+    count = "1 queue" if len(found) == 1 else f"{len(found)} queues"
+    return f"in force on {len(found) - len(others)} of {count}: {'; '.join(reasons)}"
+
+
+def count_in_force(
+    vhosts: Iterable[VirtualHost], operator: bool, counted: Counter[tuple[str, str, str]]
+) -> Iterator[None]:
+    """Count the queues and exchanges on which each policy is in force.
+
+    Args:
+        vhosts: The virtual hosts.
+        operator: Whether to count operator policies instead of policies.
+        counted: Receives the counts, by virtual host, name of the policy, and ``queue`` or ``exchange``.
+    Yields:
+        None after every object.
+    """
+    for vhost in vhosts:
+        for queue in list(vhost.queues.values()):
+            policy = queue.operator_policy if operator else queue.policy
+            if policy is not None:
+                counted[vhost.name, policy.name, "queue"] += 1
+            yield
+        for exchange in () if operator else list(vhost.topology.exchanges.values()):
+            if exchange.policy is not None:
+                counted[vhost.name, exchange.policy.name, "exchange"] += 1
+            yield
+
+
+def _match(
+    subject: Queue | Exchange, type_name: str, resource: str, policy: Policy, current: Policy | None
+) -> PolicyMatch | None:
+    if current is not None and current.name == policy.name:
+        return PolicyMatch(subject, type_name, True)
+    if not policy.matches_name(subject.name):
+        return None
+    rival = None if current is None else current.name
+    return PolicyMatch(subject, type_name, False, rival, why_not_in_force(policy, current, resource))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""JSON from and for clients: checked values, field tables, long texts."""

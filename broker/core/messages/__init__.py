@@ -1,1 +1,0 @@
-"""Messages as the core sees them: who has published them, and what a route leads to."""
