@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from leveret.broker.core.definitions.exporting import policy_value
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.messages import names_of, published_to
-from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.stream_queue import StreamQueue, retention_limits
+from leveret.broker.core.queues.queue import Drop, Queue
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.policies import VirtualHostPolicies, effective_definition
 from leveret.broker.core.vhosts.routing import route_in_steps
@@ -120,13 +119,13 @@ def fill_percent(queue: Queue) -> float | None:
 
 def _counted(queue: Queue) -> tuple[int, int]:
     """Return the number of messages that count for the limits, and the bytes of their bodies."""
-    store, contents = queue.store, queue.contents
+    store = queue.store
     if queue.traits.keeps_messages:
         return store.ready_count, queue.figures().disk_bytes
-    count, body_bytes = store.ready_count + contents.delayed_count, store.ready_bytes + contents.delayed_bytes
+    count, body_bytes = store.ready_count + queue.delayed_count, store.ready_bytes + queue.delayed_bytes
     if queue.settings.length_counts != "all":
         return count, body_bytes
-    return count + queue.unacked_count, body_bytes + queue.delivery.unacked_bytes
+    return count + queue.unacked_count, body_bytes + queue.unacked_bytes
 
 
 def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:
@@ -267,21 +266,6 @@ def _match(
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """Messages that a queue would drop at once.
-
-    Args:
-        messages: Number of messages.
-        body_bytes: Sum of their body lengths in bytes; a lower bound if the number is an estimate.
-        is_estimate: Whether the number is estimated from the average size, because a limit in bytes applies.
-    """
-
-    messages: int
-    body_bytes: int
-    is_estimate: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Preview:
     """Effect of a policy on one queue that it matches, or on which its current version is in force.
 
@@ -338,7 +322,7 @@ def _preview(
     if exchange not in vhost.topology.exchanges:
         exchange, missing = None, exchange
     changes = _changes(queue.settings, new)
-    return Preview(queue, rival_name, first is policy, changes, _drop(queue, new), matches, exchange, missing, new)
+    return Preview(queue, rival_name, first is policy, changes, queue.excess(new), matches, exchange, missing, new)
 
 
 def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any, Any]]:
@@ -346,25 +330,6 @@ def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any
     return {
         field.replace("_", "-"): (value, new[field]) for field, value in asdict(before).items() if value != new[field]
     }
-
-
-def _drop(queue: Queue, new: QueueSettings) -> Drop:
-    """Predict drops. As in RabbitMQ, new limits apply with the current overflow behaviour, or else with the new one."""
-    if isinstance(queue, StreamQueue):
-        removed = queue.stream.excess(*retention_limits(new, queue.host.timers.now()))
-        return Drop(removed.messages, removed.body_bytes, False)
-    settings = replace(new, overflow=queue.settings.overflow)
-    both = [queue.traits.limits(each, queue.contents.unacked, queue.contents.waiting) for each in (settings, new)]
-    limits = next((made for made in both if made is not None and not made.refuses), None)
-    if limits is None or new == queue.settings:
-        return Drop(0, 0, False)
-    ready = queue.ready_count()
-    size = queue.store.ready_bytes / ready if ready else 0.0
-    by_count, excess = max(0, limits.excess_messages(queue.store)), max(0, limits.excess_bytes(queue.store))
-    by_bytes = min(ready, -int(-excess // size)) if size else 0
-    if by_bytes > by_count:
-        return Drop(by_bytes, excess, True)
-    return Drop(by_count, round(by_count * size), False)
 
 
 #: Runs of dead letters that are followed; queues that form very many paths are not followed to their ends.
@@ -503,7 +468,5 @@ class _Work:
 
     def _limits(self, queue: Queue, settings: QueueSettings) -> Limits | None:
         """Return the limits that dead letters meet."""
-        limits = None
-        if not queue.traits.keeps_messages:
-            limits = queue.traits.limits(settings, queue.contents.unacked, queue.contents.waiting)
+        limits = queue.limits_by(settings)
         return None if limits is None or (limits.refuses and not queue.traits.refuses_dead_letters) else limits

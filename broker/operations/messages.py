@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
@@ -62,7 +63,7 @@ class Removal:
         skipped: Messages that were not.
     """
 
-    def __init__(self, queue: Queue, keys: Iterable[tuple[int, int]], is_trial: bool = False) -> None:
+    def __init__(self, queue: ClassicQueue, keys: Iterable[tuple[int, int]], is_trial: bool = False) -> None:
         self._queue = queue
         self._keys = sorted(set(keys))
         self._is_trial = is_trial
@@ -115,7 +116,7 @@ class Removal:
 
     def _of_no_store(self, level: int, seq: int) -> Reason:
         """Return why there is no message, at a level that has no store for ready messages."""
-        store, waiting = self._queue.store, self._queue.contents.waiting
+        store, waiting = self._queue.store, self._queue.waiting
         max_priority = store.max_priority if isinstance(store, PriorityStore) else 0
         if waiting is None or level != waiting_level(max_priority):
             return "unknown"
@@ -177,20 +178,15 @@ class WaitingInQueue:
     @property
     def schedule(self) -> Schedule | None:
         """The messages; None if none has ever waited."""
-        return self._queue.contents.waiting
+        return self._queue.waiting
 
     def cancel(self, number: int) -> bool:
         """Remove a message from the queue; it is not dead-lettered."""
-        delayed, values = self._queue.contents.delayed, self._queue.outbox.values
-        message = None if delayed is None else delayed.cancel(number)
-        if message is not None and values.is_active:
-            values.release_waiting(message)
-        return message is not None
+        return self._queue.cancel_delayed(number)
 
     def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
         """Make a message ready."""
-        delayed = self._queue.contents.delayed
-        done(delayed is not None and delayed.return_now(number))
+        done(self._queue.return_now(number))
 
 
 def open_exchange(principal: Principal, name: str) -> WaitingInExchange:

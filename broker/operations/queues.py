@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 
 from leveret.broker.core.counters.counters import ChannelCounters
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal
@@ -109,7 +109,7 @@ def delete(
         accepted(0)
         vhost.delete_queue(queue)
         return
-    ready = queue.ready_count() + queue.contents.delayed_count + queue.backing.unreadable_count
+    ready = queue.ready_count() + queue.delayed_count + queue.backing.unreadable_count
     if if_empty and ready:
         raise _not_deleted(principal, name, "not empty")
     if if_unused and len(queue.consumers):
@@ -146,7 +146,7 @@ def open_for_browse(principal: Principal, name: str) -> Queue:
     return principal.vhost.queue(name, None) if queue is None else queue
 
 
-def open_for_get(principal: Principal, name: str, owner: object | None = None) -> Queue:
+def open_for_get(principal: Principal, name: str, owner: object | None = None) -> ClassicQueue:
     """Find a queue whose messages the principal may get.
 
     Raises:
@@ -154,13 +154,12 @@ def open_for_get(principal: Principal, name: str, owner: object | None = None) -
             type of queue that keeps its messages for the single active consumer.
         ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
-    queue = open_for_reading(principal, name, owner)
-    _refuse_stream(queue, "basic.get")
+    queue = _refuse_stream(open_for_reading(principal, name, owner), "basic.get")
     _refuse_single_active(queue)
     return queue
 
 
-def open_for_move(principal: Principal, source_name: str, target_name: str) -> tuple[Queue, Queue]:
+def open_for_move(principal: Principal, source_name: str, target_name: str) -> tuple[ClassicQueue, Queue]:
     """Find two queues between which the principal may move messages.
 
     Raises:
@@ -174,7 +173,7 @@ def open_for_move(principal: Principal, source_name: str, target_name: str) -> t
     return source, target
 
 
-def open_for_removal(principal: Principal, name: str, queue_id: int) -> Queue:
+def open_for_removal(principal: Principal, name: str, queue_id: int) -> ClassicQueue:
     """Find a queue of which the principal may delete single messages.
 
     Args:
@@ -184,8 +183,7 @@ def open_for_removal(principal: Principal, name: str, queue_id: int) -> Queue:
             has another number.
         ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
-    queue = open_for_reading(principal, name)
-    _refuse_stream(queue, "deleting messages is")
+    queue = _refuse_stream(open_for_reading(principal, name), "deleting messages is")
     if queue.backing.qid != queue_id:
         where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
         if queue.backing.qid is None:
@@ -197,11 +195,12 @@ def open_for_removal(principal: Principal, name: str, queue_id: int) -> Queue:
     return queue
 
 
-def _refuse_stream(queue: Queue, method: str) -> None:
-    """Refuse a method that takes messages out of a queue."""
-    if queue.traits.keeps_messages:
+def _refuse_stream(queue: Queue, method: str) -> ClassicQueue:
+    """Refuse a method that takes messages out of a queue, if it is a stream."""
+    if not isinstance(queue, ClassicQueue):
         where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
         raise not_implemented(f"{method} not supported by stream queues {where}")
+    return queue
 
 
 def _refuse_single_active(queue: Queue) -> None:
@@ -212,7 +211,7 @@ def _refuse_single_active(queue: Queue) -> None:
         )
 
 
-def get(queue: Queue, holder: Holder | None, counters: ChannelCounters) -> Entry | None:
+def get(queue: ClassicQueue, holder: Holder | None, counters: ChannelCounters) -> Entry | None:
     """Take the message at the head of a queue, and count it.
 
     Args:
@@ -240,9 +239,7 @@ def purge(principal: Principal, name: str, owner: object | None = None) -> int:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
         ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
-    queue = open_for_reading(principal, name, owner)
-    _refuse_stream(queue, "queue.purge")
-    return queue.purge()
+    return _refuse_stream(open_for_reading(principal, name, owner), "queue.purge").purge()
 
 
 # -- named consumers of streams: all need read permission --------------------------------------------------

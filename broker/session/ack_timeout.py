@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from leveret.broker.core.queues.holders import Consumer
+from leveret.broker.core.queues.queue import Consumer
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.unacked import GetHolder

@@ -10,8 +10,7 @@ from typing import Any, Final, Protocol
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages import Origin
-from leveret.broker.core.queues.holders import Consumer
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Queue
 from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.delivery_frames import DeliveryFrames, StreamFrames, send_message

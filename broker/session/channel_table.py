@@ -242,7 +242,7 @@ def _apply_limits(channel: Channel, name: str | None) -> None:
     queue = None if name is None else channel.vhost.queues.get(name)
     if queue is None:
         return
-    prepare, new_slice = queue.delivery.prepare, channel.vhost.turn.slice
+    prepare, new_slice = queue.prepare, channel.vhost.turn.slice
     if not prepare(new_slice()):
         raise Unfinished(lambda: prepare(new_slice()))
 

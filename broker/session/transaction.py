@@ -88,7 +88,7 @@ class Transaction:
             if published and time_slice.is_over():
                 return False
             published += self._settle_some()
-        self._returning = [queue for queue in self._returning if not queue.delivery.return_some(time_slice)]
+        self._returning = [queue for queue in self._returning if not queue.return_some(time_slice)]
         return not self._returning
 
     def end_commit(self) -> bool:

@@ -10,8 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.consumers import QueueConsumer
-from leveret.broker.core.queues.holders import Consumer, Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Holder, Queue
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 
@@ -319,7 +318,7 @@ class Unacked:
             holder, entry = held.pop(tags[0])
             self._counters.ack += 1
             self._settle_run(holder, [entry], outcome)
-            return [holder.queue] if holder.queue.delivery.returning.batches else []
+            return [holder.queue] if holder.queue.is_returning else []
         return self.settle([held.pop(tag) for tag in tags], outcome, individually)
 
     def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> list[Queue]:
@@ -355,7 +354,7 @@ class Unacked:
             for holder, settled in sorted(runs.items(), key=_settling_order):
                 self._settle_run(holder, settled, outcome)
                 holder.queue.deliver()
-        return [holder.queue for holder in runs if holder.queue.delivery.returning.batches]
+        return [holder.queue for holder in runs if holder.queue.is_returning]
 
     def _settle_run(self, holder: Consumer | GetHolder, settled: list[Entry], outcome: Outcome) -> None:
         """Settle the messages of one holder."""
@@ -369,7 +368,7 @@ class Unacked:
             return
         # In RabbitMQ every basic.get is a separate consumer: limits and deliveries follow each one.
         # Without limits and consumers, settling all at once is equivalent.
-        at_once = queue.contents.limits is None and not queue.consumers.ring
+        at_once = queue.limits is None and not queue.consumers.ring
         for run in [settled] if at_once else [[entry] for entry in settled]:
             queue.release(holder, run)
             _settle(queue, run, outcome)

@@ -8,8 +8,7 @@ from itertools import count
 from typing import Final, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from leveret.broker.app import App
-from leveret.broker.core.queues.holders import Consumer
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Queue
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.connection import Connection
 from leveret.broker.testing.environment import FillableFiles, NotRunningError

@@ -11,8 +11,8 @@ from typing import Final
 from leveret.broker.core.deduplication.values import read_key
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
@@ -154,7 +154,7 @@ class _DelayedBroker(SimulatedBroker):
     def __init__(self, files: SimulatedFiles, options: EngineOptions, now: float) -> None:
         super().__init__(files, options, now)
         self.waiting = declare_delayed(self.vhost)
-        self.queue: Queue = declare(self.vhost)
+        self.queue: ClassicQueue = declare(self.vhost)
         bind(self.vhost, self.queue)
 
 
@@ -216,7 +216,7 @@ class _DeduplicatingBroker(SimulatedBroker):
     def __init__(self, files: SimulatedFiles, options: EngineOptions, now: float) -> None:
         super().__init__(files, options, now)
         self.vhost.declare_exchange("d", DeduplicatingExchange.type_name, True, False, False, _CACHE)
-        self.queue: Queue = declare(self.vhost)
+        self.queue: ClassicQueue = declare(self.vhost)
         exchange = self.vhost.topology.exchanges["d"]
         assert isinstance(exchange, DeduplicatingExchange)
         self.exchange = exchange
@@ -337,13 +337,13 @@ class MovingLoad(SimulatedLoad):
             self.engine.commit(events=True)
         self._maintain(rng)
 
-    def _publish(self, name: str, queue: Queue, rng: random.Random) -> None:
+    def _publish(self, name: str, queue: ClassicQueue, rng: random.Random) -> None:
         body = b"%d:" % len(self._published) + b"x" * rng.randrange(200)
         common = Envelope(b"\x00" + bytes([len(name)]) + name.encode(), b"\x00\x3c" + bytes(12), True)
         assert queue.publish([Message(common, body)], len(body)) == 1
         self._published.add(body)
 
-    def _consume(self, queue: Queue, rng: random.Random) -> None:
+    def _consume(self, queue: ClassicQueue, rng: random.Random) -> None:
         """Take some messages, and acknowledge, reject or return them; dead-letter queues only lose what is acked."""
         for _ in range(rng.choice((0, 1, 2))):
             holder = Holder(queue)
@@ -374,7 +374,7 @@ _RETRIES: Final = {"delayed_retry_steps": ",".join(f"{round(step * 1000)}ms" for
 class _RetryBroker(SimulatedBroker):
     def __init__(self, files: SimulatedFiles, options: EngineOptions, now: float, kind: str) -> None:
         super().__init__(files, options, now)
-        self.queue: Queue = declare(self.vhost, arguments=arguments(queue_type=kind, **_RETRIES))
+        self.queue: ClassicQueue = declare(self.vhost, arguments=arguments(queue_type=kind, **_RETRIES))
 
     def drain(self) -> list[str]:
         return [body.decode() for body in bodies_in(self.queue)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.manual_loop import ManualLoop
@@ -16,9 +16,9 @@ from tests.support.simulated_stores import memory_backing
 _HOST = new_vhost(ManualLoop())
 
 
-def named_queue(name: str) -> Queue:
+def named_queue(name: str) -> ClassicQueue:
     """Return a transient queue that no virtual host has."""
-    return Queue(_HOST, name, False, False, None, (), memory_backing(name))
+    return ClassicQueue(_HOST, name, False, False, None, (), memory_backing(name))
 
 
 def table(*entries: tuple[str, str, object]) -> FieldTable:
@@ -50,7 +50,7 @@ def add_exchange(
     return topology.declare_exchange(name, type_name, False, auto_delete, False, arguments)
 
 
-def add_queues(topology: Topology, *queue_names: str) -> Sequence[Queue]:
+def add_queues(topology: Topology, *queue_names: str) -> Sequence[ClassicQueue]:
     """Add queues with these names."""
     queues = [named_queue(name) for name in queue_names]
     for queue in queues:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol import properties
@@ -46,7 +47,7 @@ def publish_delayed(waiting: WaitingMessages, delay: int, *bodies: bytes, key: s
     return accepted
 
 
-def bodies_in(queue: Queue) -> list[bytes]:
+def bodies_in(queue: ClassicQueue) -> list[bytes]:
     """Take all messages of a queue, and return their bodies."""
     found: list[bytes] = []
     while (entry := queue.get(None)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
@@ -50,6 +51,7 @@ def publish(queue: Queue, *texts: str, **options: Any) -> int:
 
 def drain(queue: Queue) -> list[Message]:
     """Take all ready messages, settle and return them."""
+    assert isinstance(queue, ClassicQueue)
     found = []
     while (entry := queue.get(None)) is not None:
         found.append(entry[1])

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.protocol.field_table import FieldTable
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
 from tests.support.simulated_stores import simulated_stores
@@ -66,16 +68,28 @@ def declare(
     auto_delete: bool = False,
     owner: object | None = None,
     arguments: FieldTable = (),
-) -> Queue:
-    """Declare a queue; it is exclusive if an owner is set."""
+) -> ClassicQueue:
+    """Declare a queue, which is no stream; it is exclusive if an owner is set."""
     declaration = QueueDeclaration(name, durable, auto_delete, owner, arguments)
-    return vhost.declare_queue(declaration, lambda _: None)
+    queue = vhost.declare_queue(declaration, lambda _: None)
+    assert isinstance(queue, ClassicQueue)
+    return queue
+
+
+def declare_stream(vhost: VirtualHost, name: str, *arguments: tuple[str, FieldValue]) -> StreamQueue:
+    """Declare a stream."""
+    given = (("x-queue-type", longstr("stream")), *arguments)
+    stream = vhost.declare_queue(QueueDeclaration(name, True, False, None, given), lambda _: None)
+    assert isinstance(stream, StreamQueue)
+    return stream
 
 
 class AnyHolder(UnackedHolder, Protocol):
     """A holder of unacked messages, of the product or of the tests."""
 
-    queue: Queue
+    @property
+    def queue(self) -> Queue:
+        """The queue of the messages."""
 
 
 def settle(holder: AnyHolder, entries: Sequence[Entry], outcome: Outcome) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.engine import EngineOptions, StorageEngine
@@ -31,7 +31,7 @@ class Start:
         self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
         self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
-        self.queue: Queue = declare(self.vhost, durable=durable, arguments=arguments(**given))
+        self.queue: ClassicQueue = declare(self.vhost, durable=durable, arguments=arguments(**given))
 
     def stop(self) -> None:
         """Stop it cleanly."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
@@ -17,7 +16,7 @@ from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE
-from tests.support.queues import ManualTimers, declare
+from tests.support.queues import ManualTimers, declare_stream
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
 STREAM: Final[FieldTable] = (("x-queue-type", longstr("stream")),)
@@ -52,9 +51,7 @@ class StreamBroker:
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
         for known, qid in (qids or {}).items():
             self.vhost.restore_queue(QueueDeclaration(known, True, False, None, STREAM), qid)
-        declared = declare(self.vhost, name, arguments=(*STREAM, *arguments))
-        assert isinstance(declared, StreamQueue)
-        self.stream = declared
+        self.stream = declare_stream(self.vhost, name, *arguments)
 
     def publish(self, *bodies: str) -> None:
         """Publish messages, and end the turn."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from leveret.broker.core.deduplication.values import QueuedValues
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry, Level, Look, Seen
@@ -49,14 +50,9 @@ def oldest_unacked_age(queue: Queue) -> float | None:
     known = store.oldest_taken()
     if not known:
         # Its store is in memory.
-        held = (entry for holder in holders(queue) for entry in _first_ones(holder))
+        held = (entry for holder in queue.holders() for entry in _first_ones(holder))
         known = min([at for entry in held if (at := store.arrival(entry))], default=0)
     return _age(queue, known)
-
-
-def holders(queue: Queue) -> list[UnackedHolder]:
-    """Return all who hold unacked messages of a queue."""
-    return [each for each in [*queue.consumers, *queue.delivery.others] if each.unacked]
 
 
 def _first_ones(holder: UnackedHolder) -> Iterator[Entry]:
@@ -202,7 +198,7 @@ class Browser:
 
     def _look_at_waiting(self, place: Place) -> list[Browsed]:
         """Return some of the messages that wait for their retry, and set the next place."""
-        waiting = self._queue.contents.waiting
+        waiting = self._queue.waiting
         if waiting is None or self._ready_only:
             self.place = None
             return []
@@ -252,7 +248,7 @@ class Browser:
         later = numbers[numbers.index(level) + 1 :]
         if later:
             return Place(later[0], 0)
-        return None if self._ready_only or self._queue.contents.waiting is None else Place(WAITING, 0)
+        return None if self._ready_only or self._queue.waiting is None else Place(WAITING, 0)
 
 
 class _Held:
@@ -272,7 +268,7 @@ class _Held:
 
     def collect(self) -> Iterator[list[Browsed]]:
         """Collect the messages in steps, which are empty."""
-        for holder in holders(self._queue):
+        for holder in self._queue.holders():
             tag = holder.next_tag()
             for count, entry in enumerate(holder.unacked_entries(), 1):
                 self._add(entry)
@@ -309,16 +305,15 @@ class _Held:
 
     def _catch_up(self) -> None:
         """Add what has been delivered since."""
-        for holder in holders(self._queue):
+        for holder in self._queue.holders():
             tag = self._tags.get(holder, 0)
             if tag and tag == holder.next_tag():
                 continue
             for entry in holder.unacked_entries(tag):
                 self._add(entry, in_order=True)
             self._tags[holder] = holder.next_tag()
-        for entries, _ in self._queue.delivery.returning.batches:
-            for entry in entries:
-                self._add(entry, in_order=True)
+        for entry in self._queue.returning():
+            self._add(entry, in_order=True)
 
     def _add(self, entry: Entry, in_order: bool = False) -> None:
         place = self._queue.store.place_of(entry)
@@ -332,24 +327,22 @@ class _Held:
             numbers.append(place[1])
 
 
-def note_values(queue: Queue) -> None:
+def note_values(queue: Queue, values: QueuedValues) -> None:
     """Note the values of all messages that are in a queue now, ready and unacked.
 
     It begins to drop duplicates: after a restart, or by a policy. This is done in steps; until it is finished, a
     duplicate of a message that has not been looked at yet gets in.
     """
-    values = queue.outbox.values
     # Later messages are noted when they are published.
     ends = {level: store.next_seq for level, store in queue.store.ordered_levels()}
-    if queue.contents.waiting is not None:
-        ends[WAITING] = queue.contents.waiting.next_number
-    steps = _add_values(queue, Browser(queue), ends, values.entering)
+    if queue.waiting is not None:
+        ends[WAITING] = queue.waiting.next_number
+    steps = _add_values(values, Browser(queue), ends, values.entering)
     subject = f"values of messages of queue '{queue.name}' were noted"
     queue.host.due_work.begin_later(steps, subject)
 
 
-def _add_values(queue: Queue, browser: Browser, ends: dict[int, int], entering: int) -> Iterator[None]:
-    values = queue.outbox.values
+def _add_values(values: QueuedValues, browser: Browser, ends: dict[int, int], entering: int) -> Iterator[None]:
     for found in browser.steps():
         if values.entering != entering:
             # It was purged, or drops duplicates no longer.

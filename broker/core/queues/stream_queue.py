@@ -13,18 +13,18 @@ from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.consumer_names import ConsumerNameLog, ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
-from leveret.broker.core.queues.queue import Queue, QueueHost
+from leveret.broker.core.queues.queue import Drop, Queue, QueueHost
 from leveret.broker.core.queues.stream_readers import StreamFilter, StreamReaders
 from leveret.broker.core.queues.traits import STREAM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.policies.policy import Policy
-from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.policies.values import age_seconds
 from leveret.protocol.field_table import FieldTable, plain_values
 from leveret.storage.backings import LevelBacking, QueueBacking
-from leveret.storage.event_format import EventKind
+from leveret.storage.callbacks import call_each
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
@@ -62,8 +62,7 @@ _NEXT: Final = StreamPlace(Begin.NEXT)
 class StreamQueue(Queue):
     """A stream.
 
-    Messages are delivered when they are synced, so that a consumer never sees one that a crash could take back. Of the
-    parts of a queue, a stream uses the consumers, the counters and the backing.
+    Messages are delivered when they are synced, so that a consumer never sees one that a crash could take back.
 
     Args:
         host: The virtual host.
@@ -77,7 +76,7 @@ class StreamQueue(Queue):
         names: Those of its consumers that have names.
     """
 
-    __slots__ = ("_await_sync", "_is_awaiting", "names", "readers", "stream")
+    __slots__ = ("_await_sync", "_is_awaiting", "_settings", "names", "readers", "stream")
 
     def __init__(
         self,
@@ -89,19 +88,30 @@ class StreamQueue(Queue):
         open_names: Callable[[bool], LevelBacking | None],
     ) -> None:
         super().__init__(host, name, True, False, None, arguments, backing, STREAM)
+        self._settings = DEFAULT_SETTINGS
         store, size = backing.store, backing.stream_segment_bytes
         assert isinstance(store, SegmentStore)
         assert size is not None
-        self.stream = StreamStore(store, size)
+        self.stream: StreamStore = StreamStore(store, size)
         where = f"queue '{name}' in vhost '{host.name}'"
-        self.names = ConsumerNames(where, self.stream, ConsumerNameLog(open_names), host.timers)
-        self.readers = StreamReaders(self.stream, self.consumers, self.counters, self.names)
+        self.names: ConsumerNames = ConsumerNames(where, self.stream, ConsumerNameLog(open_names), host.timers)
+        self.readers: StreamReaders = StreamReaders(self.stream, self.consumers, self.counters, self.names)
         self._await_sync = await_sync
         self._is_awaiting = False
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The effective settings, merged from arguments and policies."""
+        return self._settings
 
     def ready_count(self) -> int:
         """Return the number of messages."""
         return self.stream.count
+
+    def excess(self, settings: QueueSettings) -> Drop:
+        """Return what retention would remove at once if these were the settings."""
+        removed = self.stream.excess(*retention_limits(settings, self.host.timers.now()))
+        return Drop(removed.messages, removed.body_bytes)
 
     # -- publishing ---------------------------------------------------------------------------------------
 
@@ -151,9 +161,15 @@ class StreamQueue(Queue):
         if self.names.has_changed:
             self.names.write()
 
-    def get(self, holder: UnackedHolder | None) -> Entry | None:
-        """Return None: messages of a stream cannot be taken."""
-        return None
+    def resume(self) -> None:
+        """Deliver messages that the system could not read for a while."""
+        self.backing.look_again()
+        self.host.turn.deliver_later(self)
+
+    def single_active(self, consumer: QueueConsumer) -> tuple[bool, QueueConsumer | None]:
+        """Return whether a consumer has a name, and which one of that name reads; see Queue."""
+        name = self.names.name_of(consumer)
+        return (False, None) if name is None else (True, name.active)
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -171,7 +187,7 @@ class StreamQueue(Queue):
         if self.names.has_changed:
             self.host.turn.deliver_later(self)
 
-    def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
+    def acknowledge(self, entries: Sequence[Entry]) -> None:
         """Count acknowledged messages, which stay."""
         self.counters.acknowledged += len(entries)
 
@@ -247,11 +263,11 @@ class StreamQueue(Queue):
     # -- settings and limits ------------------------------------------------------------------------------
 
     def apply_policies(self, policy: Policy | None, operator_policy: Policy | None, merged: dict[str, Any]) -> None:
-        """Apply policies, and limits immediately; for the arguments see Queue."""
+        """Apply policies, and limits immediately; see Queue."""
         self.policy, self.operator_policy = policy, operator_policy
         new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
         if new != self.settings:
-            self.contents.settings = new
+            self._settings = new
             self.retain()
 
     def retain(self) -> None:
@@ -281,17 +297,15 @@ class StreamQueue(Queue):
             self.readers.resume()
             self.host.turn.deliver_later(self)
 
-    # -- purging and deleting -----------------------------------------------------------------------------
-
-    def purge(self) -> int:
-        """Return 0: a stream cannot be purged."""
-        return 0
-
     def delete(self) -> int:
         """Delete the messages and cancel the consumers; return the number of messages."""
+        count = self.stream.count
+        self.deleted = True
         self.readers.clear()
         self.names.close()
-        return super().delete()
+        self.backing.delete()
+        call_each([consumer.cancelled for consumer in self.consumers.clear()], "after a queue was deleted")
+        return count
 
 
 def retention_limits(settings: QueueSettings, now: int) -> tuple[int | None, int | None]:
@@ -314,23 +328,22 @@ class StreamUpkeep:
     """The streams of a virtual host, which are looked at every few seconds."""
 
     def __init__(self, timers: Timers) -> None:
-        self._streams: dict[StreamQueue, None] = {}
+        self._streams: dict[Queue, StreamQueue] = {}
         self._work = PeriodicWork(timers, lambda: _UPKEEP_SECONDS, self._steps, "the limits of streams were applied")
 
     def add(self, stream: StreamQueue) -> None:
         """Look at a stream from now on."""
         if not self._streams:
             self._work.start()
-        self._streams[stream] = None
+        self._streams[stream] = stream
 
-    def remove(self, stream: StreamQueue) -> None:
-        """Forget a deleted stream."""
-        self._streams.pop(stream, None)
-        if not self._streams:
+    def remove(self, queue: Queue) -> None:
+        """Forget a deleted queue, which may be a stream."""
+        if self._streams.pop(queue, None) is not None and not self._streams:
             self._work.stop()
 
     def _steps(self) -> Iterator[None]:
-        for stream in list(self._streams):
+        for stream in list(self._streams.values()):
             if not stream.deleted:
                 stream.tidy()
             yield

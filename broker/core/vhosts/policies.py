@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.queues.browsing import note_values
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.topology import Topology
@@ -96,8 +95,6 @@ class VirtualHostPolicies:
         policy = find_policy(self.policies.values(), queue.name, queue.queue_type)
         operator_policy = find_policy(self.operator_policies.values(), queue.name, queue.queue_type)
         queue.apply_policies(policy, operator_policy, effective_definition(policy, operator_policy))
-        if queue.outbox.values.is_incomplete:
-            note_values(queue)
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
         """Find and apply the policy of an exchange: its keys are those that exchanges read."""

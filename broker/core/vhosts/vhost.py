@@ -18,6 +18,7 @@ from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchang
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.messages import PublishDetails, Publisher
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -335,8 +336,7 @@ class VirtualHost:
         if queue.owner is not None:
             self._owned.get(id(queue.owner), {}).pop(queue, None)
         self.topology.remove_queue(queue)
-        if isinstance(queue, StreamQueue):
-            self.streams.remove(queue)
+        self.streams.remove(queue)
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
         self.dead_letters.clear_cache()
@@ -356,7 +356,7 @@ class VirtualHost:
         time_slice = self.turn.slice()
         while queues:
             # Messages of the closed connection may still be on their way back.
-            if queues[0].delivery.return_some(time_slice):
+            if queues[0].return_some(time_slice):
                 self.delete_queue(queues.popleft())
             if queues and time_slice.is_over():
                 self.timers.call_later(0, partial(self._delete_in_slices, queues))
@@ -377,7 +377,7 @@ class VirtualHost:
         priorities = find(declaration.arguments, "x-max-priority")
         max_priority = priorities.value if priorities is not None and not is_quorum else 0
         request = StoreRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
-        queue = Queue(
+        queue = ClassicQueue(
             self,
             declaration.name,
             durable,

@@ -238,8 +238,8 @@ def _limited(targets: Sequence[Target]) -> Iterator[tuple[Queue, Limits]]:
     for target in targets:
         if isinstance(target, FilteredRoute):
             yield from _limited(target.targets)
-        elif isinstance(target, Queue) and target.contents.limits is not None and not target.traits.keeps_messages:
-            yield target, target.contents.limits
+        elif isinstance(target, Queue) and target.limits is not None:
+            yield target, target.limits
 
 
 def _octets(text: str) -> bytes:

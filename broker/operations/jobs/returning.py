@@ -16,8 +16,8 @@ from typing import Final
 
 from leveret.broker.core.messages import AnsweredPublisher, Origin
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.message_selector import Selector
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Planner, Room
@@ -60,7 +60,7 @@ class ReturnWork:
     def __init__(
         self,
         principal: Principal,
-        source: Queue,
+        source: ClassicQueue,
         options: JobOptions,
         ends: Mapping[int, int],
         counts: Counts,

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.timers import Timer
@@ -192,7 +193,7 @@ class Jobs:
         self._begin(job, _new_work(principal, source, job))
         return job
 
-    async def move(self, principal: Principal, source: Queue, options: JobOptions) -> tuple[Job, ReturnWork]:
+    async def move(self, principal: Principal, source: ClassicQueue, options: JobOptions) -> tuple[Job, ReturnWork]:
         """Move messages to another queue, and wait for the end; return the job, which is not kept, and its work.
 
         Raises:
@@ -296,6 +297,7 @@ def _new_work(principal: Principal, source: Queue, job: Job) -> Work:
     """Return the work of a job as far as it is not done."""
     if isinstance(source, StreamQueue):
         return ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
+    assert isinstance(source, ClassicQueue)
     return ReturnWork(principal, source, job.options, job.ends, job.counts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.turn import TimeSlice
@@ -54,6 +55,7 @@ def new_work(principal: Principal, source: Queue, options: JobOptions) -> Work:
     number, ends = bounds_of(source, options)
     if isinstance(source, StreamQueue):
         return ReplayWork(principal, source, options, number, ends[0], new_counts())
+    assert isinstance(source, ClassicQueue)
     return ReturnWork(principal, source, options, ends, new_counts())
 
 

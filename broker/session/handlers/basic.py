@@ -171,7 +171,7 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
     timeout_ms = queue.settings.consumer_timeout
     if holder is not None and timeout_ms is not None and holder not in channel.unacked.deadlines:
         channel.unacked.deadlines[holder] = AckDeadline(channel, holder, timeout_ms)
-    if queue.store.ready_count and not queue.delivery.prepare(channel.vhost.turn.slice()):
+    if queue.store.ready_count and not queue.prepare(channel.vhost.turn.slice()):
         _answer_later(channel, queue, (tag, redelivered), message)
     send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (queue.ready_count(),))
 
@@ -184,7 +184,7 @@ def _answer_later(channel: Channel, queue: Queue, first: tuple[int, bool], messa
     """
 
     def answer() -> bool:
-        if not queue.deleted and not queue.delivery.prepare(channel.vhost.turn.slice()):
+        if not queue.deleted and not queue.prepare(channel.vhost.turn.slice()):
             return False
         if channel.state is ChannelState.OPEN:
             left = 0 if queue.deleted else queue.ready_count()
@@ -298,7 +298,7 @@ def _await_returns(channel: Channel, queues: list[Queue]) -> None:
 def _returning(channel: Channel, queues: list[Queue]) -> Unfinished:
     """Return the work of requeueing the messages of queues. A function of its own: it needs a closure, acks do not."""
     new_slice = channel.host.vhost.turn.slice
-    return Unfinished(lambda: all(queue.delivery.return_some(new_slice()) for queue in queues), is_handled=True)
+    return Unfinished(lambda: all(queue.return_some(new_slice()) for queue in queues), is_handled=True)
 
 
 def recover(channel: Channel, requeue: bool) -> None:

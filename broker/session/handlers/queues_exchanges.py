@@ -56,7 +56,7 @@ def declare_queue(
     channel.last_queue = queue.name
     if not nowait:
         # The declaration counts as a use of the queue only if the reply reads its message count.
-        queue.expiry.renew()
+        queue.renew_expiry()
         channel.send(_DECLARE_OK, queue.name, queue.ready_count(), _consumer_count(queue))
 
 

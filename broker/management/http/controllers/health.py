@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
@@ -206,5 +207,7 @@ class Aliveness(Controller):
 def _publish_and_get(principal: Principal) -> bytes | None:
     queue = queues.declare(principal, _QUEUE, False, False, ())
     publish(principal, "", _QUEUE, encode_content_header(len(_BODY)), _BODY, http_origin(principal.user))
+    # A stream of this name could not have been declared so.
+    assert isinstance(queue, ClassicQueue)
     entry = queues.get(queue, None, principal.vhost.statistics.channels)
     return None if entry is None else entry[1].body

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
@@ -157,7 +157,7 @@ def _get_error(fault: AmqpFault) -> web.HTTPException:
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-def _take(principal: Principal, queue: Queue, holder: Holder | None) -> Entry | None:
+def _take(principal: Principal, queue: ClassicQueue, holder: Holder | None) -> Entry | None:
     """Take the message at the head of a queue, count and trace it."""
     vhost = principal.vhost
     entry = queues.get(queue, holder, vhost.statistics.channels)
@@ -167,7 +167,7 @@ def _take(principal: Principal, queue: Queue, holder: Holder | None) -> Entry | 
 
 
 async def _get(
-    queue: Queue,
+    queue: ClassicQueue,
     count: int,
     mode: str,
     as_base64: bool,

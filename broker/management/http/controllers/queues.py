@@ -83,7 +83,7 @@ class Queues(Controller):
         if node not in (None, "", self._node_name):
             raise bad_request(f"Node {node} could not be contacted")
         existed = name in principal.vhost.queues
-        queues.declare(principal, name, *flags, arguments).expiry.renew()
+        queues.declare(principal, name, *flags, arguments).renew_expiry()
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:

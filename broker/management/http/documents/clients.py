@@ -135,14 +135,9 @@ class ConsumerView:
     @property
     def activity_status(self) -> str:
         """Whether it gets messages, and why."""
-        consumer, queue = self.consumer, self.consumer.queue
-        if isinstance(queue, StreamQueue):
-            name = queue.names.name_of(cast("QueueConsumer", consumer))
-            # The other is as in RabbitMQ before 4.1: it is not active.
-            active = None if name is None else name.active
-            is_single = name is not None
-        else:
-            active, is_single = queue.consumers.active, queue.consumers.single_active
+        consumer = self.consumer
+        # Of a stream's name the others are as in RabbitMQ before 4.1: they are not active.
+        is_single, active = consumer.queue.single_active(cast("QueueConsumer", consumer))
         if not is_single:
             return "up"
         return "single_active" if cast("object", active) is consumer else "waiting"
@@ -151,7 +146,7 @@ class ConsumerView:
     def active(self) -> bool:
         """Whether it gets messages; as in RabbitMQ before 4.1, those of streams without a name do not say so."""
         status = self.activity_status
-        return status == "single_active" or (status == "up" and not isinstance(self.consumer.queue, StreamQueue))
+        return status == "single_active" or (status == "up" and not self.consumer.queue.traits.keeps_messages)
 
 
 class ConsumerNameView:
@@ -222,7 +217,7 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
 
 def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int | None) -> dict[str, Any]:
     """Return a consumer. See ConsumerView."""
-    make = _stream_consumer if isinstance(consumer.queue, StreamQueue) else _consumer
+    make = _stream_consumer if consumer.queue.traits.keeps_messages else _consumer
     return make(ConsumerView(consumer, node, consumer_timeout))
 
 

@@ -103,7 +103,7 @@ class QueueView(ErlangProcess):
     messages = property(
         lambda self: self.queue.store.ready_count + self.queue.unacked_count + self.queue.withheld_count()
     )
-    held_bytes = property(lambda self: self.queue.store.ready_bytes + self.queue.delivery.unacked_bytes)
+    held_bytes = property(lambda self: self.queue.store.ready_bytes + self.queue.unacked_bytes)
     message_bytes = property(lambda self: self.held_bytes + self.queue.withheld_bytes())
     dropped = property(lambda self: {**_NO_DROPS, **self.counters.dropped})
     dead_lettered = property(lambda self: {**_NO_LETTERS, **self.counters.dead_lettered})
@@ -144,18 +144,18 @@ class QueueView(ErlangProcess):
     @property
     def delayed_count(self) -> int | None:
         """Number of returned messages that wait; None of a queue that does not delay them."""
-        return None if self.queue.contents.waiting is None else self.queue.contents.delayed_count
+        return None if self.queue.waiting is None else self.queue.delayed_count
 
     @property
     def delayed_bytes(self) -> int | None:
         """Body bytes of these."""
-        return None if self.queue.contents.waiting is None else self.queue.contents.delayed_bytes
+        return None if self.queue.waiting is None else self.queue.delayed_bytes
 
     next_delayed_at = property(lambda self: self._due(0))
     last_delayed_at = property(lambda self: self._due(1))
 
     def _due(self, which: int) -> int | None:
-        waiting = self.queue.contents.waiting
+        waiting = self.queue.waiting
         due = None if waiting is None else waiting.due_times()
         # A message is never early, so times are rounded up.
         return None if due is None else -(-due[which] // 1000)
@@ -164,7 +164,7 @@ class QueueView(ErlangProcess):
     def deduplicated(self) -> int | None:
         """Duplicates that were dropped; None of a queue that drops none."""
         dropped = self.counters.deduplicated
-        return dropped if dropped or self.queue.outbox.values.is_active else None
+        return dropped if dropped or self.queue.values is not None else None
 
     @property
     def fill(self) -> dict[str, Any] | None:
@@ -183,7 +183,7 @@ class QueueView(ErlangProcess):
     def storage(self) -> dict[str, Any]:
         """The ready messages that are only on disk, the segments, and the time of the oldest segment."""
         queue, figures = self.queue, self.figures
-        ready_bytes_ram = figures.message_bytes_ram - queue.delivery.unacked_bytes
+        ready_bytes_ram = figures.message_bytes_ram - queue.unacked_bytes
         return {
             "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
             "message_bytes_disk": max(0, queue.store.ready_bytes - ready_bytes_ram),
@@ -340,8 +340,8 @@ def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates, nod
         "avg_ack_ingress_rate": rates.rate(counters, _DELIVER),
         "avg_ack_egress_rate": rates.rate(counters, _ACK),
     }
-    values = queue.outbox.values
-    if values.is_active:
+    values = queue.values
+    if values is not None:
         entries = len(values)
         info = {"bytes": entries * VALUE_BYTES, "entries": entries, "nodes": [node]}
         status["message_deduplication_cache_info"] = info

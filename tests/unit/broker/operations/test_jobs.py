@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations.jobs.job import Job
 from leveret.broker.operations.jobs.options import read_move_options
 from leveret.broker.operations.jobs.plans import FULL
@@ -40,7 +40,7 @@ class Board:
         self.jobs = Jobs(self.broker.broker, self.accounts)
         self.principal = Principal(self.accounts, self.accounts.users["guest"], self.vhost)
 
-    def queue(self, name: str, count: int, origin: str = "to", exchange: str = "") -> Queue:
+    def queue(self, name: str, count: int, origin: str = "to", exchange: str = "") -> ClassicQueue:
         """A queue with dead letters."""
         queue = declare(self.vhost, name)
         recorded = record_death((), Death(origin, EXPIRED, 1, exchange, [origin]), trusted=True)

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import read_move_options
@@ -44,7 +44,7 @@ def new_move(broker: MemoryBroker) -> NewMove:
     """A function that begins to move messages."""
 
     def begin(
-        source: Queue, target: Queue, wanted: dict[str, Any] | None = None, limit: int | None = None
+        source: ClassicQueue, target: ClassicQueue, wanted: dict[str, Any] | None = None, limit: int | None = None
     ) -> ReturnWork:
         principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.vhost)
         options = read_move_options({"to": target.name, "filter": wanted, "limit": limit})
@@ -54,12 +54,12 @@ def new_move(broker: MemoryBroker) -> NewMove:
 
 
 @pytest.fixture
-def source(vhost: VirtualHost) -> Queue:
+def source(vhost: VirtualHost) -> ClassicQueue:
     return declare(vhost, "from")
 
 
 @pytest.fixture
-def target(vhost: VirtualHost) -> Queue:
+def target(vhost: VirtualHost) -> ClassicQueue:
     return declare(vhost, "to")
 
 
@@ -76,7 +76,7 @@ def numbered(count: int) -> list[str]:
 
 
 class TestAll:
-    def test_all_messages_move_in_order(self, new_move: NewMove, source: Queue, target: Queue) -> None:
+    def test_all_messages_move_in_order(self, new_move: NewMove, source: ClassicQueue, target: ClassicQueue) -> None:
         publish(source, *numbered(1000), key="k", exchange="x")
         publish(source, "another size")
         move = run(new_move(source, target))
@@ -86,7 +86,9 @@ class TestAll:
         assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
         assert route_of(moved[0]) == ("x", "k"), "they stay as they are"
 
-    def test_they_were_not_delivered_before(self, new_move: NewMove, source: Queue, target: Queue) -> None:
+    def test_they_were_not_delivered_before(
+        self, new_move: NewMove, source: ClassicQueue, target: ClassicQueue
+    ) -> None:
         publish(source, "a")
         run(new_move(source, target))
         entry = target.get(None)
@@ -94,7 +96,7 @@ class TestAll:
         assert entry[2] is False
 
     def test_queues_that_move_into_each_other_come_to_an_end(
-        self, new_move: NewMove, source: Queue, target: Queue
+        self, new_move: NewMove, source: ClassicQueue, target: ClassicQueue
     ) -> None:
         publish(source, *numbered(300))
         publish(target, *numbered(300))
@@ -108,7 +110,7 @@ class TestAll:
 
 class TestSafety:
     def test_the_source_is_deleted_meanwhile(
-        self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue
+        self, new_move: NewMove, vhost: VirtualHost, source: ClassicQueue, target: ClassicQueue
     ) -> None:
         publish(source, *numbered(300))
         move = new_move(source, target)
@@ -118,7 +120,7 @@ class TestSafety:
         assert contents(target) == numbered(256)
 
     def test_the_target_is_deleted_meanwhile(
-        self, new_move: NewMove, vhost: VirtualHost, source: Queue, target: Queue
+        self, new_move: NewMove, vhost: VirtualHost, source: ClassicQueue, target: ClassicQueue
     ) -> None:
         publish(source, *numbered(300))
         move = new_move(source, target)
@@ -128,7 +130,7 @@ class TestSafety:
 
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
     def test_a_target_that_is_full_takes_no_more(
-        self, new_move: NewMove, vhost: VirtualHost, source: Queue, overflow: str
+        self, new_move: NewMove, vhost: VirtualHost, source: ClassicQueue, overflow: str
     ) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length=3, overflow=overflow))
         publish(target, "x")
@@ -139,7 +141,7 @@ class TestSafety:
         assert contents(source) == ["c", "d"]
 
     def test_consumers_of_the_target_make_room(
-        self, new_move: NewMove, vhost: VirtualHost, source: Queue, loop: ManualLoop
+        self, new_move: NewMove, vhost: VirtualHost, source: ClassicQueue, loop: ManualLoop
     ) -> None:
         target = declare(vhost, "bounded", arguments=arguments(max_length=1))
         consumer = FakeConsumer(target, no_ack=True)
@@ -154,12 +156,12 @@ class TestSafety:
 
 
 class TestFilter:
-    def fill(self, source: Queue) -> None:
+    def fill(self, source: ClassicQueue) -> None:
         for number in range(6):
             publish(source, f"{number}", key="even" if number % 2 == 0 else "odd")
 
     def test_it_is_available_meanwhile_and_not_redelivered(
-        self, new_move: NewMove, source: Queue, target: Queue
+        self, new_move: NewMove, source: ClassicQueue, target: ClassicQueue
     ) -> None:
         self.fill(source)
         new_move(source, target, {"routing_key": "odd"}).step(256)
@@ -171,7 +173,7 @@ class TestFilter:
 
 class TestKinds:
     def test_a_time_to_live_starts_anew(
-        self, new_move: NewMove, vhost: VirtualHost, target: Queue, loop: ManualLoop
+        self, new_move: NewMove, vhost: VirtualHost, target: ClassicQueue, loop: ManualLoop
     ) -> None:
         source = declare(vhost, "short", arguments=arguments(message_ttl=1000))
         publish(source, "a")
@@ -183,13 +185,15 @@ class TestKinds:
         loop.advance(5)
         assert contents(source) == []
 
-    def test_a_message_keeps_its_own(self, new_move: NewMove, source: Queue, target: Queue, loop: ManualLoop) -> None:
+    def test_a_message_keeps_its_own(
+        self, new_move: NewMove, source: ClassicQueue, target: ClassicQueue, loop: ManualLoop
+    ) -> None:
         publish(source, "a", expiration=1000)
         run(new_move(source, target))
         loop.advance(5)
         assert contents(target) == []
 
-    def test_priorities(self, new_move: NewMove, vhost: VirtualHost, source: Queue) -> None:
+    def test_priorities(self, new_move: NewMove, vhost: VirtualHost, source: ClassicQueue) -> None:
         target = declare(vhost, "ranked", arguments=arguments(max_priority=5))
         publish(source, "low", priority=1)
         publish(source, "high", priority=4)
@@ -198,7 +202,7 @@ class TestKinds:
 
     @pytest.mark.parametrize("wanted", [{}, {"routing_key": "k"}])
     def test_quorum_queues_count_no_failed_delivery(
-        self, new_move: NewMove, vhost: VirtualHost, target: Queue, wanted: dict[str, Any]
+        self, new_move: NewMove, vhost: VirtualHost, target: ClassicQueue, wanted: dict[str, Any]
     ) -> None:
         source = declare(vhost, "quorum", arguments=QUORUM)
         publish(source, "returned", key="k")

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations import exchanges, queues
 from leveret.broker.operations.principal import Principal

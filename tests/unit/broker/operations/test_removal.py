@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations import queues
 from leveret.broker.operations.messages import Removal
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.fake_consumer import FakeConsumer
-from tests.support.queue_content import arguments, contents, publish
-from tests.support.queues import declare, settle
+from tests.support.queue_content import contents, publish
+from tests.support.queues import declare, declare_stream, settle
 from tests.support.simulated_files import SimulatedFiles, flip
 from tests.support.stored_queue import Start
 
@@ -43,7 +43,7 @@ def fill(start: Start, *bodies: str, **options: Any) -> None:
     start.loop.run()
 
 
-def remove(queue: Queue, *keys: tuple[int, int], is_trial: bool = False) -> tuple[int, Skipped]:
+def remove(queue: ClassicQueue, *keys: tuple[int, int], is_trial: bool = False) -> tuple[int, Skipped]:
     removal = Removal(queue, keys, is_trial)
     for _ in removal.steps():
         pass
@@ -224,6 +224,6 @@ class TestOpening:
             queues.open_for_removal(principal, "memory", 1)
 
     def test_a_stream(self, start: Start, principal: Principal) -> None:
-        stream = declare(start.vhost, "stream", arguments=arguments(queue_type="stream"))
+        stream = declare_stream(start.vhost, "stream")
         with pytest.raises(AmqpFault, match="not supported by stream queues"):
             queues.open_for_removal(principal, "stream", stream.backing.qid or 0)

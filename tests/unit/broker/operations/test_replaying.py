@@ -17,9 +17,9 @@ from leveret.protocol.field_table import FieldTable, FieldValue, longstr, plain_
 from leveret.protocol.properties import HEADERS, Properties, encode_content_header, encode_headers
 from leveret.storage.message import Envelope, Message
 from tests.support.queue_content import contents, drain, route_of
-from tests.support.queues import declare
+from tests.support.queues import declare, declare_stream
 from tests.support.simulated_files import flip
-from tests.support.streams import STREAM, StreamBroker, number
+from tests.support.streams import StreamBroker, number
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_the_room_behind_a_filter_of_duplicates(broker: StreamBroker, replayer: 
 
 def test_another_stream_keeps_what_its_limits_allow(broker: StreamBroker, replayer: Replayer) -> None:
     limits = number("x-max-length-bytes", 1), number("x-stream-max-segment-size-bytes", 1000)
-    target = declare(broker.vhost, "copy", arguments=(*STREAM, *limits))
+    target = declare_stream(broker.vhost, "copy", *limits)
     broker.publish("1", "2", "3")
     work = replayer.run(into_queue="copy")
     assert (work.is_over, work.counts.returned, target.ready_count()) == (True, 3, 3)

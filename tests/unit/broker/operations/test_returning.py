@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import read_options
 from leveret.broker.operations.jobs.plans import FULL, SAME
@@ -34,12 +34,12 @@ def letter(queue: str, body: bytes) -> Message:
     return Message(Envelope(b"\x00\x03dlq", header, dead=True), body)
 
 
-def fill(queue: Queue, origin: str, *bodies: str) -> None:
+def fill(queue: ClassicQueue, origin: str, *bodies: str) -> None:
     for body in bodies:
         queue.publish([letter(origin, body.encode())], len(body))
 
 
-def work_on(broker: MemoryBroker, source: Queue, **options: Any) -> ReturnWork:
+def work_on(broker: MemoryBroker, source: ClassicQueue, **options: Any) -> ReturnWork:
     principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.broker.vhosts["/"])
     return ReturnWork(principal, source, read_options(options), ends_of(source), new_counts())
 
@@ -49,7 +49,7 @@ def run(work: ReturnWork) -> None:
         work.step(256)
 
 
-def contents(queue: Queue) -> list[str]:
+def contents(queue: ClassicQueue) -> list[str]:
     found = []
     while (entry := queue.get(None)) is not None:
         found.append(entry[1].body.decode())

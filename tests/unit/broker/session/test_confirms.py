@@ -9,7 +9,7 @@ from pamqp import commands
 
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.session.confirms import Confirms
 from tests.support import methods
 from tests.support.manual_loop import ManualLoop
@@ -18,7 +18,8 @@ from tests.support.simulated_stores import memory_backing
 
 CHANNEL = 7
 FULL, ROOMY = (
-    Queue(new_vhost(ManualLoop()), name, True, False, None, (), memory_backing(name)) for name in ("full", "roomy")
+    ClassicQueue(new_vhost(ManualLoop()), name, True, False, None, (), memory_backing(name))
+    for name in ("full", "roomy")
 )
 
 
@@ -131,7 +132,7 @@ class FailedQueues(WriteFailures):
         return any(queue in self.queues for queue in queues)
 
 
-def written(confirms: Confirms, *failed: Queue) -> int:
+def written(confirms: Confirms, *failed: ClassicQueue) -> int:
     return confirms.written(FailedQueues(failed))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.routing import Route, route
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
@@ -40,7 +40,7 @@ def set_policy(vhost: VirtualHost, **definition: int) -> None:
     vhost.policies.set(read_policy("p", document, False), False)
 
 
-def bind(vhost: VirtualHost, source: str, destination: Queue | str) -> None:
+def bind(vhost: VirtualHost, source: str, destination: ClassicQueue | str) -> None:
     exchanges = vhost.topology.exchanges
     end = exchanges[destination] if isinstance(destination, str) else destination
     vhost.topology.bind(exchanges[source], end, "", ())

@@ -19,8 +19,8 @@ from leveret.broker.core.deduplication.values import (
     read_key,
     read_ttl,
 )
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.terms import to_term
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.messages import WaitingInQueue
@@ -222,7 +222,7 @@ UNIQUE = ("x-message-deduplication", FieldValue("t", True))
 _VALUES = st.integers(0, 4)
 
 
-def send(queue: Queue, value: int, *texts: str, expiration: int | None = None, priority: int = 0) -> int:
+def send(queue: ClassicQueue, value: int, *texts: str, expiration: int | None = None, priority: int = 0) -> int:
     headers = ((HEADER, FieldValue("I", value)),)
     return publish(queue, *texts, headers=headers, expiration=expiration, priority=priority)
 

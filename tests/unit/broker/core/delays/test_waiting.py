@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.delays.waiting import DELAY_MAX, mark_delayed, published_delay, read_delay
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
 from leveret.protocol import properties
@@ -23,14 +23,16 @@ from tests.support.stepping_clock import SteppingClock
 
 
 @pytest.fixture
-def queue(vhost: VirtualHost) -> Queue:
+def queue(vhost: VirtualHost) -> ClassicQueue:
     declare_delayed(vhost)
     queue = declare(vhost)
     bind(vhost, queue)
     return queue
 
 
-def test_leave_in_the_order_of_time_then_of_publishing(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+def test_leave_in_the_order_of_time_then_of_publishing(
+    loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue
+) -> None:
     waiting = vhost.topology.exchanges["d"].waiting  # type: ignore[attr-defined]
     publish_delayed(waiting, 300, b"1", b"2")
     publish_delayed(waiting, 100, b"3")
@@ -49,7 +51,7 @@ def test_leave_in_the_order_of_time_then_of_publishing(loop: ManualLoop, vhost: 
 
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 def test_a_step_of_the_system_clock_changes_nothing(
-    loop: ManualLoop, vhost: VirtualHost, queue: Queue, step: float
+    loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue, step: float
 ) -> None:
     timers = vhost.timers
     assert isinstance(timers, ManualTimers)
@@ -79,7 +81,7 @@ def test_the_times_that_are_shown_do_not_change_with_each_look(vhost: VirtualHos
     assert waiting.schedule.due_times() == (timers.now() + 1_000_000,) * 2 != due
 
 
-def test_years(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+def test_years(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
     waiting = declare_delayed(vhost)
     publish_delayed(waiting, 2 * 365 * 86_400_000, b"1")
     loop.advance(2 * 365 * 86_400 - 1)
@@ -133,7 +135,7 @@ def test_without_a_queue_they_are_lost_and_counted(loop: ManualLoop, vhost: Virt
     assert (counters.drop_unroutable, counters.loss_row()[0], waiting.count) == (2, 2, 0)
 
 
-def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
     waiting = declare_delayed(vhost)
     definition = {"pattern": "d", "definition": {"max-delayed": 3}, "apply-to": "exchanges", "priority": 0}
     vhost.policies.set(read_policy("p", definition, False), False)
@@ -147,7 +149,7 @@ def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue:
     assert bodies_in(queue) == [b"1", b"2", b"3", b"6"]
 
 
-def test_deleting_the_exchange_counts_them_as_lost(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+def test_deleting_the_exchange_counts_them_as_lost(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
     waiting = declare_delayed(vhost)
     publish_delayed(waiting, 100, b"1", b"2", b"3")
     vhost.topology.delete_exchange("d", False)
@@ -180,7 +182,7 @@ def test_looking(loop: ManualLoop, vhost: VirtualHost) -> None:
     assert third.message.body == b"300"
 
 
-def test_deliver_one_now(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+def test_deliver_one_now(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
     waiting = declare_delayed(vhost)
     publish_delayed(waiting, 100, b"1", b"2")
     done: list[bool] = []

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.storage.engine import EngineOptions, StorageEngine
@@ -36,7 +36,7 @@ class Start:
         self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
         self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
         self.waiting: WaitingMessages = declare_delayed(self.vhost)
-        self.queue: Queue = declare(self.vhost)
+        self.queue: ClassicQueue = declare(self.vhost)
         bind(self.vhost, self.queue)
 
     def stop(self) -> None:

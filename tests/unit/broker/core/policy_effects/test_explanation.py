@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.policy_effects import describe_fill, explain_queue
-from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_effects import Cascade, Drop, Preview, Reached, follow_letters, preview_policy
+from leveret.broker.core.policy_effects import Cascade, Preview, Reached, follow_letters, preview_policy
+from leveret.broker.core.queues.queue import Drop
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.queue_content import arguments, publish

@@ -15,13 +15,12 @@ from leveret.broker.core.queues import browsing
 from leveret.broker.core.queues.browsing import (
     Browser,
     Place,
-    holders,
     oldest_ready_age,
     oldest_unacked_age,
     read_place,
 )
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.returns import RETURN_STEP
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
@@ -39,7 +38,7 @@ from tests.support.stepping_clock import SteppingClock
 from tests.support.stored_queue import Start
 
 
-def queue_on(store: MessageStore | None, arguments: FieldTable = ()) -> Queue:
+def queue_on(store: MessageStore | None, arguments: FieldTable = ()) -> ClassicQueue:
     """A queue whose messages are in a store; None for one in memory."""
     queue = declare(new_vhost(ManualLoop()), durable=False, arguments=arguments)
     if store is not None:
@@ -73,7 +72,7 @@ class Paging(RuleBasedStateMachine):
     def teardown(self) -> None:
         browsing._STEP_MESSAGES = 256  # type: ignore[misc]
 
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         return queue_on(None)
 
     def store(self, lazy: bool) -> SegmentStore:
@@ -194,30 +193,30 @@ class Paging(RuleBasedStateMachine):
 
 
 class PagingOnDisk(Paging):
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         return queue_on(self.store(lazy=False))
 
 
 class PagingOnDiskLazily(Paging):
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         return queue_on(self.store(lazy=True))
 
 
 class PagingByPriority(Paging):
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         arguments = (("x-max-priority", FieldValue("I", 2)),)
         return queue_on(PriorityStore(2, lambda level: self.store(lazy=True)), arguments)
 
 
 class PagingByPriorityInMemory(Paging):
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         return queue_on(None, (("x-max-priority", FieldValue("I", 2)),))
 
 
 class PagingOfAQuorumQueue(Paging):
     keeps_places = False
 
-    def make(self) -> Queue:
+    def make(self) -> ClassicQueue:
         return declare(new_vhost(ManualLoop()), arguments=(("x-queue-type", longstr("quorum")),))
 
 
@@ -307,7 +306,7 @@ def test_very_many_that_return_while_one_looks_are_in_their_places() -> None:
 class TaggedHolder(Holder):
     """A holder whose messages have delivery tags, which notes from which tag on it is asked for them."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: ClassicQueue) -> None:
         super().__init__(queue)
         self.asked: list[int] = []
 
@@ -379,13 +378,14 @@ def test_what_cannot_be_read_for_now_is_left_out_and_told(waits: bool) -> None:
     assert browser.failure is None
 
 
-def ages(queue: Queue) -> tuple[int | None, int | None]:
+def ages(queue: ClassicQueue) -> tuple[int | None, int | None]:
     """The ages of the oldest ready and unacked message in full seconds."""
     found = oldest_ready_age(queue), oldest_unacked_age(queue)
     return None if found[0] is None else round(found[0]), None if found[1] is None else round(found[1])
 
 
 def take(holder: Holder) -> Entry:
+    assert isinstance(holder.queue, ClassicQueue)
     entry = holder.queue.get(holder)
     assert entry is not None
     holder.taken = [*holder.taken, entry]
@@ -408,11 +408,11 @@ def test_the_oldest_ready_and_the_oldest_unacked_message(vhost: VirtualHost, loo
     first = take(holder)
     assert ages(queue) == (4, 6)
     take(other)
-    assert holders(queue) == [holder, other]
+    assert queue.holders() == [holder, other]
     settle(holder, [first], "acknowledge")
     holder.taken = []
     loop.advance(1)
-    assert holders(queue) == [other]
+    assert queue.holders() == [other]
     assert ages(queue) == (3, 5)
 
 

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.consumers import ConsumerGroup, Ring
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Holder
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost
 
 
 @pytest.fixture
-def queue() -> Queue:
+def queue() -> ClassicQueue:
     return declare(new_vhost(ManualLoop()))
 
 
@@ -19,13 +19,13 @@ def tags(ring: Ring) -> list[str]:
     return [consumer.tag for consumer in ring.first_level()] if ring else []
 
 
-def test_a_holder_starts_with_nothing(queue: Queue) -> None:
+def test_a_holder_starts_with_nothing(queue: ClassicQueue) -> None:
     holder = Holder(queue)
     assert (holder.queue, holder.unacked) == (queue, 0)
 
 
 class TestRing:
-    def test_equals_stand_in_the_order_of_arrival(self, queue: Queue) -> None:
+    def test_equals_stand_in_the_order_of_arrival(self, queue: ClassicQueue) -> None:
         ring = Ring()
         assert not ring
         for tag in "abc":
@@ -33,7 +33,7 @@ class TestRing:
         assert ring
         assert tags(ring) == ["a", "b", "c"]
 
-    def test_the_highest_priority_comes_first(self, queue: Queue) -> None:
+    def test_the_highest_priority_comes_first(self, queue: ClassicQueue) -> None:
         ring = Ring()
         consumers = [FakeConsumer(queue, str(priority), priority=priority) for priority in (0, 7, -3, 7)]
         for consumer in consumers:
@@ -46,7 +46,7 @@ class TestRing:
                 ring.discard(each)
         assert seen == [["7", "7"], ["0"], ["-3"]]
 
-    def test_a_blocked_consumer_leaves_and_knows_it(self, queue: Queue) -> None:
+    def test_a_blocked_consumer_leaves_and_knows_it(self, queue: ClassicQueue) -> None:
         ring = Ring()
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
         ring.add(a)
@@ -57,7 +57,7 @@ class TestRing:
         ring.block(b)
         assert not ring
 
-    def test_discarding_who_is_not_in_does_nothing(self, queue: Queue) -> None:
+    def test_discarding_who_is_not_in_does_nothing(self, queue: ClassicQueue) -> None:
         ring = Ring()
         ring.discard(FakeConsumer(queue, "a"))
         ring.add(FakeConsumer(queue, "b"))
@@ -65,7 +65,7 @@ class TestRing:
         ring.discard(FakeConsumer(queue, "d", priority=1))
         assert tags(ring) == ["b"]
 
-    def test_a_level_that_was_empty_can_fill_again(self, queue: Queue) -> None:
+    def test_a_level_that_was_empty_can_fill_again(self, queue: ClassicQueue) -> None:
         ring = Ring()
         high, low = FakeConsumer(queue, "high", priority=1), FakeConsumer(queue, "low")
         ring.add(high)
@@ -77,7 +77,7 @@ class TestRing:
 
 
 class TestConsumerGroup:
-    def test_all_members_are_in_the_ring(self, queue: Queue) -> None:
+    def test_all_members_are_in_the_ring(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=False)
         members = [FakeConsumer(queue, tag) for tag in "abc"]
         for member in members:
@@ -89,7 +89,7 @@ class TestConsumerGroup:
         group.remove(members[1])
         assert tags(group.ring) == ["a", "c"]
 
-    def test_an_unblocked_member_stands_last(self, queue: Queue) -> None:
+    def test_an_unblocked_member_stands_last(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=False)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
         group.add(a)
@@ -100,7 +100,7 @@ class TestConsumerGroup:
         assert tags(group.ring) == ["b", "a"]
 
     @pytest.mark.parametrize("single_active", [False, True])
-    def test_a_removed_consumer_is_not_blocked(self, queue: Queue, single_active: bool) -> None:
+    def test_a_removed_consumer_is_not_blocked(self, queue: ClassicQueue, single_active: bool) -> None:
         """Else an acknowledgement that comes later would put it back into the ring."""
         group = ConsumerGroup(single_active)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
@@ -111,7 +111,7 @@ class TestConsumerGroup:
         assert not a.blocked
         assert tags(group.ring) == ["b"]
 
-    def test_a_cleared_group_has_neither_members_nor_ring(self, queue: Queue) -> None:
+    def test_a_cleared_group_has_neither_members_nor_ring(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=True)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
         group.add(a)
@@ -121,7 +121,7 @@ class TestConsumerGroup:
         assert (len(group), bool(group.ring), group.active) == (0, False, None)
         assert group.clear() == []
 
-    def test_exclusive_is_what_its_member_is(self, queue: Queue) -> None:
+    def test_exclusive_is_what_its_member_is(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=False)
         assert not group.exclusive
         alone = FakeConsumer(queue, "a", exclusive=True)
@@ -133,7 +133,7 @@ class TestConsumerGroup:
 
 
 class TestSingleActive:
-    def test_the_first_one_is_active_whatever_comes_later(self, queue: Queue) -> None:
+    def test_the_first_one_is_active_whatever_comes_later(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=True)
         first, better = FakeConsumer(queue, "first"), FakeConsumer(queue, "better", priority=9)
         group.add(first)
@@ -142,7 +142,7 @@ class TestSingleActive:
         assert tags(group.ring) == ["first"]
         assert len(group) == 2
 
-    def test_the_one_of_highest_priority_and_longest_wait_takes_over(self, queue: Queue) -> None:
+    def test_the_one_of_highest_priority_and_longest_wait_takes_over(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=True)
         members = [
             FakeConsumer(queue, tag, priority=priority) for tag, priority in zip("abcd", (0, 1, 2, 2), strict=True)
@@ -156,7 +156,7 @@ class TestSingleActive:
         assert not group.ring
         assert order == ["a", "c", "d", "b"]
 
-    def test_a_waiting_one_may_leave(self, queue: Queue) -> None:
+    def test_a_waiting_one_may_leave(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=True)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
         group.add(a)
@@ -167,7 +167,7 @@ class TestSingleActive:
         assert group.active is None
         assert not group.ring
 
-    def test_the_active_one_stays_active_while_it_is_blocked(self, queue: Queue) -> None:
+    def test_the_active_one_stays_active_while_it_is_blocked(self, queue: ClassicQueue) -> None:
         group = ConsumerGroup(single_active=True)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")
         group.add(a)
@@ -203,7 +203,7 @@ class TestManyConsumers:
     @pytest.mark.parametrize("priorities", [1, 3, 2000])
     @pytest.mark.parametrize("order", ["first come, first go", "last come, first go"])
     def test_leaving_costs_the_same_for_each(
-        self, queue: Queue, single_active: bool, priorities: int, order: str
+        self, queue: ClassicQueue, single_active: bool, priorities: int, order: str
     ) -> None:
         group = ConsumerGroup(single_active)
         members = [CountedConsumer(queue, str(number), priority=number % priorities) for number in range(2000)]
@@ -216,7 +216,7 @@ class TestManyConsumers:
         assert (len(group), group.active, bool(group.ring)) == (0, None, False)
 
 
-def test_channels_are_shared_while_one_has_two_of_the_consumers(queue: Queue) -> None:
+def test_channels_are_shared_while_one_has_two_of_the_consumers(queue: ClassicQueue) -> None:
     group, channel = ConsumerGroup(False), list[str]()
     alone, first, second = FakeConsumer(queue, "a"), FakeConsumer(queue, log=channel), FakeConsumer(queue, log=channel)
     group.add(alone)

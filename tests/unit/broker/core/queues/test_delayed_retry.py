@@ -11,9 +11,9 @@ import pytest
 
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.queues.browsing import Browser, Place
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.returns import DelayedReturns
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.messages import WaitingInQueue
@@ -34,7 +34,7 @@ NACK = {"failed": False}
 TIMEOUT = {"failed": False, "abandoned": True}
 
 
-def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def made(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     """Declare a queue; retry=all, min=1000 stand for x-delayed-retry-type and -min."""
     for short in ("type", "min", "max", "steps"):
         if short in given:
@@ -42,7 +42,7 @@ def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
     return declare(vhost, name, arguments=arguments(**given))
 
 
-def got(queue: Queue) -> Entry:
+def got(queue: ClassicQueue) -> Entry:
     """Get the message at the head, to be settled by the caller."""
     holder = Holder(queue)
     entry = queue.get(holder)
@@ -51,18 +51,18 @@ def got(queue: Queue) -> Entry:
     return entry
 
 
-def returned(queue: Queue, times: int = 1, **way: bool) -> None:
+def returned(queue: ClassicQueue, times: int = 1, **way: bool) -> None:
     """Get and requeue the message at the head, so many times."""
     for _ in range(times):
         queue.requeue([got(queue)], **way)
 
 
-def figures(queue: Queue) -> tuple[int, int, int]:
+def figures(queue: ClassicQueue) -> tuple[int, int, int]:
     """Ready, unacked and delayed messages."""
     return queue.store.ready_count, queue.unacked_count, queue.contents.delayed_count
 
 
-def waits(queue: Queue, loop: ManualLoop, seconds: float) -> bool:
+def waits(queue: ClassicQueue, loop: ManualLoop, seconds: float) -> bool:
     """Return whether the delayed messages become ready after this time, not earlier."""
     before = queue.store.ready_count
     loop.advance(seconds - 0.001)
@@ -312,7 +312,7 @@ def test_nothing_returns_to_a_deleted_queue(vhost: VirtualHost, loop: ManualLoop
 
 def alive() -> Counter[type]:
     """Count the objects that make up queues."""
-    kinds = (Queue, Contents, DelayedReturns, Schedule)
+    kinds = (ClassicQueue, Contents, DelayedReturns, Schedule)
     return Counter(type(each) for each in gc.get_objects() if isinstance(each, kinds))
 
 
@@ -366,6 +366,7 @@ class Purger(FakeConsumer):
             self.queue.host.timers.call_later(0, self._purge)
 
     def _purge(self) -> None:
+        assert isinstance(self.queue, ClassicQueue)
         self.queue.purge()
 
 
@@ -434,7 +435,7 @@ def test_a_quorum_queue_goes_on_with_the_counts_that_it_finds(vhost: VirtualHost
 # -- looking ------------------------------------------------------------------------------------------------
 
 
-def browsed(queue: Queue, most: int, start: Place | None = None) -> list[tuple[str, bool, int]]:
+def browsed(queue: ClassicQueue, most: int, start: Place | None = None) -> list[tuple[str, bool, int]]:
     """Body, whether it is ready, and the due time in seconds, of all messages."""
     browser = Browser(queue, start, most=most)
     found = [each for step in browser.steps() for each in step]

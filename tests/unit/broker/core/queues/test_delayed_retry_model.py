@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Holder
 from leveret.protocol.field_table import find
 from leveret.storage.interface import Entry
 from tests.support.queue_content import headers_of, publish

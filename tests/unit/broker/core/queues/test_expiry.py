@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -18,17 +18,17 @@ from tests.support.queue_content import arguments, contents, envelope, publish
 from tests.support.queues import ManualTimers, declare
 
 
-def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def made(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     return declare(vhost, name, arguments=arguments(**given))
 
 
-def consume(queue: Queue, room: int = 10) -> FakeConsumer:
+def consume(queue: ClassicQueue, room: int = 10) -> FakeConsumer:
     consumer = FakeConsumer(queue, room=room)
     queue.add_consumer(consumer)
     return consumer
 
 
-def gone(queue: Queue) -> int:
+def gone(queue: ClassicQueue) -> int:
     """Return the number of expired messages of a queue."""
     return queue.counters.dropped["expired"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.policy_effects import describe_fill, fill_percent, preview_policy
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -17,11 +17,11 @@ from tests.support.queue_content import arguments, contents, publish
 from tests.support.queues import declare, new_vhost
 
 
-def counting(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def counting(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     return declare(vhost, name, arguments=arguments(length_counts="all", **given))
 
 
-def hold(queue: Queue, loop: ManualLoop, *texts: str, room: int = PLENTY) -> FakeConsumer:
+def hold(queue: ClassicQueue, loop: ManualLoop, *texts: str, room: int = PLENTY) -> FakeConsumer:
     """Return a consumer that has these messages, and no credit for more."""
     consumer = FakeConsumer(queue, room=room)
     queue.add_consumer(consumer)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -21,11 +21,11 @@ from tests.support.queues import declare
 from tests.support.segment_stores import memory_store
 
 
-def bounded(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def bounded(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     return declare(vhost, name, arguments=arguments(**given))
 
 
-def consume(queue: Queue, room: int) -> FakeConsumer:
+def consume(queue: ClassicQueue, room: int) -> FakeConsumer:
     consumer = FakeConsumer(queue, room=room)
     queue.add_consumer(consumer)
     return consumer

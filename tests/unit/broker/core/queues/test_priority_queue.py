@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.message import Envelope, Message
 from tests.support.fake_consumer import FakeConsumer
@@ -17,12 +17,12 @@ from tests.support.queues import declare, new_vhost
 TURNS = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)) | st.none(), max_size=6), max_size=8)
 
 
-def made(loop: ManualLoop) -> Queue:
+def made(loop: ManualLoop) -> ClassicQueue:
     """Return a queue with four priorities."""
     return declare(new_vhost(loop), arguments=(("x-max-priority", FieldValue("I", 3)),))
 
 
-def publish(queue: Queue, priority: int, *texts: str, varied: bool = False) -> None:
+def publish(queue: ClassicQueue, priority: int, *texts: str, varied: bool = False) -> None:
     """Publish a run of messages."""
     envelope = Envelope(ENVELOPE.route, ENVELOPE.header, persistent=False, priority=priority)
     messages = [Message(envelope, text.encode()) for text in texts]

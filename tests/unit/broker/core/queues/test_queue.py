@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import PLENTY, FakeConsumer
@@ -18,23 +18,23 @@ SINGLE_ACTIVE: FieldTable = (("x-single-active-consumer", FieldValue("t", True))
 
 
 @pytest.fixture
-def queue(vhost: VirtualHost) -> Queue:
+def queue(vhost: VirtualHost) -> ClassicQueue:
     return declare(vhost)
 
 
-def publish(queue: Queue, *texts: str) -> None:
+def publish(queue: ClassicQueue, *texts: str) -> None:
     messages = [message(text) for text in texts]
     queue.publish(messages, size_of(messages))
 
 
-def consume(queue: Queue, tag: str = "c", **options: object) -> FakeConsumer:
+def consume(queue: ClassicQueue, tag: str = "c", **options: object) -> FakeConsumer:
     consumer = FakeConsumer(queue, tag, **options)  # type: ignore[arg-type]
     queue.add_consumer(consumer)
     return consumer
 
 
 class TestDelivering:
-    def test_messages_wait_for_the_end_of_the_turn(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_messages_wait_for_the_end_of_the_turn(self, queue: ClassicQueue, loop: ManualLoop) -> None:
         consumer = consume(queue)
         publish(queue, "a", "b")
         assert consumer.received == []
@@ -42,12 +42,12 @@ class TestDelivering:
         assert consumer.runs == [["a", "b"]]
         assert (queue.store.ready_count, queue.unacked_count) == (0, 2)
 
-    def test_a_queue_without_consumers_is_not_scheduled(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_queue_without_consumers_is_not_scheduled(self, queue: ClassicQueue, loop: ManualLoop) -> None:
         publish(queue, "a")
         assert loop.is_idle
 
     def test_consumers_on_different_channels_get_what_their_turns_give_at_once(
-        self, queue: Queue, loop: ManualLoop
+        self, queue: ClassicQueue, loop: ManualLoop
     ) -> None:
         consumers = [consume(queue, tag) for tag in "abc"]
         publish(queue, *"1234567")
@@ -81,7 +81,7 @@ class TestDelivering:
             received.append([consumer.received for consumer in consumers])
         assert received[0] == received[1]
 
-    def test_asking_without_being_blocked_changes_nothing(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_asking_without_being_blocked_changes_nothing(self, queue: ClassicQueue, loop: ManualLoop) -> None:
         log: list[str] = []
         consumer = consume(queue, "a", log=log)
         consume(queue, "b", log=log)
@@ -92,7 +92,7 @@ class TestDelivering:
         loop.run()
         assert log == list("abab")
 
-    def test_an_unacked_consumer_that_left_gets_no_more(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_an_unacked_consumer_that_left_gets_no_more(self, queue: ClassicQueue, loop: ManualLoop) -> None:
         consumer = consume(queue, room=1)
         publish(queue, *"12")
         loop.run()
@@ -103,7 +103,7 @@ class TestDelivering:
         assert consumer.received == ["1"]
         assert queue.store.ready_count == 1
 
-    def test_a_backlog_comes_in_runs_that_others_can_break_into(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_backlog_comes_in_runs_that_others_can_break_into(self, queue: ClassicQueue, loop: ManualLoop) -> None:
         publish(queue, *map(str, range(600)))
         consumer = consume(queue)
         loop.run()
@@ -117,7 +117,7 @@ class TestDelivering:
 class TestTheEnd:
     @pytest.mark.parametrize("outcome", ["acknowledge", "reject", "requeue"])
     def test_settling_messages_of_a_deleted_queue_has_no_effect(
-        self, queue: Queue, loop: ManualLoop, outcome: Literal["acknowledge", "reject", "requeue"]
+        self, queue: ClassicQueue, loop: ManualLoop, outcome: Literal["acknowledge", "reject", "requeue"]
     ) -> None:
         consumer = consume(queue)
         publish(queue, "1")
@@ -130,7 +130,9 @@ class TestTheEnd:
         assert (consumer.unacked, queue.unacked_count, queue.store.ready_count) == (0, 0, 0)
         assert (queue.counters.acknowledged, queue.counters.requeued) == (0, 0)
 
-    def test_a_blocked_consumer_of_a_deleted_queue_is_not_served_again(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_blocked_consumer_of_a_deleted_queue_is_not_served_again(
+        self, queue: ClassicQueue, loop: ManualLoop
+    ) -> None:
         consumer = consume(queue, room=1)
         publish(queue, *"12")
         loop.run()

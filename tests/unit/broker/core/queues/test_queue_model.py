@@ -10,8 +10,8 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.policies.policy import Policy
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
@@ -150,7 +150,9 @@ class Pair:
         held: What it has not settled, oldest first.
     """
 
-    def __init__(self, queue: Queue, reader: Reader, room: int = 0, no_ack: bool = False, priority: int = 0) -> None:
+    def __init__(
+        self, queue: ClassicQueue, reader: Reader, room: int = 0, no_ack: bool = False, priority: int = 0
+    ) -> None:
         self.real: AnyHolder = Holder(queue)
         self.model = ModelConsumer(room, no_ack, priority)
         self.taken: list[tuple[Content, bool, int]] = []
@@ -180,7 +182,7 @@ class Recorder(FakeConsumer):
 class Side:
     """One queue of the broker and the model's."""
 
-    def __init__(self, real: Queue, model: ModelQueue, reader: Reader) -> None:
+    def __init__(self, real: ClassicQueue, model: ModelQueue, reader: Reader) -> None:
         self.real = real
         self.model = model
         self.consumers: list[Pair] = []
@@ -414,7 +416,7 @@ class BoundedQueues(RuleBasedStateMachine):
         assert counters.published == side.real.store.ready_count + unacked + gone
 
 
-def counted(queue: Queue) -> Counter[str]:
+def counted(queue: ClassicQueue) -> Counter[str]:
     """A queue's counters under the model's names."""
     counters = queue.counters
     names = ("published", "refused", "delivered", "got", "redelivered", "acknowledged", "requeued")

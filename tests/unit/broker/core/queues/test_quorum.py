@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.traits import QUORUM
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldValue, find
@@ -18,13 +18,13 @@ from tests.support.queue_content import arguments, drain, headers_of, publish, t
 from tests.support.queues import ManualTimers, declare, new_vhost
 
 
-def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def made(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     queue = declare(vhost, name, arguments=arguments(queue_type="quorum", **given))
     assert queue.traits is QUORUM
     return queue
 
 
-def returned(queue: Queue, times: int = 1) -> None:
+def returned(queue: ClassicQueue, times: int = 1) -> None:
     """Get and requeue the only message of a queue this many times."""
     for _ in range(times):
         holder = Holder(queue)
@@ -88,7 +88,7 @@ class TestTime:
 class TestAtLeastOnce:
     """Rule 6.1.12."""
 
-    def source(self, vhost: VirtualHost, **given: Any) -> Queue:
+    def source(self, vhost: VirtualHost, **given: Any) -> ClassicQueue:
         common = {
             "overflow": "reject-publish",
             "dead_letter_strategy": "at-least-once",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.returns import DeliveryCounter, unstored, without_count
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -24,18 +24,18 @@ from tests.support.simulated_files import SimulatedFiles
 from tests.support.stored_queue import Start
 
 
-def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
+def made(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
     return declare(vhost, name, arguments=arguments(**given))
 
 
-def returned(queue: Queue, times: int = 1) -> None:
+def returned(queue: ClassicQueue, times: int = 1) -> None:
     """Get and requeue the message at the head this many times."""
     for _ in range(times):
         entry = got(queue)
         queue.requeue([entry])
 
 
-def got(queue: Queue) -> Entry:
+def got(queue: ClassicQueue) -> Entry:
     """Get the message at the head, to be settled by the caller."""
     holder = Holder(queue)
     entry = queue.get(holder)

@@ -11,9 +11,9 @@ from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.messages import ENVELOPE
-from tests.support.queues import declare, settle
+from tests.support.queues import declare_stream, settle
 from tests.support.stepping_clock import SteppingClock
-from tests.support.streams import STREAM, StreamBroker, number, offsets
+from tests.support.streams import StreamBroker, number, offsets
 
 FIRST = StreamPlace(Begin.FIRST)
 
@@ -223,6 +223,6 @@ def test_a_policy_names_the_segments_of_new_streams_only() -> None:
     broker = StreamBroker()
     broker.vhost.policies.set(Policy("p", ".*", {"stream-max-segment-size-bytes": 5000}), operator=False)
     assert broker.stream.backing.stream_segment_bytes == 500_000_000
-    later = declare(broker.vhost, "t", arguments=(*STREAM, SMALL))
+    later = declare_stream(broker.vhost, "t", SMALL)
     assert isinstance(later, StreamQueue)
     assert later.backing.stream_segment_bytes == 5000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.protocol.field_table import FieldValue
 from leveret.storage.message import Envelope, Message
 from tests.support.fake_consumer import FakeConsumer
@@ -16,17 +16,19 @@ _QUORUM = (("x-queue-type", FieldValue("S", b"quorum")),)
 
 
 @pytest.fixture(params=[(), _PRIORITIES, _QUORUM], ids=["classic", "priorities", "quorum"])
-def queue(request: pytest.FixtureRequest, loop: ManualLoop) -> Queue:
+def queue(request: pytest.FixtureRequest, loop: ManualLoop) -> ClassicQueue:
     return declare(new_vhost(loop), arguments=request.param)
 
 
-def publish(queue: Queue, loop: ManualLoop, expiration: int | None = None, priority: int = 0, count: int = 1) -> None:
+def publish(
+    queue: ClassicQueue, loop: ManualLoop, expiration: int | None = None, priority: int = 0, count: int = 1
+) -> None:
     envelope = Envelope(b"\0\1q", b"\0\x3c" + bytes(12), priority=priority, expiration_ms=expiration)
     queue.publish([Message(envelope, b"m")] * count, count)
     loop.run()
 
 
-def test_it_ends_with_the_last_timed_message_that_expires(queue: Queue, loop: ManualLoop) -> None:
+def test_it_ends_with_the_last_timed_message_that_expires(queue: ClassicQueue, loop: ManualLoop) -> None:
     publish(queue, loop, 1000)
     assert queue.contents.may_have_timed
     loop.advance(2)
@@ -34,7 +36,7 @@ def test_it_ends_with_the_last_timed_message_that_expires(queue: Queue, loop: Ma
     assert not queue.contents.may_have_timed
 
 
-def test_it_ends_with_the_last_that_is_taken(queue: Queue, loop: ManualLoop) -> None:
+def test_it_ends_with_the_last_that_is_taken(queue: ClassicQueue, loop: ManualLoop) -> None:
     publish(queue, loop, 100_000, count=3)
     consumer = FakeConsumer(queue, room=2)
     queue.add_consumer(consumer)
@@ -74,7 +76,7 @@ def test_one_of_low_priority_may_still_wait(loop: ManualLoop) -> None:
 
 
 @pytest.mark.parametrize("behind", [1, 3])
-def test_it_begins_again_with_one_that_returns(queue: Queue, loop: ManualLoop, behind: int) -> None:
+def test_it_begins_again_with_one_that_returns(queue: ClassicQueue, loop: ManualLoop, behind: int) -> None:
     publish(queue, loop, 2000)
     consumer = FakeConsumer(queue, room=1)
     queue.add_consumer(consumer)

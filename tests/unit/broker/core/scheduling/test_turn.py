@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.contents import _DROP_STEP
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import TimeSlice, Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
@@ -205,7 +205,7 @@ class Steps:
         self.vhost = new_vhost(self.loop, clock=SteppingClock())
         self.turn = self.vhost.turn
 
-    def counts(self, *queues: Queue) -> list[list[int]]:
+    def counts(self, *queues: ClassicQueue) -> list[list[int]]:
         """What is ready in each queue after each turn, until there is nothing left to do."""
         found = [[queue.store.ready_count for queue in queues]]
         while not self.loop.is_idle:
@@ -222,7 +222,7 @@ def steps() -> Steps:
     return Steps()
 
 
-def fill(queue: Queue, count: int = _MESSAGES, expiration: int | None = None) -> None:
+def fill(queue: ClassicQueue, count: int = _MESSAGES, expiration: int | None = None) -> None:
     envelope = Envelope(b"\0\1q", b"\0\x3c" + bytes(12), expiration_ms=expiration)
     for _ in range(0, count, 100):
         queue.publish([Message(envelope, b"m")] * 100, 100)

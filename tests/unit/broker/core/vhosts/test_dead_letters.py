@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.holders import Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from leveret.storage.message import Envelope, Message
@@ -19,21 +19,23 @@ from tests.support.queues import declare, new_vhost, settle
 from tests.support.stepping_clock import SteppingClock
 
 
-def made(vhost: VirtualHost, name: str = "q", dlx: str | None = None, key: str | None = None, **given: Any) -> Queue:
+def made(
+    vhost: VirtualHost, name: str = "q", dlx: str | None = None, key: str | None = None, **given: Any
+) -> ClassicQueue:
     """Declare a queue with these arguments, and with a dead-letter exchange and routing key where they are named."""
     given |= {} if dlx is None else {"dead_letter_exchange": dlx}
     given |= {} if key is None else {"dead_letter_routing_key": key}
     return declare(vhost, name, arguments=arguments(**given))
 
 
-def exchange(vhost: VirtualHost, name: str, type_name: str, *queues: Queue, **given: Any) -> None:
+def exchange(vhost: VirtualHost, name: str, type_name: str, *queues: ClassicQueue, **given: Any) -> None:
     """Declare an exchange and bind queues to it by their names."""
     vhost.declare_exchange(name, type_name, True, False, given.get("internal", False), given.get("arguments", ()))
     for queue in queues:
         vhost.topology.bind(vhost.topology.exchange(name), queue, queue.name, ())
 
 
-def reject(queue: Queue, count: int = 1) -> None:
+def reject(queue: ClassicQueue, count: int = 1) -> None:
     """Get messages and reject them at once."""
     holder = Holder(queue)
     entries = [queue.get(holder) for _ in range(count)]
@@ -113,7 +115,7 @@ class TestChains:
     #: Enough to tell a stack that grows; a message carries its deaths along, so that the work grows with the square.
     SHORT = 150
 
-    def chain(self, vhost: VirtualHost, length: int = LENGTH, **given: Any) -> list[Queue]:
+    def chain(self, vhost: VirtualHost, length: int = LENGTH, **given: Any) -> list[ClassicQueue]:
         """Queues each of which dead-letters to the next."""
         return [made(vhost, str(at), dlx="", key=str(at + 1), **given) for at in range(length)]
 
@@ -169,13 +171,13 @@ def stepping_vhost(loop: ManualLoop) -> VirtualHost:
     return new_vhost(loop, clock=SteppingClock())
 
 
-def publish_each(queue: Queue, *bodies: str) -> None:
+def publish_each(queue: ClassicQueue, *bodies: str) -> None:
     """Publish messages, each with an envelope of its own."""
     for body in bodies:
         queue.publish([Message(Envelope(b"\0\1q", b"\0\x3c" + bytes(12)), body.encode())], len(body))
 
 
-def drop_to(stepping_vhost: VirtualHost, name: str, exchange: str, bound_to: str = "") -> Queue:
+def drop_to(stepping_vhost: VirtualHost, name: str, exchange: str, bound_to: str = "") -> ClassicQueue:
     """A queue that keeps nothing."""
     arguments = (("x-max-length", FieldValue("I", 0)), ("x-dead-letter-exchange", FieldValue("S", exchange.encode())))
     queue = declare(stepping_vhost, name, arguments=arguments)
@@ -185,7 +187,7 @@ def drop_to(stepping_vhost: VirtualHost, name: str, exchange: str, bound_to: str
 
 
 @pytest.fixture
-def tree(stepping_vhost: VirtualHost) -> Queue:
+def tree(stepping_vhost: VirtualHost) -> ClassicQueue:
     """The root of a tree of layers of queues, each of which branches out to all of the next; the end keeps all."""
     for layer in range(_LAYERS + 1):
         stepping_vhost.declare_exchange(f"x{layer}", "fanout", False, False, False, ())
@@ -197,7 +199,7 @@ def tree(stepping_vhost: VirtualHost) -> Queue:
     return drop_to(stepping_vhost, "root", "x0")
 
 
-def test_a_tree_is_published_in_slices(stepping_vhost: VirtualHost, tree: Queue, loop: ManualLoop) -> None:
+def test_a_tree_is_published_in_slices(stepping_vhost: VirtualHost, tree: ClassicQueue, loop: ManualLoop) -> None:
     end = stepping_vhost.queues["end"]
     publish_each(tree, "m")
     assert end.store.ready_count < 10
@@ -213,7 +215,7 @@ def test_a_tree_is_published_in_slices(stepping_vhost: VirtualHost, tree: Queue,
 
 
 def test_a_tree_takes_no_more_memory_than_its_height(
-    stepping_vhost: VirtualHost, tree: Queue, loop: ManualLoop
+    stepping_vhost: VirtualHost, tree: ClassicQueue, loop: ManualLoop
 ) -> None:
     waiting = 0
     publish_each(tree, "m")
@@ -245,7 +247,7 @@ def test_a_message_is_gone_as_soon_as_its_letter_has_arrived(stepping_vhost: Vir
     assert letters.store.ready_count == 100
 
 
-def test_others_do_not_wait_for_a_tree(stepping_vhost: VirtualHost, tree: Queue, loop: ManualLoop) -> None:
+def test_others_do_not_wait_for_a_tree(stepping_vhost: VirtualHost, tree: ClassicQueue, loop: ManualLoop) -> None:
     letters = declare(stepping_vhost, "letters")
     arguments = (
         ("x-max-length", FieldValue("I", 0)),

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.fake_consumer import FakeConsumer
@@ -17,11 +17,11 @@ from tests.support.queues import declare
 
 
 @pytest.fixture
-def queues(vhost: VirtualHost) -> list[Queue]:
+def queues(vhost: VirtualHost) -> list[ClassicQueue]:
     return [declare(vhost, f"q{number}") for number in range(6)]
 
 
-def limits(queues: list[Queue]) -> list[int | None]:
+def limits(queues: list[ClassicQueue]) -> list[int | None]:
     return [queue.settings.max_length for queue in queues]
 
 
@@ -35,7 +35,7 @@ def bounded(limit: int, name: str = "p", priority: int = 0) -> Policy:
     return Policy(name, "^q", {"max-length": limit}, priority)
 
 
-def test_a_queue_a_step(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_a_queue_a_step(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     is_new, steps = vhost.policies.set_in_steps(bounded(3), operator=False)
     assert is_new
     assert limits(queues) == [None] * 6
@@ -45,19 +45,19 @@ def test_a_queue_a_step(vhost: VirtualHost, queues: list[Queue]) -> None:
     assert limits(queues) == [3] * 6
 
 
-def test_new_queues_have_it_at_once(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_new_queues_have_it_at_once(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     _, steps = vhost.policies.set_in_steps(bounded(3), operator=False)
     assert declare(vhost, "q-new").settings.max_length == 3
     take(steps)
 
 
-def test_the_same_policy_again_takes_no_steps(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_the_same_policy_again_takes_no_steps(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     vhost.policies.set(bounded(3), operator=False)
     is_new, steps = vhost.policies.set_in_steps(bounded(3), operator=False)
     assert (is_new, list(steps)) == (False, [])
 
 
-def test_changes_that_overtake_each_other(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_changes_that_overtake_each_other(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     _, first = vhost.policies.set_in_steps(bounded(3), operator=False)
     take(first, 2)
     _, second = vhost.policies.set_in_steps(bounded(5), operator=False)
@@ -70,7 +70,7 @@ def test_changes_that_overtake_each_other(vhost: VirtualHost, queues: list[Queue
     assert limits(queues) == [None] * 6
 
 
-def test_queues_that_go_meanwhile(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_queues_that_go_meanwhile(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     _, steps = vhost.policies.set_in_steps(bounded(3), operator=False)
     take(steps, 1)
     vhost.delete_queue(queues[1])
@@ -79,14 +79,14 @@ def test_queues_that_go_meanwhile(vhost: VirtualHost, queues: list[Queue]) -> No
     assert (again.settings.max_length, queues[1].settings.max_length) == (3, None)
 
 
-def test_whom_a_change_does_not_concern(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_whom_a_change_does_not_concern(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     other = declare(vhost, "other")
     vhost.policies.set(Policy("o", "^o", {"max-length": 9}), operator=False)
     vhost.policies.set(bounded(3), operator=False)
     assert (other.settings.max_length, limits(queues)) == (9, [3] * 6)
 
 
-def test_a_policy_that_ceases_to_match(vhost: VirtualHost, queues: list[Queue]) -> None:
+def test_a_policy_that_ceases_to_match(vhost: VirtualHost, queues: list[ClassicQueue]) -> None:
     vhost.policies.set(bounded(3), operator=False)
     vhost.policies.set(Policy("p", "^q5", {"max-length": 4}), operator=False)
     assert limits(queues) == [*[None] * 5, 4]
