@@ -30,6 +30,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
 from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
+from leveret.broker.core.scheduling.slices import share_slices
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.census import Sampler
@@ -138,6 +139,7 @@ class App:
         timers = Timers(loop.call_later, 0 if embedding is None else embedding.clock_offset)
         alarms = Alarms()
         turn = Turn(loop.call_soon, timers.monotonic)
+        share_slices(loop, turn.slices)
         gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
         self._replica = None if embedding is None else embedding.replica
         if self._replica is not None:

@@ -1,8 +1,8 @@
-"""Creates, changes and deletes virtual hosts, their policies, limits and shovels; closes the connections of what is deleted."""
+"""Creates, changes and deletes virtual hosts, their policies, limits and shovels, and closes connections with them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from leveret.broker.auth.accounts import Accounts

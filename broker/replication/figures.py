@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from leveret.broker.core.counters.totals import NodeStatistics
 from leveret.broker.core.node import NODE_PREFIX
-from leveret.broker.core.resources.usage import NodeStatistics, open_files_max
+from leveret.broker.core.resources.sockets import open_files_max
 from leveret.broker.replication.roles import Member
 from leveret.broker.version import RABBITMQ_VERSION
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.scheduling.turn import UNLIMITED
+from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.shared_state import Server
 from leveret.protocol.events import Event, PublishRun, VariedRun
@@ -46,11 +46,11 @@ class Intake:
         "_is_handled",
         "_is_open",
         "_is_read",
-        "_loop",
         "_name",
         "_output",
         "_overfull",
         "_reader",
+        "_taken",
         "_transport",
         "_turn",
         "_work",
@@ -68,7 +68,7 @@ class Intake:
         handle: Callable[[Event], None],
     ) -> None:
         self._name = name
-        self._loop, self._turn, self._alarms = server.loop, server.broker.turn, server.broker.alarms
+        self._turn, self._alarms = server.broker.turn, server.broker.alarms
         self._transport = transport
         self._reader = reader
         self._output = output
@@ -81,6 +81,8 @@ class Intake:
         self._overfull = False
         #: Unfinished work that precedes the held events.
         self._work: Callable[[], bool] | None = None
+        #: Microseconds that it has taken.
+        self._taken = 0
         #: Whether the event that needs the work has been handled.
         self._is_handled = False
         self.blocked = False
@@ -138,11 +140,17 @@ class Intake:
             step: Runs one slice of the work; returns whether the work is finished.
             is_handled: Whether the current event has been handled; otherwise it is handled again after the work.
         """
-        self._work, self._is_handled = step, is_handled
+        self._work, self._is_handled, self._taken = step, is_handled, 0
         self._update_reading()
-        self._loop.call_soon(self._run_slice)
+        self._turn.slices.wait(0, self._go_on)
 
-    def _run_slice(self) -> None:
+    def _go_on(self, time_slice: TimeSlice) -> bool:
+        begun = time_slice.used()
+        self._turn.share_slice(self._run_slice, time_slice)
+        self._taken += time_slice.used() - begun
+        return False
+
+    def _run_slice(self, time_slice: TimeSlice) -> None:
         if self._work is None:
             return
         try:
@@ -155,7 +163,7 @@ class Intake:
                 return
             is_done = True
         if not is_done:
-            self._loop.call_soon(self._run_slice)
+            self._turn.slices.wait(self._taken, self._go_on)
             return
         self._work = None
         self._is_handled = False

@@ -1,20 +1,22 @@
-"""Queues: classic, priority and quorum.
+"""Queues: classic, priority and quorum queues, and streams.
 
-Parts of a queue. A `Queue` (`core/queues/queue.py`) is composed: its contents are the messages in their store with
+A `Queue` (`core/queues/queue.py`) is what others know of one; behind it are classic queues and, beside them, streams.
+
+Parts of a queue. A `ClassicQueue` (`classic_queue.py`) is composed: its contents are the messages in their store with
 limits and expiry (`contents.py`), its outbox settles or dead-letters what is dropped (`outbox.py`), its delivery
 serves the ring of its consumers and counts unacked messages (`delivery.py`, `consumers.py`), and timers expire the
 message at the head and the queue itself (`expiry.py`).
 
-Queue types differ by a few flags (`core/queues/traits.py`); only streams are a subclass. A priority queue serves its
-consumers with each run rather than at the end of the turn, so that only messages that have to wait are sorted. The
-sorting is a store (`storage/stores/priority_store.py`), and so are messages returned to a quorum queue, which are
-delivered first (`returns_store.py`).
+Its types differ by a few flags (`core/queues/traits.py`). A priority queue serves its consumers with each run rather
+than at the end of the turn, so that only messages that have to wait are sorted. The sorting is a store
+(`storage/stores/priority_store.py`), and so are messages returned to a quorum queue, which are delivered first
+(`returns_store.py`).
 
-Limits. A queue without limits and TTL appends and nothing else. Otherwise `Queue.publish` keeps RabbitMQ's order of
-steps (refuse, try consumers, append, evict, expire), once per run. All messages of a `PublishRun` have one size, so
-those that fit are a prefix of the run, and evicting after the run leaves the same messages as evicting after each
-message. Eviction and expiry are sliced by time (`core/scheduling/turn.py`), one slice per turn for all queues. A queue
-that still exceeds its limit delivers nothing until it is within it.
+Limits. A queue without limits and TTL appends and nothing else. Otherwise `ClassicQueue.publish` keeps RabbitMQ's
+order of steps (refuse, try consumers, append, evict, expire), once per run. All messages of a `PublishRun` have one
+size, so those that fit are a prefix of the run, and evicting after the run leaves the same messages as evicting after
+each message. Eviction and expiry are sliced by time (`core/scheduling/turn.py`), one slice per turn for all queues. A
+queue that still exceeds its limit delivers nothing until it is within it.
 
 Looking, picking, jobs. `core/queues/browsing.py` goes through a queue by numbers, which messages keep while they are
 delivered and requeued, and changes nothing (`stores/looking.py`). Some of what it finds can be taken out of the middle
@@ -37,10 +39,9 @@ offset is the number of a message in its store minus one. What `retention.py` re
 one event, whatever its size; its segments then go as those of acknowledged messages do. Files are grouped into units
 of the size that the stream was declared with, by their sizes alone, so that the groups are the same after a restart.
 
-`StreamQueue` (`core/queues/stream_queue.py`) is a `Queue` with its own publishing, delivery and settling; of a queue's
-parts it uses the consumers, the counters and the backing; `StreamReaders` (`stream_readers.py`) serves the consumers.
-It waits for the sync of each turn in which it got messages, and only then delivers them. So numbers that were not
-synced have been seen by nobody, and after a crash without losses it skips none.
+Of a `StreamQueue` (`core/queues/stream_queue.py`), `StreamReaders` (`stream_readers.py`) serve the consumers. It waits
+for the sync of each turn in which it got messages, and only then delivers them. So numbers that were not synced have
+been seen by nobody, and after a crash without losses it skips none.
 
 A reader with a filter (`stream_readers.py`) compares the header of each message in its page, in time slices, and
 passes on what is wanted.

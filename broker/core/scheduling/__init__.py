@@ -12,4 +12,8 @@ Time. A broker has one clock, `Timers` (`core/scheduling/timers.py`, a `storage/
 Messages, queues, statistics and files follow it; tests can advance it by hours, and due timers fire in order, each
 after what the one before has started is done (`App.is_settled`). Sockets (heartbeats, handshakes, deadlines), memory
 checks and the upkeep of the disk follow real time.
+
+Long work. All of it shares one time slice of 5 ms in an iteration of the loop (`Slices`): what is due in exchanges and
+queues (`work.py`), events of connections that take long (`session/intake.py`), and requests over HTTP (`slices.py`).
+What has taken the least time is next.
 """

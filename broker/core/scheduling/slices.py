@@ -1,95 +1,47 @@
-"""Runs long work on the event loop in time slices, so that other clients are served in between."""
+"""Runs long work of coroutines in time slices, so that other clients are served in between."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Generator, Iterable
-from operator import attrgetter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, TimeSlice
+from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, Slices, TimeSlice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Seconds that all long work together takes per iteration of the event loop, if each step is short.
-SLICE_SECONDS: Final = SLICE_MICROSECONDS / 1_000_000
-_SLICES_PER_OLDEST: Final = 4
-_taken: Final = attrgetter("taken")
+_SLICES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Slices]] = WeakKeyDictionary()
 
 
-class _Waiter(NamedTuple):
-    """Work that waits for a slice, and the seconds that it has taken so far."""
-
-    taken: float
-    future: asyncio.Future[None]
+def share_slices(loop: asyncio.AbstractEventLoop, slices: Slices) -> None:
+    """Have the coroutines of an event loop share their slices with the broker that runs in it."""
+    _SLICES[loop] = slices
 
 
-class _SliceScheduler:
-    """Shares one time slice per iteration of the event loop between all long work.
-
-    What has taken the least time is next, so that what needs a few slices does not wait for what needs hundreds. Every
-    fourth slice goes to what has waited longest.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        #: In order of arrival.
-        self._waiting: list[_Waiter] = []
-        self._granted = 0
-        self._spent = 0.0
-        self._scheduled = False
-
-    def is_spent(self) -> bool:
-        """Check whether the time slice of this iteration is used up."""
-        return self._spent >= SLICE_SECONDS or bool(self._waiting)
-
-    def spend(self, seconds: float) -> None:
-        """Record time used by long work."""
-        self._spent += seconds
-        self._schedule()
-
-    async def wait(self, taken: float) -> None:
-        """Wait for an iteration of the loop that is reserved for the caller.
-
-        Args:
-            taken: Seconds that the work has taken so far.
-        """
-        future = self._loop.create_future()
-        self._waiting.append(_Waiter(taken, future))
-        self._schedule()
-        await future
-
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._next_iteration)
-
-    def _next_iteration(self) -> None:
-        self._scheduled, self._spent = False, 0.0
-        # Without those that were cancelled.
-        self._waiting = [waiter for waiter in self._waiting if not waiter.future.done()]
-        if self._waiting:
-            self._granted += 1
-            is_for_oldest = self._granted % _SLICES_PER_OLDEST == 0
-            chosen = self._waiting[0] if is_for_oldest else min(self._waiting, key=_taken)
-            self._waiting.remove(chosen)
-            chosen.future.set_result(None)
-        if self._waiting:
-            self._schedule()
-
-
-_SCHEDULERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _SliceScheduler]] = WeakKeyDictionary()
-
-
-def _scheduler() -> _SliceScheduler:
+def _slices() -> Slices:
     loop = asyncio.get_running_loop()
-    scheduler = _SCHEDULERS.get(loop)
-    if scheduler is None:
-        scheduler = _SCHEDULERS[loop] = _SliceScheduler(loop)
-    return scheduler
+    slices = _SLICES.get(loop)
+    if slices is None:
+        slices = _SLICES[loop] = Slices(loop.call_soon, _microseconds)
+    return slices
+
+
+async def _wait(slices: Slices, taken: int) -> None:
+    """Wait for an iteration of the loop in which the caller has the slice."""
+    future = asyncio.get_running_loop().create_future()
+
+    def go_on(time_slice: TimeSlice) -> bool:
+        if future.done():
+            # It was cancelled.
+            return False
+        future.set_result(None)
+        return True
+
+    slices.wait(taken, go_on)
+    await future
 
 
 def _microseconds() -> int:
@@ -102,33 +54,33 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
     Args:
         items: The items. Producing and processing one is not interrupted, and should be short.
     """
-    scheduler, taken = _scheduler(), 0.0
-    if scheduler.is_spent():
-        await scheduler.wait(taken)
-    started, own = time.perf_counter(), TimeSlice(_microseconds)
+    slices, taken = _slices(), 0
+    if slices.is_spent:
+        await _wait(slices, taken)
+    own = TimeSlice(_microseconds)
     try:
         for item in items:
             yield item
             if own.is_over():
-                spent = time.perf_counter() - started
+                spent = own.used()
                 taken += spent
-                scheduler.spend(spent)
-                await scheduler.wait(taken)
-                started, own = time.perf_counter(), TimeSlice(_microseconds)
+                slices.spend(spent)
+                await _wait(slices, taken)
+                own = TimeSlice(_microseconds)
     finally:
-        scheduler.spend(time.perf_counter() - started)
+        slices.spend(own.used())
 
 
 async def in_slices_async(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
     """Like in_slices(), for an asynchronous iterator that does not wait for I/O."""
-    scheduler, taken = _scheduler(), 0.0
+    slices, taken = _slices(), 0
     own = TimeSlice(_microseconds)
     async for item in items:
         yield item
         if own.is_over():
-            taken += SLICE_SECONDS
-            scheduler.spend(SLICE_SECONDS)
-            await scheduler.wait(taken)
+            taken += SLICE_MICROSECONDS
+            slices.spend(SLICE_MICROSECONDS)
+            await _wait(slices, taken)
             own = TimeSlice(_microseconds)
 
 

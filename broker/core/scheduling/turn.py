@@ -1,10 +1,11 @@
-"""Time slices and turns: deliveries and writes run once per event-loop iteration, after all input has been handled."""
+"""Turns and time slices: deliveries and writes run once an iteration of the event loop; long work shares its slices."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
 #: Length in microseconds: long enough for many messages, too short for clients to notice.
 SLICE_MICROSECONDS: Final = 5_000
@@ -33,6 +34,10 @@ class TimeSlice:
         """Note that messages have been published, which may have to be written at the end of the turn."""
         self._messages_left -= messages
 
+    def used(self) -> int:
+        """Return the microseconds since it began."""
+        return self._clock() + SLICE_MICROSECONDS - self._end
+
     def is_over(self) -> bool:
         """Check whether the remaining work has to wait for a later slice."""
         return self._messages_left <= 0 or self._clock() >= self._end
@@ -44,6 +49,79 @@ def _stopped_clock() -> int:
 
 #: A time slice that is never over, for work that has to be finished at once.
 UNLIMITED: Final = TimeSlice(_stopped_clock, 1 << 62)
+
+
+class _Waiter(NamedTuple):
+    """Work that waits for a slice, and the microseconds that it has taken so far."""
+
+    taken: int
+    go_on: Callable[[TimeSlice], bool]
+
+
+#: Every so many slices, one goes to what has waited longest.
+_SLICES_PER_OLDEST: Final = 4
+_taken: Final = attrgetter("taken")
+
+
+class Slices:
+    """Shares time slices between all long work of an event loop: one slice an iteration, so that others are served.
+
+    What has taken the least time is next: what needs a few slices does not wait for what needs hundreds.
+    """
+
+    __slots__ = ("__weakref__", "_call_soon", "_clock", "_granted", "_scheduled", "_spent", "_waiting")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], int]) -> None:
+        self._call_soon = call_soon
+        self._clock = clock
+        #: In order of arrival.
+        self._waiting: list[_Waiter] = []
+        self._granted = 0
+        #: Microseconds of long work in this iteration.
+        self._spent = 0
+        self._scheduled = False
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the slice of this iteration is used up, or other work waits for the next one."""
+        return self._spent >= SLICE_MICROSECONDS or bool(self._waiting)
+
+    def spend(self, microseconds: int) -> None:
+        """Record time that long work has taken in this iteration."""
+        self._spent += microseconds
+        self._schedule()
+
+    def wait(self, taken: int, go_on: Callable[[TimeSlice], bool]) -> None:
+        """Wait for a slice.
+
+        Args:
+            taken: Microseconds that the work has taken so far.
+            go_on: Does some of the work, for a slice that others may share; waits again if some is left. Returns
+                whether it takes the rest of the iteration after it has returned.
+        """
+        self._waiting.append(_Waiter(taken, go_on))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self._next_iteration)
+
+    def _next_iteration(self) -> None:
+        self._scheduled, self._spent = False, 0
+        time_slice, arrived = TimeSlice(self._clock), len(self._waiting)
+        # What waits again does so for a later iteration.
+        while arrived:
+            self._granted += 1
+            arrived -= 1
+            first = self._waiting[: arrived + 1]
+            chosen = first[0] if self._granted % _SLICES_PER_OLDEST == 0 else min(first, key=_taken)
+            self._waiting.remove(chosen)
+            if chosen.go_on(time_slice) or time_slice.is_over():
+                break
+        self._spent += time_slice.used()
+        if self._waiting:
+            self._schedule()
 
 
 class Unfinished(Exception):
@@ -93,13 +171,14 @@ class Turn:
         clock: Monotonic time in microseconds, for time slices; by default they are never over.
 
     Attributes:
+        slices: Shares the time of long work.
         before_writing: Called between deliveries and writes, to make durable what connections confirm to clients; not
             at the end of a turn that only sends confirms of what is durable already.
     """
 
     __slots__ = (
         "_again", "_call_soon", "_clock", "_connections", "_has_work", "_is_stopped", "_pending", "_queues", "_slice",
-        "before_writing",
+        "before_writing", "slices",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +189,7 @@ class Turn:
         self._call_soon = call_soon
         self.before_writing: list[Callable[[], None]] = []
         self._clock = clock
+        self.slices = Slices(call_soon, clock)
         #: The time slice of the current end of a turn.
         self._slice: TimeSlice | None = None
         self._queues: list[Delivering] = []
@@ -135,14 +215,15 @@ class Turn:
         """Return the time slice for work that can be continued later; at the end of a turn all queues share one."""
         return self._slice or TimeSlice(self._clock)
 
-    def share_slice(self, work: Callable[[TimeSlice], None]) -> None:
+    def share_slice(self, work: Callable[[TimeSlice], None], time_slice: TimeSlice | None = None) -> None:
         """Do work for one time slice, which is that of everything it causes, too: of evictions, say.
 
         Args:
             work: Called with the slice.
+            time_slice: The slice outside of the end of a turn; None for a new one.
         """
         before = self._slice
-        shared = self._slice = before or TimeSlice(self._clock)
+        shared = self._slice = before or time_slice or TimeSlice(self._clock)
         try:
             work(shared)
         finally:

@@ -1,4 +1,4 @@
-"""Long work in steps, with clients served in between: work that shares time slices, and work at intervals."""
+"""Long work in steps, with clients served in between: what is due, and work at intervals."""
 
 from __future__ import annotations
 
@@ -74,13 +74,14 @@ _END: Final = object()
 
 
 class Work:
-    """Runs steps, each of which takes a few milliseconds at most, in time slices that all work shares, by turns."""
+    """Runs steps, each of which takes a few milliseconds at most, by turns; see Slices."""
 
-    def __init__(self, turn: Turn, timers: Timers) -> None:
+    def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._timers = timers
         self._waiting: deque[_Job] = deque()
         self._is_scheduled = False
+        #: Microseconds that what has begun has taken in slices.
+        self._taken = 0
 
     @property
     def is_idle(self) -> bool:
@@ -97,7 +98,8 @@ class Work:
         """
         self._waiting.append(_Job(steps, subject, failed))
         if not self._is_scheduled:
-            self._run()
+            self._turn.share_slice(self._work_for)
+            self._schedule()
 
     def begin_later(self, steps: Iterator[object], subject: str) -> None:
         """Begin in the next turn; see begin()."""
@@ -107,12 +109,14 @@ class Work:
     def _schedule(self) -> None:
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True
-            self._timers.call_later(0, self._run)
+            self._turn.slices.wait(self._taken, self._go_on)
 
-    def _run(self) -> None:
-        self._is_scheduled = False
-        self._turn.share_slice(self._work_for)
+    def _go_on(self, time_slice: TimeSlice) -> bool:
+        begun, self._is_scheduled = time_slice.used(), False
+        self._turn.share_slice(self._work_for, time_slice)
+        self._taken = self._taken + time_slice.used() - begun if self._waiting else 0
         self._schedule()
+        return False
 
     def _work_for(self, time_slice: TimeSlice) -> None:
         while self._waiting:

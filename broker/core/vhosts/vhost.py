@@ -186,7 +186,7 @@ class VirtualHost:
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
         self.policies = VirtualHostPolicies(self.topology, self.recorder, self._keep_values)
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
-        self.due_work = Work(turn, timers)
+        self.due_work = Work(turn)
         self.due_messages = DueMessages(self.topology, self.due_work)
         self.streams = StreamUpkeep(timers)
         self.unrestored = Unrestored(name, self.recorder, self._stores)

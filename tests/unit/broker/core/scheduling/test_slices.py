@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.broker.core.scheduling.slices import SLICE_SECONDS, in_slices, run_in_slices
+from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
+from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS
+
+SLICE_SECONDS = SLICE_MICROSECONDS / 1_000_000
 
 
 class Rounds:
