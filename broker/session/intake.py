@@ -145,6 +145,8 @@ class Intake:
         self._turn.slices.wait(0, self._go_on)
 
     def _go_on(self, time_slice: TimeSlice) -> bool:
+        if self._turn.is_stopped:
+            return False
         begun = time_slice.used()
         self._turn.share_slice(self._run_slice, time_slice)
         self._taken += time_slice.used() - begun

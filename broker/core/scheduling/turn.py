@@ -172,12 +172,13 @@ class Turn:
 
     Attributes:
         slices: Shares the time of long work.
+        is_stopped: Whether stop() was called.
         before_writing: Called between deliveries and writes, to make durable what connections confirm to clients; not
             at the end of a turn that only sends confirms of what is durable already.
     """
 
     __slots__ = (
-        "_again", "_call_soon", "_clock", "_connections", "_has_work", "_is_stopped", "_pending", "_queues", "_slice",
+        "_again", "_call_soon", "_clock", "_connections", "_has_work", "is_stopped", "_pending", "_queues", "_slice",
         "before_writing", "slices",
     )  # fmt: skip
 
@@ -199,11 +200,11 @@ class Turn:
         self._again = False
         #: Whether there may be something to make durable.
         self._has_work = False
-        self._is_stopped = False
+        self.is_stopped = False
 
     def stop(self) -> None:
         """Do nothing any more: the stores are closed, and the process may go on with others."""
-        self._is_stopped = True
+        self.is_stopped = True
         self.before_writing.clear()
 
     @property
@@ -263,7 +264,7 @@ class Turn:
         An exception of one of them is logged as an internal error and does not affect the others.
         """
         queues, self._queues = self._queues, []
-        if self._is_stopped:
+        if self.is_stopped:
             return
         self._slice = TimeSlice(self._clock)
         for queue in queues:

@@ -112,6 +112,8 @@ class Work:
             self._turn.slices.wait(self._taken, self._go_on)
 
     def _go_on(self, time_slice: TimeSlice) -> bool:
+        if self._turn.is_stopped:
+            return False
         begun, self._is_scheduled = time_slice.used(), False
         self._turn.share_slice(self._work_for, time_slice)
         self._taken = self._taken + time_slice.used() - begun if self._waiting else 0
