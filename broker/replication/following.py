@@ -130,10 +130,6 @@ class Following:
             self._acknowledge(link)
             telling = asyncio.create_task(self._tell(link))
             await self._apply_frames(link, epoch)
-        except (OutOfStep, sqlite3.Error, FrameError):
-            # Part of a frame may have been applied.
-            self.epoch = 0
-            raise
         finally:
             if telling is not None:
                 telling.cancel()
@@ -217,20 +213,17 @@ class Following:
                 continue
             if kind is not Message.FRAME:
                 raise LinkError(f"message {kind.name} came instead of {Message.FRAME.name}")
+            # Of one that is damaged nothing is applied, and the next link goes on where this one was.
+            frame = unpack_frame(octets)
             try:
-                frame = unpack_frame(octets)
-            except FrameError as error:
-                # Nothing of it is applied; the next link goes on where this one was.
-                raise LinkError(f"a frame is damaged: {error}") from error
-            if frame.first != self.number + 1:
-                raise FrameError(f"it begins with operation {frame.first} after {self.number}")
-            if frame.epoch > epoch or epoch < self.highest:
-                raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
-            try:
+                if frame.first != self.number + 1:
+                    raise FrameError(f"it begins with operation {frame.first} after {self.number}")
+                if frame.epoch > epoch or epoch < self.highest:
+                    raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
                 await loop.run_in_executor(self._pool, applier.apply, frame)
-            except OSError:
+            except (OSError, OutOfStep, sqlite3.Error, FrameError) as error:
                 # Part of it may be applied; and what a sync could not write is lost, whatever can still be read.
-                self.epoch, self._is_sound = 0, False
+                self.epoch, self._is_sound = 0, not isinstance(error, OSError)
                 raise
             self.number = frame.last
             self._leaders = max(self._leaders, frame.last)

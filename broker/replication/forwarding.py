@@ -173,7 +173,8 @@ async def relay(
     pumps = [asyncio.create_task(_pump(reader, other_writer)), asyncio.create_task(_pump(other_reader, writer))]
     try:
         await asyncio.gather(*pumps)
-    except (OSError, EOFError):
+    except (OSError, EOFError, RuntimeError):
+        # uvloop raises the last one if the transport has just been closed.
         pass
     finally:
         for pump in pumps:
@@ -188,8 +189,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(octets)
         await writer.drain()
     if writer.can_write_eof():
-        # uvloop raises a RuntimeError if the transport has just been closed.
-        with suppress(OSError, RuntimeError):
+        with suppress(OSError):
             writer.write_eof()
     else:
         # TLS has no end of one direction.
