@@ -72,7 +72,7 @@ def _drain(channel: Channel) -> list[bytes]:
 # --- who is blocked -----------------------------------------------------------------------------------------------
 
 
-def test_1_50_blocked_at_the_first_publish_and_not_before(
+def test_11_50_blocked_at_the_first_publish_and_not_before(
     broker: ThreadedBroker, publisher: Channel, observer: Channel
 ) -> None:
     broker.set_alarms("memory")
@@ -85,7 +85,9 @@ def test_1_50_blocked_at_the_first_publish_and_not_before(
     broker.clear_alarms("memory")
 
 
-def test_1_50_a_client_without_the_capability_is_blocked_in_silence(broker: ThreadedBroker, publisher: Channel) -> None:
+def test_11_50_a_client_without_the_capability_is_blocked_in_silence(
+    broker: ThreadedBroker, publisher: Channel
+) -> None:
     with Connection(broker.url, capabilities={}) as plain:
         channel = plain.channel()
         broker.set_alarms("memory")
@@ -108,7 +110,7 @@ def test_1_50_a_client_without_the_capability_is_blocked_in_silence(broker: Thre
         (["disk", "memory"], "low on disk & memory"),
     ],
 )
-def test_1_51_the_reason_names_what_is_low(
+def test_11_51_the_reason_names_what_is_low(
     broker: ThreadedBroker, publisher: Channel, resources: list[str], reason: str
 ) -> None:
     broker.set_alarms(*resources)
@@ -116,7 +118,7 @@ def test_1_51_the_reason_names_what_is_low(
     broker.clear_alarms(*resources)
 
 
-def test_1_51_a_second_alarm_says_nothing_and_outlasts_the_first(
+def test_11_51_a_second_alarm_says_nothing_and_outlasts_the_first(
     broker: ThreadedBroker, publisher: Channel, observer: Channel
 ) -> None:
     broker.set_alarms("memory")
@@ -134,7 +136,7 @@ def test_1_51_a_second_alarm_says_nothing_and_outlasts_the_first(
 # --- while it is blocked ------------------------------------------------------------------------------------------
 
 
-def test_1_52_nothing_is_answered_while_blocked(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
+def test_11_52_nothing_is_answered_while_blocked(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
     wire = publisher.connection.wire
     broker.set_alarms("memory")
     _expect_blocked(publisher, b"1")
@@ -156,7 +158,7 @@ def test_1_52_nothing_is_answered_while_blocked(broker: ThreadedBroker, publishe
     assert _drain(observer) == [b"1", b"2", b"3"]
 
 
-def test_1_52_what_comes_before_the_publish_counts(broker: ThreadedBroker, publisher: Channel) -> None:
+def test_11_52_what_comes_before_the_publish_counts(broker: ThreadedBroker, publisher: Channel) -> None:
     with Connection(broker.url) as opened:
         channel = opened.channel()
         channel.publish("", "q", b"m")
@@ -178,7 +180,7 @@ def test_1_52_what_comes_before_the_publish_counts(broker: ThreadedBroker, publi
         assert _drain(later.channel()) == [b"held"]
 
 
-def test_1_52_consumers_and_others_are_served(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
+def test_11_52_consumers_and_others_are_served(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
     for body in (b"1", b"2"):
         publisher.publish("", "q", body)
     publisher.wait_for_confirms(2)
@@ -194,7 +196,7 @@ def test_1_52_consumers_and_others_are_served(broker: ThreadedBroker, publisher:
     assert observer.next_delivery().body == b"3"
 
 
-def test_1_52_a_blocked_connection_gets_deliveries(
+def test_11_52_a_blocked_connection_gets_deliveries(
     broker: ThreadedBroker, publisher: Channel, observer: Channel
 ) -> None:
     publisher.publish("", "q", b"1")
@@ -212,7 +214,7 @@ def test_1_52_a_blocked_connection_gets_deliveries(
     assert consumer.next_delivery().body == b"2"
 
 
-def test_1_53_each_alarm_blocks_anew(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
+def test_11_53_each_alarm_blocks_anew(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
     for number, resource in enumerate(("memory", "disk", "memory")):
         broker.set_alarms(resource)
         _expect_blocked(publisher, b"%d" % number, f"low on {resource}")
@@ -222,14 +224,14 @@ def test_1_53_each_alarm_blocks_anew(broker: ThreadedBroker, publisher: Channel,
     assert _drain(observer) == [b"0", b"1", b"2"]
 
 
-def test_1_53_an_alarm_that_nobody_met_is_never_mentioned(broker: ThreadedBroker, publisher: Channel) -> None:
+def test_11_53_an_alarm_that_nobody_met_is_never_mentioned(broker: ThreadedBroker, publisher: Channel) -> None:
     broker.set_alarms("memory")
     broker.clear_alarms("memory")
     publisher.publish("", "q", b"m")
     publisher.connection.wire.expect(1, commands.Basic.Ack)
 
 
-def test_1_53_all_blocked_connections_go_on(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
+def test_11_53_all_blocked_connections_go_on(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
     others = [Connection(broker.url).channel() for _ in range(5)]
     broker.set_alarms("memory")
     for number, channel in enumerate(others):
@@ -241,7 +243,7 @@ def test_1_53_all_blocked_connections_go_on(broker: ThreadedBroker, publisher: C
     assert sorted(_drain(observer)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_1_54_new_connections_and_channels_during_an_alarm(
+def test_11_54_new_connections_and_channels_during_an_alarm(
     broker: ThreadedBroker, publisher: Channel, observer: Channel
 ) -> None:
     broker.set_alarms("memory")
@@ -271,7 +273,7 @@ def test_a_connection_that_goes_away_while_blocked(
         observer.queue_declare("own", passive=True)
 
 
-def test_1_41_heartbeats_while_blocked(broker: ThreadedBroker) -> None:
+def test_11_41_heartbeats_while_blocked(broker: ThreadedBroker) -> None:
     """The broker sends its own, and does not miss the client's; afterwards it does."""
     with Connection(broker.url, heartbeat=1) as silent:
         channel = silent.channel()

@@ -138,7 +138,7 @@ def test_4_5_2_only_persistent_messages_count(q: Shown, channel: Channel, lazy: 
 
 
 @durably
-def test_4_4_3_4_4_6_4_4_7_switching(q: Shown, channel: Channel, durable: bool) -> None:
+def test_switching(q: Shown, channel: Channel, durable: bool) -> None:
     q.declare(durable)
     q.fill(3000, 1000, True)
     persistent = (3000, 3_000_000) if durable else (0, 0)
@@ -157,7 +157,7 @@ def test_4_4_3_4_4_6_4_4_7_switching(q: Shown, channel: Channel, durable: bool) 
     assert len(drain(channel, "q")) == 3000
 
 
-def test_4_6_4_long_bodies_are_not_loaded(q: Shown, channel: Channel) -> None:
+def test_long_bodies_are_not_loaded(q: Shown, channel: Channel) -> None:
     q.declare(True)
     q.policy({"queue-mode": "lazy"})
     for _ in range(20):
@@ -188,7 +188,7 @@ def start(
 @pytest.mark.parametrize(
     ("preload", "below", "loaded"), [(16_384, 4096, 500), (100, 4096, 100), (0, 4096, 0), (16_384, 0, 0)]
 )
-def test_4_6_3_4_6_5_preload_options(
+def test_preload_options(
     start: Callable[..., tuple[LeveretProcess, Callable[[], Connection]]], preload: int, below: int, loaded: int
 ) -> None:
     process, connect = start(storage__preload_messages=preload, storage__embed_bodies_below=below)
@@ -220,7 +220,7 @@ def test_4_6_2_counters_after_a_restart(process: LeveretProcess, q: Shown, chann
         q.comes_to(1, 1000, 499, 499_000)
 
 
-def test_4_5_5_a_quorum_queue_has_fewer_counters(q: Shown) -> None:
+def test_a_quorum_queue_has_fewer_counters(q: Shown) -> None:
     q.declare(True, QUORUM)
     q.fill(10, 100, True)
     shown = q.document()
