@@ -186,11 +186,7 @@ class Command(NamedTuple):
         return next((each.columns for each in self.arguments if each.columns), ())
 
     def check_count(self, arguments: list[str]) -> None:
-        """Check the number of arguments.
-
-        Raises:
-            UsageFault: too few or too many.
-        """
+        """Check the number of arguments."""
         if len(arguments) < sum(each.minimum for each in self.arguments):
             raise UsageFault("not enough arguments.")
         if len(arguments) > sum(each.maximum for each in self.arguments):

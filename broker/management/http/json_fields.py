@@ -1,4 +1,7 @@
-"""Fields of JSON bodies: required keys, and values of the types that RabbitMQ accepts."""
+"""Fields of JSON bodies: required keys, and values of the types that RabbitMQ accepts.
+
+For others, the functions raise HTTPBadRequest with RabbitMQ's text.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,7 @@ class IntegerTooLong(ValueError):
 
 
 def require_keys(document: Mapping[str, Any], *keys: str) -> None:
-    """Refuse a body without the required keys.
-
-    Raises:
-        HTTPBadRequest: Keys are missing; the text names all of them, in the order of the arguments.
-    """
+    """Refuse a body without the required keys. The text names all that are missing, in the order of the arguments."""
     lacking = [f"{{key_missing,{key}}}" for key in keys if key not in document]
     if lacking:
         text = ",".join(lacking)
@@ -44,11 +43,7 @@ def require_keys(document: Mapping[str, Any], *keys: str) -> None:
 
 
 def read_flag(document: Mapping[str, Any], key: str) -> bool:
-    """Return a boolean of a body. It may be a string; a missing one is false.
-
-    Raises:
-        HTTPBadRequest: The value is not a boolean.
-    """
+    """Return a boolean of a body. It may be a string; a missing one is false."""
     value = document.get(key, False)
     if value in ("true", "false"):
         return bool(value == "true")
@@ -72,11 +67,7 @@ def parse_integer(text: str) -> int:
 
 
 def read_integer(value: Any) -> int:
-    """Return an integer, which may be a string.
-
-    Raises:
-        HTTPBadRequest: The value is not an integer.
-    """
+    """Return an integer, which may be a string."""
     if isinstance(value, str):
         try:
             return parse_integer(value)
@@ -88,11 +79,7 @@ def read_integer(value: Any) -> int:
 
 
 def read_text(document: Mapping[str, Any], key: str) -> str:
-    """Return a required string of a body.
-
-    Raises:
-        HTTPBadRequest: The value is missing or not a string.
-    """
+    """Return a required string of a body."""
     value = document.get(key)
     if not isinstance(value, str):
         raise bad_request(["not_string", key])
@@ -100,11 +87,7 @@ def read_text(document: Mapping[str, Any], key: str) -> str:
 
 
 def read_as_text(value: Any) -> str:
-    """Return a scalar as a string, where RabbitMQ accepts any scalar: null is ``null``, 1 is ``1``.
-
-    Raises:
-        HTTPBadRequest: The value is a list or an object.
-    """
+    """Return a scalar as a string, where RabbitMQ accepts any scalar: null is ``null``, 1 is ``1``."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple | Mapping):
@@ -113,11 +96,7 @@ def read_as_text(value: Any) -> str:
 
 
 def read_base64(text: Any) -> bytes:
-    """Decode base64; white space is ignored.
-
-    Raises:
-        HTTPBadRequest: The value is not a string, or not base64.
-    """
+    """Decode base64; white space is ignored."""
     try:
         return base64.b64decode(text.translate(_WHITE_SPACE), validate=True)
     except (AttributeError, ValueError):
@@ -125,20 +104,12 @@ def read_base64(text: Any) -> bytes:
 
 
 def read_arguments(document: Mapping[str, Any]) -> FieldTable:
-    """Return the field ``arguments``. An empty list is an empty table, because some clients send one.
-
-    Raises:
-        HTTPBadRequest: It is not an object, or has values that a field table cannot have.
-    """
+    """Return the field ``arguments``. An empty list is an empty table, because some clients send one."""
     return read_table(document.get("arguments") or {}, "arguments")
 
 
 def read_table(value: Any, what: str) -> FieldTable:
-    """Return a JSON object as a field table.
-
-    Raises:
-        HTTPBadRequest: It is not an object, or has values that a field table cannot have.
-    """
+    """Return a JSON object as a field table."""
     if not isinstance(value, Mapping):
         raise bad_request(f"{what} must be an object")
     check_depth(value)
@@ -147,11 +118,7 @@ def read_table(value: Any, what: str) -> FieldTable:
 
 
 def check_depth(value: Any) -> None:
-    """Refuse a value that is nested deeper than field tables may be.
-
-    Raises:
-        HTTPBadRequest: The value is nested too deep.
-    """
+    """Refuse a value that is nested deeper than field tables may be."""
     try:
         check_nesting(value)
     except ValueError as deep:
@@ -174,11 +141,7 @@ def _check_values(value: Any) -> None:
 
 
 def check_length(name: str, what: str = "name") -> str:
-    """Return a name or routing key if it fits into a short string.
-
-    Raises:
-        HTTPBadRequest: It is longer than 255 bytes.
-    """
+    """Return a name or routing key if it fits into a short string, which has up to 255 bytes."""
     size = len(name.encode("utf-8", "surrogateescape"))
     if size > SHORTSTR_MAX:
         raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")

@@ -148,11 +148,7 @@ def _caseless(source: str) -> str:
 
 
 def _search(pattern: Pattern, name: str) -> bool:
-    """Check whether a pattern matches a name.
-
-    Raises:
-        HTTPBadRequest: Matching takes too long. It would for the other names, too.
-    """
+    """Check whether a pattern matches a name."""
     try:
         return pattern.search(name)
     except SearchLimitExceeded as exceeded:

@@ -166,11 +166,7 @@ def _done(job: dict[str, Any]) -> int:
 
 
 def _ended_job(job: dict[str, Any]) -> Outcome:
-    """Return the result of a job that has ended.
-
-    Raises:
-        CommandFault: It has failed, or has left messages where they are (exit status 69).
-    """
+    """Return the result of a job that has ended."""
     done = _WORDS[job["kind"]][1]
     text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
     if job["state"] != "completed" or job["left_count"]:

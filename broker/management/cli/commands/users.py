@@ -41,11 +41,7 @@ def _json(context: CommandContext, message: str) -> dict[str, str] | None:
 
 
 def _check_user_and_vhost(context: CommandContext, user: str, vhost: str) -> None:
-    """Check that a user and a virtual host exist.
-
-    Raises:
-        CommandFault: the user (exit status 67) or the virtual host (69) does not exist.
-    """
+    """Check that a user and a virtual host exist."""
     for fault in (_vhost_fault(context, vhost), _user_fault(context, user)):
         if fault is not None:
             raise fault

@@ -8,9 +8,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
+from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
 from leveret.broker.management.fields import CONNECTION
-from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
+from leveret.broker.management.http.access import OBJECT_REFUSAL, Access, has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.clients import (
     CHANNEL_SORT_KEYS,
@@ -40,19 +41,20 @@ class Connections(Controller):
         return [
             *resource("connections", GET=self.list),
             *resource("connections/{name}", GET=self.show, DELETE=self.close),
-            *resource("vhosts/{vhost}/connections", GET=self.list_of_vhost),
+            *resource("vhosts/{vhost}/connections", GET=self.list),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """List all connections. Without the tag monitoring, the user's own."""
-        user = self._access.require(request, "management")
-        return await self._list(request, visible_connections(self._broker.connections, user, request))
-
-    async def list_of_vhost(self, request: web.Request) -> web.Response:
-        """List the connections to a virtual host."""
-        user, vhost = self._access.require_vhost(request)
-        connections = visible_connections(self._broker.connections, user, request)
-        return await self._list(request, [each for each in connections if each.vhost_name == vhost.name])
+        """List all connections, or those to one virtual host. Without the tag monitoring, the user's own."""
+        connections, alarmed = listed_connections(self._access, self._broker, request), self._broker.alarms.any
+        view = View(
+            self._describe(request),
+            order=lambda connection: (connection.vhost_name, connection.name),
+            keys=sort_keys(CONNECTION, lambda connection: ConnectionView(connection, self._node_name, alarmed)),
+            name=lambda connection: connection.name,
+            alias=client_provided_name,
+        )
+        return await list_response(request, connections, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the connection of a name."""
@@ -67,17 +69,6 @@ class Connections(Controller):
         reason = request.headers.get("x-reason") or _REASON
         connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
-
-    async def _list(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
-        alarmed = self._broker.alarms.any
-        view = View(
-            self._describe(request),
-            order=lambda connection: (connection.vhost_name, connection.name),
-            keys=sort_keys(CONNECTION, lambda connection: ConnectionView(connection, self._node_name, alarmed)),
-            name=lambda connection: connection.name,
-            alias=client_provided_name,
-        )
-        return await list_response(request, connections, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[ClientConnection], dict[str, Any]]:
         if stats_are_disabled(request):
@@ -102,6 +93,14 @@ def visible_connections(
         for connection in connections
         if (sees_all or connection.username == user.name) and (not vhost or connection.vhost_name == vhost)
     ]
+
+
+def listed_connections(access: Access, broker: Broker, request: web.Request) -> list[ClientConnection]:
+    """Return the connections that the user of a request may see: all, or those to the virtual host in its path."""
+    if "vhost" not in request.match_info:
+        return visible_connections(broker.connections, access.require(request, "management"), request)
+    user, vhost = access.require_vhost(request)
+    return [each for each in visible_connections(broker.connections, user, request) if each.vhost_name == vhost.name]
 
 
 def find_connection(connections: Iterable[ClientConnection], user: User, name: str) -> ClientConnection:
@@ -159,27 +158,20 @@ class Channels(Controller):
             *resource("channels", GET=self.list),
             *resource("channels/{name}", GET=self.show),
             *resource("connections/{name}/channels", GET=self.list_of_connection),
-            *resource("vhosts/{vhost}/channels", GET=self.list_of_vhost),
+            *resource("vhosts/{vhost}/channels", GET=self.list),
             *resource("consumers", GET=self.list_consumers),
             *resource("consumers/{vhost}", GET=self.list_consumers),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """List all channels. Without the tag monitoring, those of the user's own connections."""
-        user = self._access.require(request, "management")
-        return await self._list(request, visible_connections(self._broker.connections, user, request))
+        """List all channels, or those to one virtual host. Without the tag monitoring, those of the user."""
+        return await self._list(request, listed_connections(self._access, self._broker, request))
 
     async def list_of_connection(self, request: web.Request) -> web.Response:
         """List the channels of a connection."""
         user = self._access.require(request, "management")
         connection = find_connection(self._broker.connections, user, request.match_info["name"])
         return await self._list(request, [connection])
-
-    async def list_of_vhost(self, request: web.Request) -> web.Response:
-        """List the channels of all connections to a virtual host."""
-        user, vhost = self._access.require_vhost(request)
-        connections = visible_connections(self._broker.connections, user, request)
-        return await self._list(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the channel of a name, with its consumers."""
