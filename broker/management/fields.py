@@ -781,6 +781,29 @@ JOB: Final[Table] = (
     *JOB_COUNTS,
 )
 
+SHOVEL: Final[Table] = (
+    _as_is("node", "string", "The node"),
+    _as_is("timestamp", "string", "When it got into its state, UTC"),
+    _as_is("name", "string", "Name"),
+    _as_is("vhost", "string", "Virtual host of its parameter; not of static ones"),
+    _as_is("type", "string", "dynamic: a parameter; static: of the configuration"),
+    _as_is("state", "string", "starting, running or terminated"),
+    _as_is("reason", "string", "Why it has failed, if it has; RabbitMQ shows it of terminated ones"),
+    _as_is("src_uri", "string", "Where messages come from, without user and password. This and the others of the ends "
+           "only while it is running"),
+    _as_is("src_protocol", "string", "amqp091"),
+    _as_is("dest_protocol", "string", "amqp091"),
+    _as_is("dest_uri", "string", "Where they go"),
+    _as_is("src_queue", "string", "Queue at the source"),
+    _as_is("src_exchange", "string", "Exchange at the source"),
+    _as_is("src_exchange_key", "string", "Binding key there"),
+    _as_is("dest_queue", "string", "Queue at the destination"),
+    _as_is("dest_exchange", "string", "Exchange at the destination"),
+    _as_is("dest_exchange_key", "string", "Routing key there"),
+    _as_is("forwarded", "integer", "Messages that were published at the destination since the start of the broker"),
+    _as_is("pending", "integer", "Messages that the destination has not confirmed yet"),
+    _as_is("remaining", "integer", "Messages after which it removes itself, if it does"),
+)
 READER: Final[Table] = (
     Field("name", "file.name", "string", "Name", SAME),
     Field("vhost", "file.vhost", "string|null", "Virtual host whose queues it reads, or a pattern; null for all", SAME),
@@ -914,6 +937,6 @@ SCHEMAS: Final = {
     "ShownPermission": PERMISSION, "ShownTopicPermission": TOPIC_PERMISSION, "ShownPolicy": POLICY,
     "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER, "VirtualHostLimits": VHOST_LIMIT,
     "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB, "Reader": READER, "LossAmounts": LOSS_AMOUNTS,
-    "Loss": LOSS, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
+    "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
     "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
 }  # fmt: skip

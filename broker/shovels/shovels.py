@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
@@ -146,7 +146,3 @@ class Shovels:
 
 def _ignore(vhost_name: str, component: str, name: str) -> None:
     """Do nothing."""
-
-
-#: The states of a shovel.
-STATES: Final = ("starting", "running", "terminated")

@@ -60,8 +60,6 @@ def test_45_23_declares_uses_and_deletes(api: HttpApi, belongings: Belongings) -
         ("DELETE", f"queues/{v}/q1", None, 204),
         ("DELETE", f"queues/{v}/nope", None, 404),
         ("POST", f"vhosts/{v}/deletion/protection", None, 405),
-        ("GET", f"shovels/{v}", None, 404),
-        ("GET", "shovels/%2F", None, 400),
         ("GET", "federation-links", None, 404),
         ("DELETE", f"users/{u}", None, 204),
         ("DELETE", f"vhosts/{v}", None, 204),

@@ -1,4 +1,4 @@
-"""Rules 48.1 to 48.11: shovels as RabbitMQ's plugin has them. The other broker is the same one, over its AMQP port."""
+"""Rules 48.1 to 48.16: shovels as RabbitMQ's plugin has them. The other broker is the same one, over its AMQP port."""
 
 from __future__ import annotations
 
@@ -433,3 +433,140 @@ class TestMessages:
             found += [] if message is None else [message.body]
         assert sorted(found) == [b"%d" % number for number in range(5)]
         shovelling.wait(lambda: shovelling.count("a") == 0)
+
+
+class TestStates:
+    def shown(self, shovelling: Shovelling, below: str = "") -> dict[str, Any]:
+        """Wait until the shovel is listed; return it without what changes."""
+        target = below or path("shovels", shovelling.vhost)
+        shovelling.wait(lambda: bool(shovelling.api.get(target)))
+        (shovel,) = [each for each in shovelling.api.get(target) if each["vhost"] == shovelling.vhost]
+        return {key: value for key, value in shovel.items() if key not in ("forwarded", "pending", "remaining")}
+
+    def wait_for(self, shovelling: Shovelling, state: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = []
+
+        def is_in_state() -> bool:
+            found.append(self.shown(shovelling))
+            return bool(found[-1]["state"] == state)
+
+        shovelling.wait(is_in_state)
+        return found[-1]
+
+    def test_48_12_a_running_one(self, shovelling: Shovelling) -> None:
+        given = {"src_exchange": "amq.topic", "src_exchange_key": "k.#", "dest_exchange": "amq.fanout"}
+        shovelling.set("remote", "local", **given, dest_exchange_key="d")
+        found = self.wait_for(shovelling, "running")
+        node = shovelling.api.get("overview")["node"]
+        time.strptime(found.pop("timestamp"), "%Y-%m-%d %H:%M:%S")
+        expected = {
+            "node": node, "name": "x", "vhost": shovelling.vhost, "type": "dynamic", "state": "running",
+            "src_uri": shovelling.shown, "src_protocol": "amqp091", "dest_protocol": "amqp091",
+            "dest_uri": shovelling.uris["local"], "src_exchange": "amq.topic", "src_exchange_key": "k.#",
+            "dest_exchange": "amq.fanout", "dest_exchange_key": "d",
+        }  # fmt: skip
+        assert found == expected
+        for below in ("shovels", path("shovels", "vhost", shovelling.vhost, "x")):
+            assert expected.items() <= self.shown(shovelling, below).items()
+
+    def test_48_12_queues(self, shovelling: Shovelling) -> None:
+        shovelling.set(src_queue="a", dest_queue="b")
+        found = self.wait_for(shovelling, "running")
+        ends = {key: value for key, value in found.items() if key.startswith(("src_", "dest_"))}
+        uri = shovelling.uris["local"]
+        protocols = {"src_protocol": "amqp091", "dest_protocol": "amqp091"}
+        assert ends == {"src_uri": uri, "dest_uri": uri, **protocols, "src_queue": "a", "dest_queue": "b"}
+
+    def test_48_12_what_does_not_exist(self, api: HttpApi, own_vhost: str) -> None:
+        assert api.get(path("shovels", own_vhost)) == []
+        for below in (path("shovels", "conformance-no-vhost"), path("shovels", "vhost", own_vhost, "nope")):
+            api.check("GET", below, None, 404, NOT_FOUND)
+        for below in ("nope", "nope/restart"):
+            api.check("DELETE", f"{path('shovels', 'vhost', own_vhost)}/{below}", None, 404, NOT_FOUND)
+
+    def test_48_13_who_sees_them(self, shovelling: Shovelling, belongings: Belongings) -> None:
+        shovelling.set(src_queue="a", dest_queue="b")
+        self.wait_for(shovelling, "running")
+        api, below = shovelling.api, path("shovels", "vhost", shovelling.vhost, "x")
+        for tag in ("management", "policymaker"):
+            user = belongings.user(tag, shovelling.vhost)
+            for target in ("shovels", path("shovels", shovelling.vhost), below):
+                api.check("GET", target, None, 401, not_authorised("Not monitor user"), user=user)
+            api.check("DELETE", below, None, 401, not_authorised("Not monitor user"), user=user)
+        stranger = belongings.user("monitoring")
+        api.check("GET", "shovels", None, 200, [], user=stranger)
+        api.check("GET", below, None, 404, NOT_FOUND, user=stranger)
+        found = api.get(path("shovels", shovelling.vhost), user=belongings.user("monitoring", shovelling.vhost))
+        assert [each["name"] for each in found] == ["x"]
+
+    @pytest.mark.departs("none")
+    def test_48_13_who_changes_them(self, shovelling: Shovelling, belongings: Belongings) -> None:
+        shovelling.set(src_queue="a", dest_queue="b")
+        below, vhost = path("shovels", "vhost", shovelling.vhost, "x"), shovelling.vhost
+        refused = not_authorised("User not authorised to access object")
+        for target in (below, f"{below}/restart"):
+            shovelling.api.check("DELETE", target, None, 401, refused, user=belongings.user("monitoring", vhost))
+        both = belongings.user("monitoring,policymaker", vhost)
+        shovelling.api.check("DELETE", f"{below}/restart", None, 204, user=both)
+
+    def test_48_14_restarting_and_deleting(self, shovelling: Shovelling) -> None:
+        shovelling.set(src_queue="a", dest_queue="b")
+        before = self.wait_for(shovelling, "running")["timestamp"]
+        below = path("shovels", "vhost", shovelling.vhost, "x")
+        time.sleep(1.1)  # the time has whole seconds
+        shovelling.api.check("DELETE", f"{below}/restart", None, 204)
+        shovelling.wait(lambda: self.wait_for(shovelling, "running")["timestamp"] > before)
+        shovelling.channel.publish("", "a", b"1")
+        shovelling.take("b", 1)
+        shovelling.api.check("DELETE", below, None, 204)
+        shovelling.wait(lambda: shovelling.api.get(path("shovels", shovelling.vhost)) == [])
+        assert shovelling.is_gone()
+        shovelling.api.check("DELETE", below, None, 404, NOT_FOUND)
+
+    @pytest.mark.parametrize("wrong", ["amqp://guest:wrong@{}", "amqp://127.0.0.1:1", "amqp://{}/conformance-no-vhost"])
+    def test_48_15_no_connection(self, shovelling: Shovelling, wrong: str) -> None:
+        host = shovelling.shown.removeprefix("amqp://").partition("/")[0]
+        shovelling.uris["remote"] = wrong.format(host)
+        shovelling.set("remote", "local", src_queue="a", dest_queue="b", reconnect_delay=1)
+        found = self.shown(shovelling)
+        assert found["state"] == "starting"
+        assert not any(key.startswith(("src_", "dest_")) for key in found)
+
+    def test_48_15_a_queue_that_is_locked(self, shovelling: Shovelling) -> None:
+        shovelling.channel.queue_declare("a", exclusive=True)
+        shovelling.set(src_queue="a", dest_queue="b", reconnect_delay=1)
+        assert self.wait_for(shovelling, "terminated")["reason"]
+        shovelling.channel.queue_delete("a")
+        self.wait_for(shovelling, "running")
+
+    @pytest.mark.departs("none")
+    @WAYS
+    def test_48_15_what_was_said(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        """RabbitMQ's shovel goes on without its channel when the exchange does not exist."""
+        shovelling.channel.queue_declare("a", durable=True)
+        shovelling.channel.publish("", "a", b"1")
+        shovelling.set(source, destination, src_queue="a", dest_exchange="nope", reconnect_delay=0.2)
+        found = self.wait_for(shovelling, "terminated")
+        assert found["reason"] == f"<<\"NOT_FOUND - no exchange 'nope' in vhost '{shovelling.vhost}'\">>"
+        shovelling.channel.queue_declare("b")
+        shovelling.channel.queue_bind("b", "amq.fanout")
+        # At no time it is there without a queue for the message.
+        shovelling.channel.exchange_declare("nope", arguments=[("alternate-exchange", "S", "amq.fanout")])
+        assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @pytest.mark.departs("none")
+    def test_48_15_one_queue_for_both_ends(self, shovelling: Shovelling) -> None:
+        shovelling.channel.queue_declare("a", durable=True)
+        shovelling.channel.publish("", "a", b"1")
+        shovelling.set(src_queue="a", dest_queue="a", reconnect_delay=0.1)
+        assert self.wait_for(shovelling, "terminated")["reason"] == "<<\"queue 'a' is source and destination\">>"
+        assert shovelling.count("a") == 1
+
+    @WAYS
+    def test_48_15_the_queue_is_deleted(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", reconnect_delay=0.1)
+        self.wait_for(shovelling, "running")
+        shovelling.channel.queue_delete("a")
+        shovelling.wait(lambda: shovelling.exists("a"))
+        shovelling.channel.publish("", "a", b"1")
+        shovelling.take("b", 1)

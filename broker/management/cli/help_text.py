@@ -18,6 +18,7 @@ SECTIONS: Final = (
     "Monitoring, observability and health checks",
     "Parameters",
     "Policies",
+    "Shovels",
     "Virtual hosts",
     "Configuration and Environment",
     "Definitions",

@@ -22,6 +22,7 @@ from leveret.broker.management.http.prometheus.node import (
     node_families,
     object_families,
     reader_families,
+    shovel_families,
 )
 from leveret.broker.management.http.prometheus.objects import CONSUMER_COUNT, DETAILED_FAMILIES, FAMILIES, Vhosts
 from leveret.broker.management.http.responses import accepts_gzip
@@ -151,6 +152,7 @@ class Metrics:
             *object_families(self._context, counted),
             *reader_families(self._context.broker),
             *backup_families(self._context.backups),
+            *shovel_families(self._context.shovels),
         ):
             yield exposition.text([family])
         if self._context.replication is not None:

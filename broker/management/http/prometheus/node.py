@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Final
@@ -18,6 +19,7 @@ from leveret.broker.management.http.documents.overview import NodeView
 from leveret.broker.management.http.documents.views import attributes
 from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
 from leveret.broker.operations.backups import Backups
+from leveret.broker.shovels.shovels import Shovels
 from leveret.broker.version import RABBITMQ_VERSION
 
 _ALARMS: Final = (
@@ -48,6 +50,14 @@ _BACKUPS: Final = (
     counter("backup_failures_total", "Total number of backups that have failed"),
     counter("backup_sent_bytes_total", "Total number of bytes sent for backups"),
 )
+_SHOVELS: Final = (
+    gauge("shovel_dynamic", "Number of dynamic shovels by state"),
+    gauge("shovel_static", "Number of static shovels by state"),
+)
+_SHOVEL_FORWARDED: Final = counter(
+    "shovel_forwarded_total", "Total number of messages that a shovel has published at its destination"
+)
+_SHOVEL_PENDING: Final = gauge("shovel_pending", "Number of messages that its destination has not confirmed yet")
 _START: Final = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
 _CLIENT_VERSION: Final = version("prometheus-client")
 _BUILD: Final = Metric("build_info", "unknown", "RabbitMQ & Erlang/OTP version info")
@@ -100,6 +110,24 @@ def backup_families(backups: Backups | None) -> Iterator[MetricFamily]:
     if backups is not None and backups.url:
         for metric, value in zip(_BACKUPS, (backups.age, backups.failures, backups.sent), strict=True):
             yield single(metric, "leveret_", value)
+
+
+def shovel_families(shovels: Shovels) -> Iterator[MetricFamily]:
+    """Yield the shovels by state, as RabbitMQ 3.12 does, and what each has moved; nothing if there is none."""
+    listed = shovels.listed()
+    if not listed:
+        return
+    for metric, of_kind in zip(_SHOVELS, (True, False), strict=True):
+        states = Counter(each.progress.state for each in listed if (each.vhost is not None) is of_kind)
+        family = metric_family(metric, ("status",), "rabbitmq_")
+        for state, count in sorted(states.items()):
+            add(family, (state,), count)
+        yield family
+    for metric, attribute in ((_SHOVEL_FORWARDED, "forwarded"), (_SHOVEL_PENDING, "pending")):
+        family = metric_family(metric, ("vhost", "shovel"), "leveret_")
+        for each in listed:
+            add(family, (each.vhost or "", each.name), getattr(each.progress, attribute))
+        yield family
 
 
 def identity_families(context: RequestContext, endpoint: str) -> Iterator[MetricFamily]:

@@ -1,0 +1,174 @@
+"""Shovels between two brokers that are killed, without their client library, and of the configuration."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.support.wire import Connection
+
+SECRET = "guest:guest"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[LeveretProcess]:
+    with LeveretProcess(make(tmp_path / "here")) as process:
+        yield process
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[LeveretProcess]:
+    with LeveretProcess(make(tmp_path / "there")) as process:
+        yield process
+
+
+def make(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def poll(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def set_shovel(broker: LeveretProcess, name: str = "x", **value: Any) -> None:
+    given = {key.replace("_", "-"): each for key, each in value.items()}
+    Management(broker.http_url).request("PUT", "parameters", "shovel", "/", name, body={"value": given})
+
+
+def states(broker: LeveretProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Management(broker.http_url).request("GET", "shovels")
+    return found
+
+
+def fill(broker: LeveretProcess, queue: str, count: int) -> None:
+    with Connection(broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_select()
+        for number in range(count):
+            channel.publish("", queue, b"%d" % number, {"delivery_mode": 2})
+        assert all(channel.wait_for_confirms(count))
+
+
+def count(broker: LeveretProcess, queue: str) -> int:
+    with Connection(broker.url) as connection:
+        return int(connection.channel().queue_declare(queue, durable=True).message_count)
+
+
+def has(broker: LeveretProcess, queue: str, wanted: int) -> bool:
+    return count(broker, queue) >= wanted
+
+
+def bodies(broker: LeveretProcess, queue: str) -> list[int]:
+    with Connection(broker.url) as connection:
+        channel = connection.channel()
+        found = channel.queue_declare(queue, passive=True).message_count
+        channel.consume(queue, no_ack=True)
+        return [int(each.body) for each in channel.deliveries(found, 60)]
+
+
+@pytest.mark.parametrize("direction", ["out", "in"])
+@pytest.mark.parametrize("killed", ["source", "destination"])
+def test_nothing_is_lost_when_a_broker_is_killed(
+    here: LeveretProcess, there: LeveretProcess, direction: str, killed: str
+) -> None:
+    total = 20_000
+    source, destination = (here, there) if direction == "out" else (there, here)
+    uris = {
+        source: there.url if source is there else "amqp://",
+        destination: there.url if destination is there else "amqp://",
+    }
+    fill(source, "a", total)
+    with Connection(destination.url) as connection:
+        connection.channel().queue_declare("b", durable=True)
+    ends = {"src_uri": uris[source], "src_queue": "a", "dest_uri": uris[destination], "dest_queue": "b"}
+    set_shovel(here, **ends, reconnect_delay=0.2)
+    victim = source if killed == "source" else destination
+    for part in (1, 2):
+        wanted = part * total // 4
+        poll(partial(has, destination, "b", wanted))
+        victim.kill()
+        victim.start()
+    poll(lambda: count(source, "a") == 0)
+    found = bodies(destination, "b")
+    assert set(found) == set(range(total))
+    # What was on its way comes twice: at most the prefetch count, for each kill.
+    assert len(found) - total <= 2 * 1000
+    first = [number for at, number in enumerate(found) if number not in found[max(0, at - 2500) : at]]
+    assert first == sorted(first)
+
+
+def test_a_static_shovel(tmp_path: Path, there: LeveretProcess) -> None:
+    config = tmp_path / "leveret.yaml"
+    value = {"src-uri": there.url, "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"}
+    config.write_text(yaml.safe_dump({"shovels": {"fetch": value}}))
+    fill(there, "a", 10)
+    with LeveretProcess(make(tmp_path / "here"), config=config) as here:
+        poll(lambda: count(here, "b") == 10)
+        (shown,) = states(here)
+        assert (shown["type"], shown["name"], "vhost" in shown) == ("static", "fetch", False)
+        text = json.dumps(shown) + here.log_text()
+        assert SECRET not in text
+
+
+def test_a_static_shovel_that_is_wrong(tmp_path: Path) -> None:
+    config = tmp_path / "leveret.yaml"
+    config.write_text(yaml.safe_dump({"shovels": {"fetch": {"src-uri": "amqp://"}}}))
+    with pytest.raises(RuntimeError, match="shovels: 'fetch': Must specify 'src-exchange' or 'src-queue'"):
+        LeveretProcess(make(tmp_path / "here"), config=config)
+
+
+def test_a_message_that_is_too_large(tmp_path: Path, here: LeveretProcess) -> None:
+    with LeveretProcess(make(tmp_path / "small"), settings={"max_message_size": 1000}) as small:
+        with Connection(here.url) as connection:
+            channel = connection.channel()
+            channel.queue_declare("a", durable=True)
+            channel.publish("", "a", b"x" * 2000)
+        set_shovel(here, src_uri="amqp://", src_queue="a", dest_uri=small.url, dest_queue="b", reconnect_delay=0.5)
+        poll(lambda: states(here)[0]["state"] == "terminated")
+        reason = "PRECONDITION_FAILED - message size 2000 is larger than configured max size 1000"
+        assert states(here)[0]["reason"] == f'<<"{reason}">>'
+        assert SECRET not in json.dumps(states(here)) + here.log_text()
+        poll(lambda: Management(here.http_url).request("GET", "queues", "/", "a")["messages"] == 1)
+
+
+def test_without_aiormq(tmp_path: Path, there: LeveretProcess) -> None:
+    """A module of that name that cannot be imported stands for one that is not installed."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "aiormq.py").write_text("raise ImportError")
+    with LeveretProcess(make(tmp_path / "here"), environment={"PYTHONPATH": str(hidden)}) as here:
+        set_shovel(here, src_uri=there.url, src_queue="a", dest_uri="amqp://", dest_queue="b", reconnect_delay=0.2)
+        poll(lambda: "reason" in states(here)[0])
+        (shown,) = states(here)
+        assert shown["state"] == "starting"
+        assert "pip install 'leveret[shovel]'" in shown["reason"]
+        fill(here, "c", 5)
+        set_shovel(here, "local", src_uri="amqp://", src_queue="c", dest_uri="amqp://", dest_queue="d")
+        poll(lambda: count(here, "d") == 5)
+
+
+def test_it_goes_on_after_a_restart(here: LeveretProcess) -> None:
+    set_shovel(here, src_uri="amqp://", src_queue="a", dest_uri="amqp://", dest_queue="b")
+    poll(lambda: states(here)[0]["state"] == "running")
+    here.stop()
+    here.start()
+    fill(here, "a", 100)
+    poll(lambda: count(here, "b") == 100)
+    Management(here.http_url).request("DELETE", "shovels", "vhost", "/", "x")
+    here.stop()
+    here.start()
+    assert states(here) == []
