@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import MessageStore
-from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
+from leveret.storage.stores.numbered_store import NumberedStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import (
     RETURNS_PRIORITY_MAX,
@@ -130,47 +130,38 @@ class Backing:
         return ()
 
 
-class QueueBacking(Backing):
-    """The stores of one queue in a data directory.
-
-    A transient queue is kept in memory until it becomes lazy or is paged out.
+class _EngineBacking(Backing):
+    """Stores of a data directory.
 
     Args:
-        request: Name and properties of the queue.
-        found: The recovered queue on disk, if any.
-        on_preload: Called when messages should be loaded into memory; see preload().
+        request: Name and properties of what has the messages.
+        found: The recovered stores on disk, if any.
+        has_files: Whether files are made if there are none yet.
         when_written: Calls a callback once all definition changes made so far are on disk.
-
-    Attributes:
-        store: The message store; set_lazy() and page_out() may replace it.
+    Raises:
+        OSError: The files cannot be created.
     """
 
-    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored", "_when_written", "store")
+    __slots__ = ("_engine", "_request", "_stored", "_when_written")
 
     def __init__(
         self,
         engine: StorageEngine,
         request: StoreRequest,
         found: StoredQueue | None,
-        on_preload: Callable[[QueueBacking], None],
-        when_written: Callable[[Callable[[], None]], None] = lambda callback: callback(),
+        has_files: bool,
+        when_written: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._when_written = when_written
+        super().__init__(request.durable, request.persists_transient)
         self._engine = engine
         self._request = request
-        self._lazy = False
-        self._on_preload = on_preload
-        #: Position of preload() in each store.
-        self._preloading: dict[SegmentStore, int] = {}
-        self._stored = found
-        if found is None and request.durable:
-            self._stored = self._create()
-        elif found is not None and not found.attributes:
+        self._when_written = when_written
+        self._stored = self._create() if found is None and has_files else found
+        if found is not None and not found.attributes:
             engine.describe_queue(found, request.attributes())
-        super().__init__(request.durable, request.persists_transient)
-        self.store = self._in_memory() if self._stored is None else self._open()
-        # Nothing takes the messages of a stream, so it keeps none in memory.
-        self._set_lazy(request.stream_segment_bytes is not None)
+
+    def _create(self) -> StoredQueue:
+        return self._engine.create_queue(self._request.durable, self._request.attributes())
 
     @property
     def qid(self) -> int | None:
@@ -180,6 +171,41 @@ class QueueBacking(Backing):
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk, one for each priority."""
         return () if self._stored is None else self._stored.stores.values()
+
+
+class QueueBacking(_EngineBacking):
+    """The stores of one queue in a data directory.
+
+    A transient queue is kept in memory until it becomes lazy or is paged out.
+
+    Args:
+        request: See _EngineBacking.
+        found: See _EngineBacking.
+        on_preload: Called when messages should be loaded into memory; see preload().
+        when_written: See _EngineBacking.
+
+    Attributes:
+        store: The message store; set_lazy() and page_out() may replace it.
+    """
+
+    __slots__ = ("_lazy", "_on_preload", "_preloading", "store")
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        request: StoreRequest,
+        found: StoredQueue | None,
+        on_preload: Callable[[QueueBacking], None],
+        when_written: Callable[[Callable[[], None]], None] = lambda callback: callback(),
+    ) -> None:
+        super().__init__(engine, request, found, request.durable, when_written)
+        self._lazy = False
+        self._on_preload = on_preload
+        #: Position of preload() in each store.
+        self._preloading: dict[SegmentStore, int] = {}
+        self.store = self._in_memory() if self._stored is None else self._open()
+        # Nothing takes the messages of a stream, so it keeps none in memory.
+        self._set_lazy(request.stream_segment_bytes is not None)
 
     def set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or also in memory as far as there is room."""
@@ -249,10 +275,10 @@ class QueueBacking(Backing):
         stored = self._stored
         if stored is None:
             # The disk is full, or damaged.
-            return NumberedMemory()
+            return NumberedStore(self._engine.new_store())
         store = self._engine.store(stored, self._waiting_level)
         store.set_lazy(True)
-        return NumberedSegments(store)
+        return NumberedStore(store)
 
     @property
     def _waiting_level(self) -> int:
@@ -336,9 +362,6 @@ class QueueBacking(Backing):
         max_priority = self._request.max_priority
         return PriorityStore(max_priority, self._level) if max_priority else self._engine.new_store()
 
-    def _create(self) -> StoredQueue:
-        return self._engine.create_queue(self._request.durable, self._request.attributes())
-
     def _open(self) -> MessageStore:
         """Return the store of a queue on disk, including recovered messages."""
         assert self._stored is not None
@@ -383,18 +406,13 @@ class QueueBacking(Backing):
             store.set_lazy(lazy or store.place.priority == self._waiting_level)
 
 
-class LevelBacking(Backing):
+class LevelBacking(_EngineBacking):
     """One store in the data directory, of an exchange or a stream: of delayed messages, or of what it remembers.
 
-    Args:
-        request: Name and properties of the exchange or stream.
-        found: The recovered store on disk, if any.
-        when_written: Calls a callback once all definition changes made so far are on disk.
-    Raises:
-        OSError: The files cannot be created.
+    For the arguments see _EngineBacking.
     """
 
-    __slots__ = ("_engine", "_stored", "_when_written", "store")
+    __slots__ = ("store",)
 
     def __init__(
         self,
@@ -403,25 +421,10 @@ class LevelBacking(Backing):
         found: StoredQueue | None,
         when_written: Callable[[Callable[[], None]], None],
     ) -> None:
-        super().__init__(request.durable, request.persists_transient)
-        self._engine = engine
-        self._when_written = when_written
-        if found is None:
-            found = engine.create_queue(request.durable, request.attributes())
-        elif not found.attributes:
-            engine.describe_queue(found, request.attributes())
-        self._stored = found
-        self.store = engine.store(found)
+        super().__init__(engine, request, found, True, when_written)
+        assert self._stored is not None
+        self.store = engine.store(self._stored)
         self.store.set_lazy(True)
-
-    @property
-    def qid(self) -> int | None:
-        """Number of the store on disk."""
-        return self._stored.qid
-
-    def stores(self) -> Collection[SegmentStore]:
-        """The store on disk."""
-        return self._stored.stores.values()
 
     def write(self) -> None:
         """Write what was appended at once, so that it survives the end of the process; a full disk delays it."""
@@ -429,10 +432,12 @@ class LevelBacking(Backing):
 
     def delete(self) -> None:
         """Delete the files, once the definitions on disk no longer name them."""
+        assert self._stored is not None
+        delete = partial(self._engine.delete_queue, self._stored)
         if self.awaits_sync:
-            self._when_written(partial(self._engine.delete_queue, self._stored))
+            self._when_written(delete)
         else:
-            self._engine.delete_queue(self._stored)
+            delete()
 
 
 def _priority(store: SegmentStore) -> int:

@@ -121,18 +121,9 @@ class Commits:
     """
 
     __slots__ = (
-        "_committer",
-        "_directory",
-        "_events",
-        "_files",
-        "_mode",
-        "_queues",
-        "_redo",
-        "_stores",
-        "_waiting",
-        "departures",
-        "has_unwritten_events",
-    )
+        "_committer", "_directory", "_events", "_files", "_mode", "_queues", "_redo", "_stores", "_waiting",
+        "departures", "has_unwritten_events",
+    )  # fmt: skip
 
     def __init__(
         self,

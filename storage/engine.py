@@ -402,7 +402,7 @@ class StorageEngine:
         if readers.take_changes():
             for queue in self.queues.values():
                 for store in queue.stores.values():
-                    store.paging.unwritten.keeps_dead = readers.reads(queue.qid)
+                    store.paging.keeps_dead = readers.reads(queue.qid)
             self._checkpointer.reader_retention = readers.retention
         action = readers.next_action()
         if action is not None:
@@ -508,7 +508,7 @@ class StorageEngine:
             place = replace(place, segment_bytes=size, write_bytes=_STREAM_WRITE_BYTES)
         store.add_files(place, self._events, self._note_dirty, manifest, segments)
         queue.stores[place.priority] = store
-        store.paging.unwritten.keeps_dead = self.readers.reads(queue.qid)
+        store.paging.keeps_dead = self.readers.reads(queue.qid)
 
     def _recover(self, threaded: bool) -> None:
         """Recover all stores, then write events, manifests and a checkpoint."""
@@ -628,9 +628,9 @@ class StorageEngine:
     def _consider(self, store: SegmentStore) -> None:
         """Let the compactor check a store if enough of it has died."""
         log = store.log
-        if log.freed >= log.look_at:
+        if log.dead_bytes >= log.next_check:
             self._compactor.consider(store)
-        elif log.freed:
+        elif log.dead_bytes:
             self._compactor.candidates[store] = None
 
     def abandon(self) -> None:

@@ -147,18 +147,8 @@ class EventRun:
     """
 
     __slots__ = (
-        "body_bytes",
-        "flags",
-        "kind",
-        "least_ms",
-        "length",
-        "priority",
-        "qid",
-        "seq",
-        "time",
-        "wait_ms",
-        "waits",
-    )
+        "body_bytes", "flags", "kind", "least_ms", "length", "priority", "qid", "seq", "time", "wait_ms", "waits",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -55,28 +55,10 @@ class EventLog:
     """
 
     __slots__ = (
-        "_clock",
-        "_described",
-        "_details",
-        "_details_of",
-        "_directory",
-        "_ended",
-        "_file",
-        "_file_bytes",
-        "_files",
-        "_handle",
-        "_has_partial_write",
-        "_ids_left",
-        "_ids_second",
-        "_new",
-        "_open_runs",
-        "_retired",
-        "_salt",
-        "_size",
-        "_store_id",
-        "_unsynced",
-        "appended",
-    )
+        "_clock", "_described", "_details", "_details_of", "_directory", "_ended", "_file", "_file_bytes", "_files",
+        "_handle", "_has_partial_write", "_ids_left", "_ids_second", "_new", "_open_runs", "_retired", "_salt", "_size",
+        "_store_id", "_unsynced", "appended",
+    )  # fmt: skip
 
     def __init__(
         self, files: Files, directory: str, store_id: bytes, clock: Callable[[], int], file_bytes: int = 16 << 20
@@ -265,11 +247,6 @@ class EventLog:
     def waiting(self) -> bool:
         """Whether there are events to write."""
         return bool(self._open_runs or self._ended)
-
-    @property
-    def unsynced(self) -> bool:
-        """Whether written events are not yet in a commit group."""
-        return self._unsynced
 
     @property
     def position(self) -> EventPosition:

@@ -216,14 +216,7 @@ class EnvelopeImage:
         bodiless_len: Length of a record without body and padding.
     """
 
-    __slots__ = (
-        "bodiless_len",
-        "envelope",
-        "extension",
-        "header_end",
-        "prefix",
-        "prefix_crc",
-    )
+    __slots__ = ("bodiless_len", "envelope", "extension", "header_end", "prefix", "prefix_crc")
 
     def __init__(self, envelope: Envelope) -> None:
         self.envelope = envelope

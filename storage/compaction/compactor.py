@@ -79,8 +79,8 @@ class Compactor:
     def consider(self, store: SegmentStore) -> None:
         """Check whether a store uses too much space.
 
-        Called if enough has died (`log.freed` has reached `log.look_at`), after the events that settled the dead
-        messages have been written.
+        Called if enough has died (`log.dead_bytes` has reached `log.next_check`), after the events of the dead messages
+        have been written.
         """
         if self._closed:
             return
@@ -149,9 +149,9 @@ class Compactor:
             self._draining.add(store)
         elif size <= live_size * 3 // 2 + segment:
             self._draining.discard(store)
-        log.freed = 0
+        log.dead_bytes = 0
         # Dead bytes count twice in D - 2 L, so the limit cannot be reached before this.
-        log.look_at = max(segment >> 6, (limit - size) // 2)
+        log.next_check = max(segment >> 6, (limit - size) // 2)
         if store not in self._draining:
             return
         job = plan(log)
@@ -172,7 +172,7 @@ class Compactor:
                 chain.seal_active()
             waits = waits or any(is_sparse(each) and each.sealed and not each.synced for each in chain.segments)
         if waits:
-            log.look_at = 0
+            log.next_check = 0
             self._sync(store)
 
     def _start(self, store: SegmentStore, job: CompactionJob, urgent: bool) -> None:
@@ -242,7 +242,7 @@ class Compactor:
             self.copied += copy.size
         # Without a copy there is no reason to check again: the next job would be the same.
         if swapped and copy is not None:
-            store.log.look_at = 0
+            store.log.next_check = 0
             self._waiting[store] = None
         self._on_change(store)
 

@@ -37,18 +37,9 @@ class Trash:
     """
 
     __slots__ = (
-        "_bytes",
-        "_files",
-        "_held",
-        "_holds",
-        "_keep_bytes",
-        "_keep_us",
-        "_kept",
-        "held",
-        "held_bytes",
-        "held_files",
+        "_bytes", "_files", "_held", "_holds", "_keep_bytes", "_keep_us", "_kept", "held", "held_bytes", "held_files",
         "unread_files",
-    )
+    )  # fmt: skip
 
     def __init__(self, files: Files, keep_us: int = 60_000_000, keep_bytes: int = 64 << 20) -> None:
         self._files = files

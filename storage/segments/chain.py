@@ -36,25 +36,10 @@ class SegmentChain:
     """
 
     __slots__ = (
-        "_collected",
-        "_dropped",
-        "_firsts",
-        "_just_sealed",
-        "_last_tail",
-        "_manifest",
-        "_new_names",
-        "_place",
-        "_retired",
-        "_sealed",
-        "_to_sync",
-        "_unsynced",
-        "_writer",
-        "has_dead",
-        "members",
-        "readers",
-        "segments",
+        "_collected", "_dropped", "_firsts", "_just_sealed", "_last_tail", "_manifest", "_new_names", "_place",
+        "_retired", "_sealed", "_to_sync", "_unsynced", "_writer", "has_dead", "members", "readers", "segments",
         "stream",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -149,14 +134,7 @@ class SegmentChain:
         return self.segments[at:stop]
 
     def bury(self, first: int, end: int, body_bytes: int, entries: Sequence[Entry]) -> int:
-        """Count messages as dead in their segments; return the approximate number of bytes that this frees.
-
-        Args:
-            first: Sequence number of the first message.
-            end: Sequence number after the last message.
-            body_bytes: Sum of their body lengths.
-            entries: Entries that include the messages; empty if their single lengths are unknown.
-        """
+        """Count messages as dead in their segments, see MessageLog.bury(); return about how many bytes this frees."""
         writer = self._writer
         if writer is not None and writer.segment.first_seq <= first:
             # All are in the active segment: they were settled soon after their arrival.
@@ -173,13 +151,7 @@ class SegmentChain:
         return freed
 
     def recount(self, first: int, end: int, dead: DeadSet) -> int:
-        """Count the live messages of the segments of a range again; return the bytes that the dead ones free.
-
-        Args:
-            first: Sequence number of the first message.
-            end: Sequence number after the last message.
-            dead: All dead messages.
-        """
+        """Count the live messages of the segments of a range again; return the bytes that the dead ones free."""
         freed = 0
         for segment in self.overlapping(first, end):
             before = segment.live_size

@@ -55,28 +55,17 @@ class MessageLog:
         dead: Set of all numbers below the next one without a live message.
         place: Where the files are.
         chains: That of the durable stream, that of the spill stream if there is one, and further ones.
-        freed: Bytes of files that became useless since a compactor last looked, about.
-        look_at: Value of `freed` at which the compactor checks again.
+        dead_bytes: Bytes of files that became useless since the compactor last checked, about.
+        next_check: Value of `dead_bytes` at which the compactor checks again.
         drops_active: Whether the active segments have no live messages and may be dropped too.
         failure: Why the last read_run() or next_seq() could not read something, which may be readable later; None if
             it could.
     """
 
     __slots__ = (
-        "_appended_to",
-        "_durable",
-        "_manifest",
-        "chains",
-        "dead",
-        "disk_reads",
-        "disk_writes",
-        "drops_active",
-        "failure",
-        "freed",
-        "look_at",
-        "persists_transient",
-        "place",
-    )
+        "_appended_to", "_durable", "_manifest", "chains", "dead", "disk_reads", "disk_writes", "drops_active",
+        "failure", "dead_bytes", "next_check", "persists_transient", "place",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -89,7 +78,7 @@ class MessageLog:
     ) -> None:
         self.dead = dead
         self.disk_reads = self.disk_writes = 0
-        self.freed = self.look_at = 0
+        self.dead_bytes = self.next_check = 0
         self.drops_active = False
         self.failure: OSError | None = None
         self.persists_transient = persists_transient
@@ -147,14 +136,9 @@ class MessageLog:
         again: bool,
         is_counted: bool = True,
     ) -> list[Entry]:
-        """Read messages with consecutive numbers; see SegmentReader.read_run().
+        """Read messages with consecutive numbers; for the other arguments see SegmentReader.read_run().
 
         Args:
-            seq: Sequence number of the first message.
-            count: Maximum number of messages.
-            body_bytes: Stop when the bodies have reached this many bytes.
-            expired_at: Only messages that expire by this time; 0 for all.
-            redelivered: Redelivered flag of the entries.
             again: The messages have been taken before. They use a separate reader, so that both readers read in order.
             is_counted: Whether they count as read from disk.
         """
@@ -179,17 +163,10 @@ class MessageLog:
     def measure_run(
         self, seq: int, count: int, looks: int, body_bytes: int, expired_at: int, again: bool
     ) -> Measured | None:
-        """Measure messages without reading their bodies; see read_run().
+        """Measure messages without reading their bodies; None if the first one is missing or damaged.
 
         Args:
-            seq: Sequence number of the first message.
-            count: Maximum number of messages.
-            looks: Maximum number of records to read.
-            body_bytes: Stop when the bodies have reached this many bytes.
-            expired_at: Only messages that expire by this time; 0 for all.
-            again: The messages have been taken before.
-        Returns:
-            None if the first message is missing or damaged.
+            looks: Maximum number of records to read; for the others see read_run().
         """
         for chain in self.chains:
             segment = chain.find(seq)
@@ -244,10 +221,10 @@ class MessageLog:
         """
         self.dead.add(first, end - first)
         if len(self.chains) <= _USUAL_CHAINS:
-            self.freed += self.chains[stream].bury(first, end, body_bytes, entries)
+            self.dead_bytes += self.chains[stream].bury(first, end, body_bytes, entries)
             return
         for chain, low, high in _divide(self.chains, stream, first, end):
-            self.freed += chain.bury(low, high, bytes_of_part(low, high, first, end, body_bytes, entries), entries)
+            self.dead_bytes += chain.bury(low, high, bytes_of_part(low, high, first, end, body_bytes, entries), entries)
 
     def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Mark all messages in ranges dead, written or not.
@@ -260,7 +237,7 @@ class MessageLog:
                 self.dead.add(first, end - first)
         if ranges:
             for chain in self.chains:
-                self.freed += chain.recount(ranges[0][0], ranges[-1][1], self.dead)
+                self.dead_bytes += chain.recount(ranges[0][0], ranges[-1][1], self.dead)
 
     def mean_body(self, seq: int) -> int:
         """Return the estimated body length of an unreadable message in bytes."""

@@ -49,20 +49,9 @@ class SegmentReader:
     """
 
     __slots__ = (
-        "_chunk",
-        "_chunk_at",
-        "_envelope",
-        "_handle",
-        "_offset",
-        "_place",
-        "_prefix",
-        "_prefix_crc",
-        "_run_at",
-        "_run_seq",
-        "_seq",
-        "_segment",
-        "failure",
-    )
+        "_chunk", "_chunk_at", "_envelope", "_handle", "_offset", "_place", "_prefix", "_prefix_crc", "_run_at",
+        "_run_seq", "_seq", "_segment", "failure",
+    )  # fmt: skip
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place

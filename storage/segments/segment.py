@@ -85,27 +85,10 @@ class Segment:
     """
 
     __slots__ = (
-        "body_bytes",
-        "busy",
-        "count",
-        "data_len",
-        "first_seq",
-        "frozen",
-        "generation",
-        "index",
-        "last_seq",
-        "live",
-        "live_bytes",
-        "max_arrived",
-        "max_expires",
-        "min_arrived",
-        "quiet_since",
-        "sealed",
-        "seen_live",
-        "settled",
-        "stream",
-        "synced",
-    )
+        "body_bytes", "busy", "count", "data_len", "first_seq", "frozen", "generation", "index", "last_seq", "live",
+        "live_bytes", "max_arrived", "max_expires", "min_arrived", "quiet_since", "sealed", "seen_live", "settled",
+        "stream", "synced",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream, first_seq: int, generation: int = 0) -> None:
         self.stream = stream

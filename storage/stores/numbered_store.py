@@ -1,14 +1,13 @@
-"""Stores that give out messages by number, in any order: for messages that do not leave in the order of arrival."""
+"""A store that gives out messages by number, in any order: for messages that do not leave in the order of arrival."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import nsmallest
-from typing import Final, Protocol
+from typing import Final
 
 from leveret.storage.disk.files import UnreadableFileError
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry, Look, Seen
+from leveret.storage.interface import Entry, Look
 from leveret.storage.message import Message
 from leveret.storage.stores.segment_store import SegmentStore
 
@@ -18,161 +17,12 @@ _ALL_BYTES: Final = 1 << 62
 _SCAN_BYTES: Final = 1 << 20
 
 
-class NumberedStore(Protocol):
-    """Messages with numbers. Each is *ready* from append() until take(), and *taken* until settle()."""
+class NumberedStore:
+    """The messages of a store by number. Each is *ready* from append() until take(), and *taken* until settle().
 
-    @property
-    def ready_count(self) -> int:
-        """Number of ready messages."""
-
-    @property
-    def ready_bytes(self) -> int:
-        """Their body bytes."""
-
-    @property
-    def next_seq(self) -> int:
-        """Number of the next message."""
-
-    def append(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Append messages.
-
-        Args:
-            messages: Messages of one size.
-            body_bytes: Sum of their body lengths.
-        Returns:
-            Number of the first one; the others have the following numbers.
-        """
-
-    def is_written(self, seq: int) -> bool:
-        """Return whether an appended message can be read, because it is not waiting for the end of the turn."""
-
-    def take(self, numbers: Sequence[int], body_bytes: int) -> tuple[list[Entry], int]:
-        """Take messages.
-
-        Args:
-            numbers: Numbers of ready messages that are written, in any order.
-            body_bytes: Stop when the bodies taken have reached this many bytes.
-        Returns:
-            The messages in the order of the numbers, without damaged ones, which are lost; and how many of the numbers
-            are dealt with, from the first. None if the system cannot read the first one for now.
-        """
-
-    def put_back(self, entries: Sequence[Entry]) -> None:
-        """Make taken messages ready again."""
-
-    def read(self, seq: int) -> Message | None:
-        """Return a ready message that is written, without taking it; None if it cannot be read."""
-
-    def look(self, seq: int, count: int, body_bytes: int) -> Look:
-        """Look at ready messages in the order of their numbers; see Level.look().
-
-        Args:
-            seq: Number of the first message.
-            count: Maximum number of messages, and of attempts to read some.
-            body_bytes: Stop when the bodies have reached this many bytes.
-        """
-
-    def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
-        """Remove taken messages permanently."""
-
-    def purge(self) -> int:
-        """Remove all ready messages; return their number. Those that are taken stay."""
-
-    def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
-        """Read ready messages that were recovered at the start, in the order of their numbers.
-
-        Args:
-            seq: Where to continue; 0 to begin.
-            end: Number after the last one.
-            count: Maximum number of messages.
-        Returns:
-            Messages, without damaged ones, which are lost; and where to continue, `end` after the last. No messages and
-            the same number again if the system cannot read them for now.
-        """
-
-
-class NumberedMemory:
-    """Messages in memory. Implements NumberedStore."""
-
-    __slots__ = ("_ready", "next_seq", "ready_bytes")
-
-    def __init__(self) -> None:
-        self._ready: dict[int, Message] = {}
-        self.next_seq = 1
-        self.ready_bytes = 0
-
-    @property
-    def ready_count(self) -> int:
-        """Number of ready messages."""
-        return len(self._ready)
-
-    def append(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Append messages."""
-        first = self.next_seq
-        self._ready.update(enumerate(messages, first))
-        self.next_seq = first + len(messages)
-        self.ready_bytes += body_bytes
-        return first
-
-    def is_written(self, seq: int) -> bool:
-        """Return True: all messages can be read at once."""
-        return True
-
-    def take(self, numbers: Sequence[int], body_bytes: int) -> tuple[list[Entry], int]:
-        """Take messages."""
-        entries: list[Entry] = []
-        taken_bytes = 0
-        for seq in numbers:
-            if taken_bytes >= body_bytes:
-                break
-            message = self._ready.pop(seq)
-            entries.append((seq, message, False))
-            taken_bytes += len(message.body)
-        self.ready_bytes -= taken_bytes
-        return entries, len(entries)
-
-    def put_back(self, entries: Sequence[Entry]) -> None:
-        """Make taken messages ready again."""
-        self._ready.update((seq, message) for seq, message, _ in entries)
-        self.ready_bytes += sum([len(message.body) for _, message, _ in entries])
-
-    def read(self, seq: int) -> Message | None:
-        """Return a ready message without taking it."""
-        return self._ready.get(seq)
-
-    def look(self, seq: int, count: int, body_bytes: int) -> Look:
-        """Look at ready messages."""
-        numbers = nsmallest(count, [number for number in self._ready if number >= seq])
-        seen: list[Seen] = []
-        for number in numbers:
-            if body_bytes <= 0:
-                break
-            message = self._ready[number]
-            seen.append(Seen(number, message, True, False, 0))
-            body_bytes -= len(message.body)
-        is_over = len(seen) == len(numbers) < count
-        return Look(seen, self.next_seq if is_over else seen[-1].seq + 1, is_over, True)
-
-    def settle(self, entries: Sequence[Entry], kind: EventKind) -> None:
-        """Do nothing: taken messages are gone already."""
-
-    def purge(self) -> int:
-        """Remove all ready messages."""
-        purged = len(self._ready)
-        self._ready.clear()
-        self.ready_bytes = 0
-        return purged
-
-    def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
-        """Return no messages: none is ever recovered."""
-        return [], end
-
-
-class NumberedSegments:
-    """The messages of a segment store, by number. Implements NumberedStore.
-
-    Nothing else takes messages of the store, so its cursor stays where it is. The store must be lazy: after a flush no
-    message is in memory.
+    Args:
+        store: Nothing else takes messages from it. If it has files it is lazy, so that after a flush no message is in
+            memory; then its cursor stays where it is.
     """
 
     __slots__ = ("_has_failed", "_store", "_taken")
@@ -200,18 +50,36 @@ class NumberedSegments:
         return self._store.next_seq
 
     def append(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Append messages; they can be read after the next flush."""
+        """Append messages; on disk they can be read after the next flush.
+
+        Args:
+            messages: Messages of one size.
+            body_bytes: Sum of their body lengths.
+        Returns:
+            Number of the first one; the others have the following numbers.
+        """
         first = self._store.next_seq
         self._store.append(messages, body_bytes)
         return first
 
     def is_written(self, seq: int) -> bool:
-        """Return whether a message has left memory."""
-        return seq < self._store.ram.first_seq or not self._store.ram.window
+        """Return whether an appended message can be read, because it is not waiting for the end of the turn."""
+        store = self._store
+        return not store.has_files or seq < store.ram.first_seq or not store.ram.window
 
     def take(self, numbers: Sequence[int], body_bytes: int) -> tuple[list[Entry], int]:
-        """Take messages. Consecutive numbers are read together."""
+        """Take messages. Consecutive numbers are read together.
+
+        Args:
+            numbers: Numbers of ready messages that are written, in any order.
+            body_bytes: Stop when the bodies taken have reached this many bytes.
+        Returns:
+            The messages in the order of the numbers, without damaged ones, which are lost; and how many of the numbers
+            are dealt with, from the first. None if the system cannot read the first one for now.
+        """
         store = self._store
+        if not store.has_files:
+            return self._take_from_memory(numbers, body_bytes)
         entries: list[Entry] = []
         taken_bytes = at = 0
         while at < len(numbers) and taken_bytes < body_bytes:
@@ -233,6 +101,15 @@ class NumberedSegments:
         store.taken_bytes += taken_bytes
         self._taken.update([entry[0] for entry in entries])
         return entries, at
+
+    def _take_from_memory(self, numbers: Sequence[int], body_bytes: int) -> tuple[list[Entry], int]:
+        entries: list[Entry] = []
+        for seq in numbers:
+            if body_bytes <= 0:
+                break
+            entries += self._store.pick(0, self._store.look(seq, 1, 1).seen)
+            body_bytes -= len(entries[-1][1].body)
+        return entries, len(entries)
 
     def _note_failure(self, seq: int, error: OSError) -> None:
         if not self._has_failed:
@@ -276,6 +153,9 @@ class NumberedSegments:
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Make taken messages ready again."""
         store, body_bytes = self._store, sum([len(message.body) for _, message, _ in entries])
+        if not store.has_files:
+            store.requeue(entries)
+            return
         store.ready_count += len(entries)
         store.ready_bytes += body_bytes
         store.taken_count -= len(entries)
@@ -283,13 +163,15 @@ class NumberedSegments:
         self._taken.difference_update([entry[0] for entry in entries])
 
     def read(self, seq: int) -> Message | None:
-        """Return a ready message without taking it."""
+        """Return a ready message that is written, without taking it; None if it cannot be read."""
+        if not self._store.has_files:
+            return next((each.message for each in self._store.look(seq, 1, 1).seen if each.seq == seq), None)
         # The other reader, so that the one of take() continues where it was.
         found = self._read(seq, 1, _ALL_BYTES, again=True)
         return found[0][1] if found else None
 
     def look(self, seq: int, count: int, body_bytes: int) -> Look:
-        """Look at ready messages."""
+        """Look at ready messages in the order of their numbers; see Level.look()."""
         found = self._store.look(seq, count, body_bytes)
         seen = [each for each in found.seen if each.seq not in self._taken]
         return found._replace(seen=seen)
@@ -300,8 +182,10 @@ class NumberedSegments:
         self._store.settle(sorted(entries, key=_number), kind)
 
     def purge(self) -> int:
-        """Remove all ready messages. Those that are taken, or whose copies are not on disk yet, stay."""
+        """Remove all ready messages; return their number. Taken ones, and those whose copies are not synced, stay."""
         store = self._store
+        if not store.has_files:
+            return store.purge()
         ranges: list[tuple[int, int]] = []
         staying = store.leaving.numbers()
         for seq in self._taken:
@@ -317,7 +201,16 @@ class NumberedSegments:
         return store.purge_numbers(ranges)
 
     def scan(self, seq: int, end: int, count: int) -> tuple[list[Entry], int]:
-        """Read recovered messages in the order of their numbers."""
+        """Read ready messages that were recovered at the start, in the order of their numbers.
+
+        Args:
+            seq: Where to continue; 0 to begin.
+            end: Number after the last one.
+            count: Maximum number of messages.
+        Returns:
+            Messages, without damaged ones, which are lost; and where to continue, `end` after the last. No messages and
+            the same number again if the system cannot read them for now.
+        """
         first, stop = next(self._store.log.dead.live_runs(seq, end), (end, end))
         if first == end:
             return [], end
@@ -343,7 +236,7 @@ def scan_all(store: SegmentStore, count: int) -> Iterator[list[Entry]]:
     Raises:
         UnreadableFileError: The system cannot read a file.
     """
-    numbered, end, seq = NumberedSegments(store), store.next_seq, 0
+    numbered, end, seq = NumberedStore(store), store.next_seq, 0
     while seq < end:
         before = seq
         entries, seq = numbered.scan(seq, end, count)

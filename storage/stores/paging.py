@@ -7,7 +7,6 @@ from typing import Final
 
 from leveret.storage.format import DURABLE, SPILL
 from leveret.storage.message import Message, StoredMessage
-from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Arrival
 from leveret.storage.stores.cursor import Cursor
@@ -24,69 +23,6 @@ _BARE_HEADER_BYTES: Final = 14
 _EXPIRES_ANY: Final = 0
 
 
-class Unwritten:
-    """Messages that the next flush writes to the durable stream.
-
-    Attributes:
-        has_gaps: Whether some of them may have been settled since.
-        keeps_dead: Whether those are written, too, because a named reader wants them.
-    """
-
-    __slots__ = ("_batches", "has_gaps", "keeps_dead")
-
-    def __init__(self) -> None:
-        #: Sequence number of the first message, messages, arrival.
-        self._batches: list[tuple[int, Sequence[Message], int]] = []
-        self.has_gaps = self.keeps_dead = False
-
-    def __bool__(self) -> bool:
-        return bool(self._batches)
-
-    def append(self, seq: int, messages: Sequence[Message], arrived: int) -> None:
-        """Add messages.
-
-        Args:
-            seq: Sequence number of the first message.
-            messages: Messages in order.
-            arrived: Arrival in microseconds since 1970.
-        """
-        self._batches.append((seq, messages, arrived))
-
-    def first_seq(self, next_seq: int) -> int:
-        """Return the lowest sequence number; `next_seq` if it is empty."""
-        return self._batches[0][0] if self._batches else next_seq
-
-    def arrivals(self, dead: DeadSet) -> list[Arrival]:
-        """Return the messages that are not dead, in order."""
-        return [each for each in self._all() if each[0] not in dead] if self.has_gaps else self._all()
-
-    def to_write(self, dead: DeadSet) -> list[Arrival]:
-        """Return the messages that belong into files, in order."""
-        return self._all() if self.keeps_dead else self.arrivals(dead)
-
-    def replace(self, arrivals: Sequence[Arrival]) -> None:
-        """Replace the contents."""
-        self._batches = [(seq, [message], arrived) for seq, message, arrived in arrivals]
-        self.has_gaps = self.has_gaps and self.keeps_dead
-
-    def clear(self) -> None:
-        """Remove all messages."""
-        self._batches.clear()
-        self.has_gaps = False
-
-    def _all(self) -> list[Arrival]:
-        if len(self._batches) == 1:
-            first, messages, arrived = self._batches[0]
-            if len(messages) == 1:
-                # As in a queue whose publisher waits for each confirm.
-                return [(first, messages[0], arrived)]
-        return [
-            (seq, message, arrived)
-            for first, messages, arrived in self._batches
-            for seq, message in enumerate(messages, first)
-        ]
-
-
 class Paging:
     """Moves the messages of a store between memory and disk.
 
@@ -94,19 +30,25 @@ class Paging:
         cursor: Tells where the messages begin that were never taken.
 
     Attributes:
-        unwritten: Messages for the durable stream, written by the next flush.
+        has_gaps: Whether some of the unwritten messages may have been settled since.
+        keeps_dead: Whether those are written, too, because a named reader wants them.
         lazy: Whether no ready message stays in memory after it has been written.
         may_spill: Whether the window may contain messages that paging out writes to the spill stream.
         appended_bytes: Body bytes appended since the last flush.
     """
 
-    __slots__ = ("_cursor", "_left", "_log", "_ram", "_ram_end", "appended_bytes", "lazy", "may_spill", "unwritten")
+    __slots__ = (
+        "_cursor", "_left", "_log", "_ram", "_ram_end", "_unwritten", "appended_bytes", "has_gaps", "keeps_dead",
+        "lazy", "may_spill",
+    )  # fmt: skip
 
     def __init__(self, ram: RamMessages, log: MessageLog, cursor: Cursor) -> None:
         self._ram = ram
         self._log = log
         self._cursor = cursor
-        self.unwritten = Unwritten()
+        #: What the next flush writes to the durable stream: number of the first message, messages, arrival.
+        self._unwritten: list[tuple[int, Sequence[Message], int]] = []
+        self.has_gaps = self.keeps_dead = False
         self.lazy = True
         self.may_spill = False
         self.appended_bytes = 0
@@ -114,6 +56,43 @@ class Paging:
         self._left = 0
         #: End of the numbers in the window at the last flush.
         self._ram_end = 0
+
+    def append(self, seq: int, messages: Sequence[Message], arrived: int, body_bytes: int) -> None:
+        """Let the next flush write appended messages to the durable stream.
+
+        Args:
+            seq: Sequence number of the first message.
+            messages: Messages in order.
+            arrived: Arrival in microseconds since 1970.
+            body_bytes: Sum of their body lengths.
+        """
+        self._unwritten.append((seq, messages, arrived))
+        self.appended_bytes += body_bytes
+
+    def first_unwritten(self, next_seq: int) -> int:
+        """Return the lowest number of an unwritten message; `next_seq` if there is none."""
+        return self._unwritten[0][0] if self._unwritten else next_seq
+
+    def unwritten(self, keeps_dead: bool = False) -> list[Arrival]:
+        """Return the unwritten messages in order, on request with those that have been settled since."""
+        batches = self._unwritten
+        if len(batches) == 1 and len(batches[0][1]) == 1:
+            # As in a queue whose publisher waits for each confirm.
+            found: list[Arrival] = [(batches[0][0], batches[0][1][0], batches[0][2])]
+        else:
+            found = [
+                (seq, message, arrived)
+                for first, messages, arrived in batches
+                for seq, message in enumerate(messages, first)
+            ]
+        if self.has_gaps and not keeps_dead:
+            return [each for each in found if each[0] not in self._log.dead]
+        return found
+
+    def forget_unwritten(self) -> None:
+        """Write none of the unwritten messages."""
+        self._unwritten.clear()
+        self.has_gaps = False
 
     @property
     def is_due(self) -> bool:
@@ -131,7 +110,7 @@ class Paging:
         """
         appended, self.appended_bytes = self.appended_bytes, 0
         try:
-            if self.unwritten:
+            if self._unwritten:
                 self._write()
             if self.is_due:
                 new = self._ram.end - self._ram_end
@@ -164,7 +143,7 @@ class Paging:
         if isinstance(message, StoredMessage):
             return True
         durable = self._log.stream_of(message.envelope.persistent) is DURABLE
-        return durable and seq < self.unwritten.first_seq(seq + 1)
+        return durable and seq < self.first_unwritten(seq + 1)
 
     def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
         """Preload messages before the window from disk into memory.
@@ -192,15 +171,16 @@ class Paging:
 
     def _write(self) -> None:
         """Write the durable stream."""
-        log, unwritten = self._log, self.unwritten
-        batch = unwritten.to_write(log.dead)
+        log, batch = self._log, self.unwritten(self.keeps_dead)
         failure = log.append(DURABLE, batch) if batch else None
-        if unwritten.has_gaps and unwritten.keeps_dead:
+        if self.has_gaps and self.keeps_dead:
             self._bury_written(batch)
         if failure is not None:
-            unwritten.replace([arrival for arrival in batch if not log.was_written(arrival)])
+            left = [arrival for arrival in batch if not log.was_written(arrival)]
+            self._unwritten = [(seq, [message], arrived) for seq, message, arrived in left]
+            self.has_gaps = self.has_gaps and self.keeps_dead
             raise failure
-        unwritten.clear()
+        self.forget_unwritten()
 
     def _bury_written(self, batch: Sequence[Arrival]) -> None:
         """Count those of the messages just written that had been settled before."""

@@ -41,17 +41,9 @@ class RamMessages:
     """
 
     __slots__ = (
-        "_arrival_seqs",
-        "_arrivals",
-        "_is_arrival_over",
-        "_kept",
-        "_kept_order",
-        "_largest",
-        "first_seq",
-        "held_bytes",
-        "window",
-        "window_bytes",
-    )
+        "_arrival_seqs", "_arrivals", "_is_arrival_over", "_kept", "_kept_order", "_largest", "first_seq", "held_bytes",
+        "window", "window_bytes",
+    )  # fmt: skip
 
     def __init__(self, next_seq: int) -> None:
         self.window = _NO_WINDOW
@@ -116,12 +108,6 @@ class RamMessages:
         at = bisect_right(self._arrival_seqs, seq)
         return at > 0 and (at == len(self._arrivals) or self._arrivals[at] - self._arrivals[at - 1] <= within)
 
-    def adopt_arrivals(self, numbers: array[int], times: array[int]) -> None:
-        """Replace all arrival times, each of which is valid from a number on, if there are any."""
-        if numbers:
-            self._arrival_seqs, self._arrivals = numbers[:], times[:]
-            self._is_arrival_over = False
-
     def forget_arrivals(self) -> None:
         """Discard arrival times: no appended message is live."""
         if len(self._arrivals) > 1:
@@ -146,7 +132,9 @@ class RamMessages:
         if count == 1:
             message = window.popleft()
             size = len(message.body)
-            self._advance(1, size)
+            self.first_seq = seq + 1
+            self.window_bytes -= size
+            self.held_bytes -= size
             return [(seq, message, False)], size
         pop = window.popleft
         if count * self._largest <= body_bytes:

@@ -102,37 +102,11 @@ class SegmentStore:
     """
 
     __slots__ = (
-        "_add_event",
-        "_checks_left",
-        "_clock",
-        "_dirty",
-        "_durable",
-        "_events",
-        "_oldest_ready",
-        "_oldest_taken",
-        "_on_dirty",
-        "_persists_transient",
-        "_used",
-        "aside_bytes",
-        "aside_count",
-        "cursor",
-        "dead",
-        "has_files",
-        "leaving",
-        "log",
-        "lost_count",
-        "next_seq",
-        "noted",
-        "paging",
-        "persistent_bytes",
-        "persistent_count",
-        "place",
-        "ram",
-        "ready_bytes",
-        "ready_count",
-        "taken_bytes",
-        "taken_count",
-    )
+        "_add_event", "_checks_left", "_clock", "_dirty", "_durable", "_events", "_oldest_ready", "_oldest_taken",
+        "_on_dirty", "_persists_transient", "_used", "aside_bytes", "aside_count", "cursor", "dead", "has_files",
+        "leaving", "log", "lost_count", "next_seq", "noted", "paging", "persistent_bytes", "persistent_count", "place",
+        "ram", "ready_bytes", "ready_count", "taken_bytes", "taken_count",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -207,22 +181,27 @@ class SegmentStore:
             return
         paging = self.paging
         if self._durable and (self._persists_transient or messages[0].envelope.persistent):
-            paging.unwritten.append(seq, messages, arrived)
+            paging.append(seq, messages, arrived, body_bytes)
             self.persistent_count += count
             self.persistent_bytes += body_bytes
         else:
             paging.may_spill = True
             if not paging.lazy:
                 return
-        paging.appended_bytes += body_bytes
+            paging.appended_bytes += body_bytes
         self._note_dirty()
 
     def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
         ram, cursor = self.ram, self.cursor
-        is_usual = ram.window and cursor.position == ram.first_seq and not cursor.requeued
-        if is_usual and body_bytes > 0 and not self._persists_transient:
-            # All ready messages are in the window.
+        if (
+            ram.window
+            and cursor.position == ram.first_seq
+            and not cursor.requeued
+            and body_bytes > 0
+            and not self._persists_transient
+        ):
+            # As usual: all ready messages are in the window.
             self._used = True
             entries, taken_bytes = ram.take(count, body_bytes)
             cursor.position = ram.first_seq
@@ -324,7 +303,7 @@ class SegmentStore:
                 self.ram.forget_arrivals()
             return
         leave = lives_on(kind, flags)
-        unwritten = self.paging.unwritten.first_seq(self.next_seq)
+        unwritten = self.paging.first_unwritten(self.next_seq)
         now = self._clock()
         runs = settled_runs(entries, now, self.ram, self._durable, self._persists_transient, unwritten)
         self.taken_count -= len(entries)
@@ -369,7 +348,7 @@ class SegmentStore:
             if count:
                 self._note_deleted(count, body_bytes)
             self.log.release()
-            self.paging.unwritten.clear()
+            self.paging.forget_unwritten()
             self.leaving.clear()
         self._forget_ready([(self.dead.floor, self.next_seq)])
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
@@ -609,7 +588,7 @@ class SegmentStore:
         self.ram.clear(self.next_seq)
         self.ready_count = self.ready_bytes = 0
         if self.has_files:
-            self.paging.unwritten.has_gaps = True
+            self.paging.has_gaps = True
             self._bury_unread(ranges)
             self.log.drops_active = True
 
@@ -631,10 +610,10 @@ class SegmentStore:
         if run.stored:
             self.log.bury(first, run.end, DURABLE if run.durable else SPILL, body_bytes, entries)
         else:
-            unwritten = self.paging.unwritten
-            if not run.durable or not unwritten.keeps_dead:
+            paging = self.paging
+            if not run.durable or not paging.keeps_dead:
                 flags |= NEVER_STORED
-            unwritten.has_gaps = True
+            paging.has_gaps = True
             self.dead.add(first, count)
         self._events.add(
             self.place.qid,
@@ -653,7 +632,7 @@ class SegmentStore:
     def _bury_unread(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Mark messages dead that have not been read, and count the persistent messages again."""
         self.log.bury_all(ranges)
-        unwritten = self.paging.unwritten.arrivals(self.dead)
+        unwritten = self.paging.unwritten()
         self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
         everything = self.ready_count + self.taken_count + self.aside_count
         if not everything:

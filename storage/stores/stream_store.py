@@ -178,12 +178,7 @@ class StreamStore:
     @property
     def written_end(self) -> int:
         """The number before which all messages are written."""
-        return self._store.paging.unwritten.first_seq(self._store.next_seq)
-
-    @property
-    def file_count(self) -> int:
-        """Number of files."""
-        return len(self._store.log.segments)
+        return self._store.paging.first_unwritten(self._store.next_seq)
 
     # -- appending ----------------------------------------------------------------------------------------
 

@@ -202,7 +202,7 @@ def test_no_room_for_a_copy() -> None:
     assert not [name for name in sparse.files.list_directory(QUEUE) if name.endswith(".tmp")]
     sparse.files.room = None
     sparse.store.settle([sparse.left[1]])
-    sparse.store.log.look_at = 0
+    sparse.store.log.next_check = 0
     sparse.end_turn()
     assert sparse.engine._compactor.copied
 

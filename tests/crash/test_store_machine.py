@@ -33,7 +33,7 @@ class DiskMachine(QueueMachine):
                 row.settlement_written = row.settlement_written or row.settled
             if self.files.room is None:
                 assert all(segment.live > 0 for segment in self.store.log.segments[:-1]), "dead segments go"
-        unwritten = self.store.paging.unwritten.first_seq(self.store.next_seq)
+        unwritten = self.store.paging.first_unwritten(self.store.next_seq)
         for row in self.rows.values():
             row.written = row.written or (not row.settled and row.persistent and row.seq < unwritten)
 
@@ -204,7 +204,7 @@ class DiskMachine(QueueMachine):
         segments = self.store.log.segments
         assert all(earlier.last_seq < later.first_seq for earlier, later in pairwise(segments))
         living = [self.rows[seq] for seq in (*self.ready, *self.taken)]
-        written = self.store.paging.unwritten.first_seq(self.store.next_seq)
+        written = self.store.paging.first_unwritten(self.store.next_seq)
         for segment in segments:
             inside = range(segment.first_seq, segment.last_seq + 1)
             assert segment.live == sum(row.persistent and row.seq in inside and row.seq < written for row in living)

@@ -20,7 +20,7 @@ from leveret.protocol.properties import Properties, encode_headers
 from leveret.storage.backings import LevelBacking
 from leveret.storage.event_format import TOLD, EventKind
 from leveret.storage.message import NO_ENVELOPE, Envelope, Message
-from leveret.storage.stores.numbered_store import NumberedSegments
+from leveret.storage.stores.numbered_store import NumberedStore
 
 #: Name of the header.
 DELAY: Final = "x-delay"
@@ -138,7 +138,7 @@ class WaitingMessages(Target):
         #: The last envelope that was published, with its delay and the envelope that is stored.
         self._published = self._stored_envelope = NO_ENVELOPE
         self._delay = 0
-        self.schedule = Schedule(NumberedSegments(backing.store), timers, turn, self._route)
+        self.schedule = Schedule(NumberedStore(backing.store), timers, turn, self._route)
 
     @property
     def count(self) -> int:

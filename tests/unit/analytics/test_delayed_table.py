@@ -11,7 +11,7 @@ from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.options import parse_options
 from leveret.storage.event_format import EventKind
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
-from leveret.storage.stores.numbered_store import NumberedSegments
+from leveret.storage.stores.numbered_store import NumberedStore
 from tests.spark.directories import START, DirectoryBuilder, rows_of_table
 
 _BEGIN = datetime.fromtimestamp(START / 1_000_000, UTC)
@@ -25,7 +25,7 @@ def builder(tmp_path: Path) -> DirectoryBuilder:
     exchange = made.engine.create_queue(True, {"vhost": "shop", "exchange": "late", "persists_transient": True})
     store = made.store(exchange)
     made.publish(store, [b"one", b"two", b"three"], "key", START + 3_600_000_000, headers={"x-delay": -3_600_000})
-    numbered = NumberedSegments(store)
+    numbered = NumberedStore(store)
     numbered.settle(numbered.take([2], 1 << 20)[0], EventKind.ROUTED)
     store.note(EventKind.REFUSED, 5, 50)
     for _ in range(3):

@@ -161,7 +161,7 @@ def test_a_message_that_is_acknowledged_in_the_turn_in_which_it_came_is_written(
     assert read(source, offset, end) == [("q", b"fast"), ("q", b"faster")]
     # A queue that is made later has the reader, too, and none when it has gone.
     later = builder.store(builder.queue("q", vhost="later"))
-    assert later.paging.unwritten.keeps_dead
+    assert later.paging.keeps_dead
     (tmp_path / READERS / "lake").unlink()
     builder.tick()
     builder.append(later, [b"fast"])

@@ -1,4 +1,4 @@
-"""Stores that give out messages by number: in memory, and over a segment store that was written."""
+"""Messages by number: in memory, and in files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, TimedMessage
-from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
+from leveret.storage.stores.numbered_store import NumberedStore
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.messages import ENVELOPE, ENVELOPE_FIELDS, bodies
-from tests.support.segment_stores import commit, files_of, new_flushed_store
+from tests.support.segment_stores import commit, files_of, memory_store, new_flushed_store
 from tests.support.simulated_files import flip
 
 _ALL = 1 << 40
@@ -26,19 +26,19 @@ def timed(body: str, at: int = 5) -> TimedMessage:
 def on_disk() -> tuple[NumberedStore, SegmentStore]:
     wrapped = new_flushed_store()
     store: SegmentStore = wrapped._store  # type: ignore[attr-defined]
-    return NumberedSegments(store), store
+    return NumberedStore(store), store
 
 
 def filled(make: Callable[[], NumberedStore], count: int) -> NumberedStore:
     store = make()
     for number in range(1, count + 1):
         assert store.append([timed(f"{number:03}", number)], 3) == number
-    if isinstance(store, NumberedSegments):
+    if store._store.has_files:
         commit(store._store)
     return store
 
 
-@pytest.fixture(params=[NumberedMemory, lambda: on_disk()[0]], ids=["memory", "disk"])
+@pytest.fixture(params=[lambda: NumberedStore(memory_store()), lambda: on_disk()[0]], ids=["memory", "disk"])
 def make(request: pytest.FixtureRequest) -> Callable[[], NumberedStore]:
     made: Callable[[], NumberedStore] = request.param
     return made
@@ -94,7 +94,7 @@ def test_a_look_shows_ready_messages_in_order_and_takes_none(make: Callable[[], 
     assert (first.seq, first.message.body, first.is_ready, first.redelivered) == (1, b"001", True, False)
     rest = store.look(found.end, 100, _ALL)
     assert [seen.seq for seen in (*found.seen, *rest.seen)] == [1, 3, 4, 5, 6]
-    assert (found.is_over, rest.is_over, rest.end, rest.is_complete) == (False, True, 7, True)
+    assert (found.is_over, rest.is_over, rest.end) == (False, True, 7)
     assert (store.ready_count, store.ready_bytes) == (5, 15)
 
 
@@ -174,7 +174,7 @@ def test_a_purge_leaves_what_is_taken(make: Callable[[], NumberedStore]) -> None
     store.settle(taken[1:], EventKind.RETURNED)
     assert (store.ready_count, store.ready_bytes) == (1, 3)
     assert store.append([timed("new")], 3) == 11
-    if isinstance(store, NumberedSegments):
+    if store._store.has_files:
         commit(store._store)
     entries, _ = store.take([4, 11], _ALL)
     assert bodies(entries) == ["004", "new"]

@@ -35,42 +35,6 @@ def filled(*messages: tuple[int, str]) -> PriorityStore:
     return store
 
 
-def test_higher_priorities_come_first_and_equal_ones_in_order() -> None:
-    store = filled((0, "low1"), (5, "high1"), (3, "mid"), (0, "low2"), (5, "high2"))
-    assert bodies(store.take(ALL, ALL)[0]) == ["high1", "high2", "mid", "low1", "low2"]
-
-
-def test_priorities_above_the_highest_count_as_the_highest() -> None:
-    store = filled((5, "a"), (255, "b"), (6, "c"))
-    assert bodies(store.take(ALL, ALL)[0]) == ["a", "b", "c"]
-
-
-def test_a_requeued_message_stands_at_the_head_of_its_priority() -> None:
-    store = filled((1, "a"), (1, "b"), (4, "c"))
-    c, a = store.take(2, ALL)[0]
-    store.requeue([a])
-    append(store, 2, "d")
-    assert bodies(store.take(2, ALL)[0]) == ["d", "a"]
-    store.requeue([c])
-    assert bodies(store.take(ALL, ALL)[0]) == ["c", "b"]
-
-
-def test_count_and_bytes_bound_a_take_over_all_priorities() -> None:
-    store = filled((1, "aa"), (2, "bb"), (3, ""), (4, "cc"))
-    assert bodies(store.take(ALL, 3)[0]) == ["cc", "", "bb"]
-    assert (store.ready_count, store.ready_bytes) == (1, 2)
-    store = filled((1, "a"), (2, "b"), (3, "c"))
-    assert bodies(store.take(2, ALL)[0]) == ["c", "b"]
-
-
-def test_only_the_head_of_all_expires() -> None:
-    store = PriorityStore(MAX_PRIORITY, lambda level: memory_store())
-    append(store, 1, "low", expires_at=10)
-    append(store, 4, "high", expires_at=30)
-    assert store.take_expired(20, ALL) == []
-    assert bodies(store.take_expired(30, ALL)) == ["high", "low"]
-
-
 def test_the_place_of_a_message_is_its_priority_and_its_number_there() -> None:
     store = filled((1, "a"), (9, "b"), (1, "c"))
     assert [store.place_of(entry) for entry in store.take(ALL, ALL)[0]] == [(5, 1), (1, 1), (1, 2)]

@@ -44,6 +44,7 @@ def test_files_change_nothing_that_is_seen() -> None:
     engine = open_engine(SimulatedFiles())
     memory, store = filled(engine.new_store()), filled(engine.new_store())
     engine.add_files(engine.create_queue(False, {"name": "q"}), 0, store)
+    assert store.dead.count_live(1, store.next_seq) == 3, "what is gone is not looked for in files"
     store.page_out(ALL)
     while store.paging.is_due:
         engine.flush()

@@ -12,7 +12,7 @@ from leveret.storage.engine import StorageEngine
 from leveret.storage.event_format import EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.numbered_store import NumberedSegments, scan_all
+from leveret.storage.stores.numbered_store import NumberedStore, scan_all
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.segment_store import SegmentStore
 from leveret.storage.stores.stream_store import StreamStore
@@ -237,7 +237,7 @@ def test_priorities_find_their_messages_again(disk: FailingDisk, engine: Storage
 
 def test_messages_by_number_are_not_dealt_with(disk: FailingDisk, engine: StorageEngine) -> None:
     store = filled(engine, 6)
-    numbered = NumberedSegments(store)
+    numbered = NumberedStore(store)
     disk.unreadable.add(segments(disk)[1])
     entries, used = numbered.take([1, 2, 3, 5], ALL)
     assert ([entry[0] for entry in entries], used) == ([1, 2], 2)
