@@ -730,6 +730,18 @@ POLICY: Final[Table] = (
     _as_is("queues_in_force", "integer", "With counts, number of queues on which it is in force", None, optional=True),
     _as_is("exchanges_in_force", "integer", "With counts, number of such exchanges", None, optional=True),
 )
+#: A queue or exchange that a policy's pattern matches.
+POLICY_MATCH: Final[Table] = (
+    _as_is("name", "string", "Name"),
+    _as_is("vhost", "string", "Virtual host"),
+    _as_is("type", "string", "Type of the queue or exchange"),
+    _as_is("in_force", "boolean", "Whether the policy is in force on it"),
+    _as_is("rival", "string|null", "The policy that is in force instead"),
+    _as_is("reason", "string|null", "Why the policy is not in force"),
+    _as_is("messages_ready", "integer", "Messages ready for delivery", of=("queue",)),
+    _as_is("message_bytes_ready", "integer", "Body bytes of ready messages", of=("queue",)),
+    _as_is("fill_percent", "number|null", "Per cent of the nearest limit; null without limits", of=("queue",)),
+)
 PARAMETER: Final[Table] = (
     _as_is("value", "any", "Any JSON", _JSON),
     _as_is("vhost", "string", "Virtual host", None),
@@ -935,8 +947,9 @@ SCHEMAS: Final = {
     "Queue": QUEUE, "Exchange": EXCHANGE, "ShownBinding": BINDING, "Connection": CONNECTION, "Channel": CHANNEL,
     "Consumer": CONSUMER, "ConsumerName": CONSUMER_NAME, "ShownVirtualHost": VHOST, "Node": NODE, "ShownUser": USER,
     "ShownPermission": PERMISSION, "ShownTopicPermission": TOPIC_PERMISSION, "ShownPolicy": POLICY,
-    "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER, "VirtualHostLimits": VHOST_LIMIT,
-    "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB, "Reader": READER, "LossAmounts": LOSS_AMOUNTS,
-    "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
-    "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
+    "Covered": POLICY_MATCH, "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER,
+    "VirtualHostLimits": VHOST_LIMIT, "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB,
+    "Reader": READER, "LossAmounts": LOSS_AMOUNTS, "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION,
+    "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE, "BrowsedMessage": BROWSED_MESSAGE,
+    "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
 }  # fmt: skip
