@@ -139,7 +139,11 @@ def _read_definitions(path: Path) -> list[tuple[str, str, str]]:
 
 
 async def send_copy(
-    link: Link, moment: Moment, pace: Callable[[int], Awaitable[None]], progress: Callable[[int, int], None]
+    link: Link,
+    moment: Moment,
+    pace: Callable[[int], Awaitable[None]],
+    progress: Callable[[int, int], None],
+    is_packed: bool = False,
 ) -> None:
     """Send a copy.
 
@@ -148,6 +152,7 @@ async def send_copy(
         moment: The copy.
         pace: Is awaited with the number of bytes before they are sent.
         progress: Is called with the bytes that are sent, and those to send.
+        is_packed: Whether it is compressed.
     Raises:
         LinkError, OSError, EOFError: The link is broken.
     """
@@ -172,7 +177,10 @@ async def send_copy(
                 if not octets:
                     raise LinkError(f"{moment.files[at].path} has become shorter")
                 await pace(len(octets))
-                link.send(Message.DATA, octets)
+                if is_packed:
+                    await link.send_packed(Message.DATA, octets)
+                else:
+                    link.send(Message.DATA, octets)
                 await link.drain()
                 left -= len(octets)
                 sent += len(octets)
