@@ -202,7 +202,6 @@ class Browser:
         if waiting is None or self._ready_only:
             self.place = None
             return []
-        self._level = WAITING
         found = waiting.look(place.seq if place.level == WAITING else 0, self._most, _STEP_BYTES)
         self.failure = found.failure or self.failure
         self.place = None if found.is_over else Place(WAITING, found.end)
@@ -242,8 +241,6 @@ class Browser:
         ]
 
     def _next_level(self, level: int) -> Place | None:
-        if level == WAITING:
-            return None
         numbers = [number for number, _ in self._queue.store.ordered_levels()]
         later = numbers[numbers.index(level) + 1 :]
         if later:
