@@ -762,7 +762,7 @@ USER_LIMIT: Final[Table] = (
 
 JOB_COUNTS: Final[Table] = (
     _as_is("scanned", "integer", "Messages that were looked at"),
-    _as_is("returned", "integer", "Messages that were returned, moved or replayed; with dry_run, that would be"),
+    _as_is("returned", "integer", "Messages returned, moved, replayed or restored; with dry_run, that would be"),
     _as_is("left_count", "integer", "Messages that match and are left where they are", Column("left")),
     _as_is("left", "array", "Their numbers by problem", None),
     _as_is("left.problem", "string", "Why they are left", None),
@@ -775,7 +775,7 @@ JOB_COUNTS: Final[Table] = (
 )
 JOB: Final[Table] = (
     _as_is("id", "string", "ID"),
-    _as_is("kind", "string", "return, move or replay"),
+    _as_is("kind", "string", "return, move, replay or restore"),
     _as_is("vhost", "string", "Virtual host", None),
     _as_is("queue", "string", "Name of its queue"),
     _as_is("user", "string", "With whose permissions it works"),
@@ -786,6 +786,7 @@ JOB: Final[Table] = (
     _as_is("error", "string|null", "Why it has failed, waits or is paused"),
     _as_is("options", "object", "Those of the request, without dry_run and job. Empty, as left and by_origin, for "
            "users without read permission on the queue", _JSON),
+    _as_is("total", "integer|null", "Messages of the queue in the backup, once that is known", of=("restore",)),
     _as_is("first_offset", "integer", "First offset", of=("replay",)),
     _as_is("next_offset", "integer", "Offset where it goes on: what was sent of those before it is on disk",
            of=("replay",)),
