@@ -54,9 +54,8 @@ def verify(repository: Repository) -> Verified:
         for path, file in manifest.files.items():
             if file is None:
                 files.pop(path, None)
-            else:
-                files[path] = file.parts
-        for path, file in manifest.stored():
+                continue
+            files[path] = file.parts
             for part, length in file.parts:
                 if part not in checked:
                     checked[part] = _damage_of(repository, part, length)

@@ -312,11 +312,9 @@ class Shipping:
             tasks = [
                 asyncio.create_task(work)
                 for work in (
-                    self._send_frames(link, number, each.is_observer),
-                    self._receive(link, each, address),
-                    self._tell_lag(link, each),
+                    self._send_frames(link, number), self._receive(link, each, address), self._tell_lag(link, each)
                 )
-            ]
+            ]  # fmt: skip
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
@@ -349,7 +347,7 @@ class Shipping:
         moment = await self._loop.run_in_executor(None, make)
         try:
             log.info("%s gets a copy of %d files at operation %d", each.name, len(moment.files), moment.number)
-            await send_copy(link, moment, self._pace(), partial(_note_progress, each), each.is_observer)
+            await send_copy(link, moment, self._pace(), partial(_note_progress, each))
         finally:
             await self._loop.run_in_executor(None, moment.remove)
         return moment.number
@@ -368,16 +366,12 @@ class Shipping:
 
         return wait
 
-    async def _send_frames(self, link: Link, number: int, is_packed: bool) -> None:
-        """Send frames; those for observers are compressed, as they may go to another site."""
+    async def _send_frames(self, link: Link, number: int) -> None:
         while True:
             frame = await self._backlog.after(number)
             if frame is None:
                 raise LinkError("it is too far behind for replication.backlog")
-            if is_packed:
-                await link.send_packed(Message.FRAME, frame.octets)
-            else:
-                link.send(Message.FRAME, frame.octets)
+            link.send(Message.FRAME, frame.octets)
             await link.drain()
             number = frame.last
 

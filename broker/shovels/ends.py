@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from leveret.policies.amqp_uri import AmqpUri
 
@@ -99,9 +99,11 @@ class Source(End, Protocol):
 
     message_count: int
 
-    async def consume(self) -> None:
+    async def consume(self, arguments: Mapping[str, Any]) -> None:
         """Begin to deliver messages.
 
+        Args:
+            arguments: Arguments of the consumer, as JSON.
         Raises:
             EndFault: It is refused.
         """

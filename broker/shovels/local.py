@@ -5,12 +5,13 @@ A URI without user may do everything, as in RabbitMQ: who sets a shovel needs th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
@@ -29,12 +30,20 @@ from leveret.policies.amqp_uri import AmqpUri
 from leveret.policies.shovel import Shovel, ShovelEnd
 from leveret.protocol.erlang_terms import format_text
 from leveret.protocol.faults import AmqpFault, ReplyCode, precondition_failed
-from leveret.protocol.field_table import FieldTable
+from leveret.protocol.field_table import FieldTable, find
+from leveret.protocol.header_scan import STREAM_OFFSET
+from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 
 #: User of URIs that name none, as RabbitMQ calls it.
 _NOBODY: Final = User("none", tags=("impersonator",))
+#: Value of x-stream-offset with which a shovel goes on behind what its destination, a stream of this broker, has.
+CONTINUE: Final = "continue"
+_OFFSET: Final = STREAM_OFFSET.decode()
+#: Messages, and bytes of their bodies, that are read at once to find the last offset.
+_LOOK: Final = 64
+_LOOK_BYTES: Final = 1 << 30
 #: With more targets than this, messages are published one at a time.
 _FEW: Final = 16
 
@@ -129,7 +138,7 @@ class LocalSource:
         self._principal = principal
         self._owner = owner
         self._prefetch = shovel.prefetch
-        self.arguments = table_from_json(shovel.consumer_arguments)
+        self.arguments: FieldTable = ()
         self.tag = generate_name("amq.ctag")
         self.channel = _Client(f"Shovel {owner.name}", principal.user.name, principal.vhost.name)
         self.channel_id = id(self)
@@ -157,8 +166,9 @@ class LocalSource:
             raise
         return queue
 
-    async def consume(self) -> None:
+    async def consume(self, arguments: Mapping[str, Any]) -> None:
         """Begin to deliver messages; see Source."""
+        self.arguments = table_from_json(arguments)
         try:
             queue = queues.open_for_reading(self._principal, self.queue.name, self)
             given = read_consumer_arguments(queue, self.arguments)
@@ -279,8 +289,29 @@ class LocalDestination:
         self._origin = Origin(f"Shovel {owner.name}", 1, principal.user.name)
         self._prepared: tuple[tuple[bytes, bytes], publishing.Prepared] | None = None
         self._is_waiting = False
-        if end.queue is not None:
-            _open_queue(principal, end)
+        self._queue = None if end.queue is None else _open_queue(principal, end)
+
+    async def last_offset(self) -> int | None:
+        """Return the offset at the source of the last message here that has come from a stream; None if none has.
+
+        A message has it in the header with which it was delivered.
+
+        Raises:
+            EndFault: The destination is no stream.
+        """
+        if not isinstance(self._queue, StreamQueue):
+            raise EndFault(format_text(f"x-stream-offset '{CONTINUE}' needs a stream of this broker as destination"))
+        ((_, level),) = self._queue.store.ordered_levels()
+        end = self._queue.stream.next_number
+        while end > self._queue.stream.first_number:
+            begin = max(self._queue.stream.first_number, end - _LOOK)
+            for seen in reversed(level.look(begin, end - begin, _LOOK_BYTES).seen):
+                field = find(Properties(seen.message.envelope.header).headers(), _OFFSET)
+                if field is not None and isinstance(field.value, int):
+                    return field.value
+            end = begin
+            await asyncio.sleep(0)
+        return None
 
     @property
     def is_blocked(self) -> bool:

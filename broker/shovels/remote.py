@@ -12,7 +12,7 @@ import logging
 import ssl
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -358,12 +358,12 @@ class RemoteSource(RemoteChannel):
         self._queue = declared[0]
         await self.call("queue.bind", 0, self._queue, end.exchange, end.key or "", False, ())
 
-    async def consume(self) -> None:
+    async def consume(self, arguments: Mapping[str, Any]) -> None:
         """Begin to deliver messages; see Source."""
         shovel, tag = self._shovel, generate_name("amq.ctag")
         await self.call("basic.qos", 0, min(shovel.prefetch or WINDOW, 65_535), False)
-        arguments = table_from_json(shovel.consumer_arguments)
-        await self.call("basic.consume", 0, self._queue, tag, False, self._no_ack, False, False, arguments)
+        flags = False, self._no_ack, False, False
+        await self.call("basic.consume", 0, self._queue, tag, *flags, table_from_json(arguments))
 
     def _read(self, kind: int, payload: bytes) -> None:
         if kind == FRAME_BODY:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
 from leveret.broker.shovels.ends import WINDOW, WINDOW_BYTES, Delivered, Destination, EndFault, Source
-from leveret.broker.shovels.local import LocalDestination, LocalSource, fault_of, open_principal
+from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, fault_of, open_principal
 from leveret.broker.shovels.rewriting import Rewriter
 from leveret.policies.shovel import Shovel
 from leveret.protocol.erlang_terms import format_text
@@ -32,6 +32,7 @@ _STEP_BYTES: Final = 1 << 20
 _REFUSED_SECONDS: Final = 1.0
 #: Seconds that a shovel waits for confirms when it is stopped.
 _DRAIN_SECONDS: Final = 1.0
+_OFFSET: Final = "x-stream-offset"
 _NO_CLIENT: Final = "shovels to and from other brokers need aiormq: pip install 'leveret[shovel]'"
 
 
@@ -203,8 +204,18 @@ class Run:
         if flow.expected == 0:
             self._ended.set_result(None)
             return
-        await source.consume()
+        await source.consume(await self._consumer_arguments(destination))
         self._report("running")
+
+    async def _consumer_arguments(self, destination: Destination) -> dict[str, Any]:
+        """Return the arguments of the consumer; a stream may go on behind what its destination has."""
+        arguments = dict(self._shovel.consumer_arguments)
+        if arguments.get(_OFFSET) == CONTINUE:
+            if not isinstance(destination, LocalDestination):
+                raise EndFault(format_text(f"{_OFFSET} '{CONTINUE}' needs a stream of this broker as destination"))
+            last = await destination.last_offset()
+            arguments[_OFFSET] = "first" if last is None else last + 1
+        return arguments
 
     async def _open_source(self) -> Source:
         place, shovel = self._place, self._shovel

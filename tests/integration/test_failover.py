@@ -254,9 +254,6 @@ def test_an_observer_leads_by_hand_when_all_others_are_lost(tmp_path: Path) -> N
             ("n2", "standby", True), ("o", "observer", False),
         ]  # fmt: skip
         wait_until(lambda: observer.metric("lag_operations") == 0, "it has everything")
-        shown = json.loads(ctl(second, "cluster_status", "--formatter", "json"))
-        everyone = ["leveret@n1", "leveret@n2", "leveret@o"]
-        assert [sorted(shown[name]) for name in ("disk_nodes", "running_nodes", "versions")] == [everyone] * 3
         refused = run_ctl(observer, "promote", "--force")
         assert (refused.returncode, "n1 leads: stop it first" in refused.stderr) == (69, True), refused
         assert run_ctl(observer, "promote", user="guest:wrong").returncode != 0
@@ -270,8 +267,6 @@ def test_an_observer_leads_by_hand_when_all_others_are_lost(tmp_path: Path) -> N
         assert "This node leads." in ctl(observer, "promote", "--force")
         assert observer.role == "leader"
         assert numbers(observer) == [*range(100)]
-        shown = json.loads(ctl(observer, "cluster_status", "--formatter", "json"))
-        assert (sorted(shown["disk_nodes"]), shown["running_nodes"]) == (everyone, ["leveret@o"])
         # What it has is the cluster's from now on.
         publish(observer, 100, 10)
         first.start()

@@ -172,3 +172,47 @@ def test_it_goes_on_after_a_restart(here: LeveretProcess) -> None:
     here.stop()
     here.start()
     assert states(here) == []
+
+
+def test_a_copy_of_a_stream_goes_on_where_it_was(here: LeveretProcess, there: LeveretProcess) -> None:
+    """However often either side is killed, and whoever else publishes to the copy, each message comes once."""
+    total = 20_000
+    stream = [("x-queue-type", "S", "stream")]
+    for broker in (here, there):
+        with Connection(broker.url) as connection:
+            connection.channel().queue_declare("log", durable=True, arguments=stream)
+    with Connection(there.url) as connection:
+        channel = connection.channel()
+        for number in range(total):
+            channel.publish("", "log", b"%d" % number)
+        channel.sync()
+    ends = {"src_uri": there.url, "src_queue": "log", "dest_uri": "amqp://", "dest_queue": "log"}
+    set_shovel(here, **ends, src_consumer_args={"x-stream-offset": "continue"}, reconnect_delay=0.2)
+    for victim in (here, there, here):
+        before = sum(each["messages"] for each in Management(here.http_url).request("GET", "queues"))
+        poll(lambda least=before + 1: stream_count(here) >= min(least, total))
+        victim.kill()
+        victim.start()
+        with Connection(here.url) as connection:
+            channel = connection.channel()
+            channel.publish("", "log", b"-1")
+            channel.sync()
+    poll(lambda: stream_count(here) >= total + 3)
+    with Connection(here.url) as connection:
+        channel = connection.channel()
+        channel.qos(total + 3)
+        channel.consume("log", arguments=[("x-stream-offset", "S", "first")])
+        found = [int(each.body) for each in channel.deliveries(total + 3, 60)]
+    assert [number for number in found if number >= 0] == [*range(total)]
+
+
+def stream_count(broker: LeveretProcess) -> int:
+    [found] = Management(broker.http_url).request("GET", "queues")
+    return int(found.get("messages", 0))
+
+
+def test_a_copy_that_goes_on_needs_a_stream_here(here: LeveretProcess) -> None:
+    fill(here, "a", 1)
+    ends = {"src_uri": "amqp://", "src_queue": "a", "dest_uri": "amqp://", "dest_queue": "b"}
+    set_shovel(here, **ends, src_consumer_args={"x-stream-offset": "continue"})
+    poll(lambda: "needs a stream of this broker" in states(here)[0].get("reason", ""))

@@ -260,6 +260,7 @@ class Queue(Target):
         """Remove messages from their holder, before acknowledge(), reject() or requeue().
 
         Args:
+            holder: The holder.
             entries: The messages.
             why: Why they leave it.
         """

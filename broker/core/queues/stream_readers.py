@@ -117,6 +117,7 @@ class StreamReaders:
         """Add a consumer.
 
         Args:
+            consumer: The consumer.
             number: Number of the first message that it gets.
         """
         self._places[consumer] = self._stream.reader_at(number)

@@ -51,6 +51,7 @@ class VirtualHostPolicies:
         """Add or replace a policy, and apply it at once.
 
         Args:
+            policy: The policy.
             operator: Whether it is an operator policy.
         Returns:
             Whether it is new.

@@ -373,7 +373,7 @@ class ProgressLine:
 
     def __init__(self, label: str, total: int, *, silent: bool = False, stream: TextIO | None = None) -> None:
         self._label = label
-        self._total = total
+        self.total = total
         self._stream = sys.stderr if stream is None else stream
         self._visible = not silent and self._stream.isatty()
         self._drawn_at = -_INTERVAL
@@ -400,7 +400,7 @@ class ProgressLine:
         if not self._visible or now - self._drawn_at < _INTERVAL:
             return
         self._drawn_at = now
-        self._stream.write(_CLEAR + render_bar(self._label, done, self._total) + (note and f" {note}"))
+        self._stream.write(_CLEAR + render_bar(self._label, done, self.total) + (note and f" {note}"))
         self._stream.flush()
 
 

@@ -36,6 +36,7 @@ MODULES: Final[dict[str, str]] = {
     "help_commands": "autocomplete completion help version",
     "jobs": "cancel_job list_jobs move_messages resume_job return_messages",
     "messages": "browse delete_messages get publish",
+    "migrate": "migrate",
     "migration": "check_migration",
     "node": (
         "alarms await_online_nodes await_startup cluster_status enable_feature_flag environment erlang_version"

@@ -1,0 +1,464 @@
+"""The command migrate: brings a virtual host over from a RabbitMQ, by a shovel for each queue.
+
+All that it has done so far is in the two brokers: definitions, and shovels whose names begin with `migrate.`. So it may
+be ended at any time, and goes on when it is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from leveret.broker.management.cli.api import Api
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.faults import (
+    INTERRUPTED,
+    ApiFault,
+    CommandFault,
+    RequestTimeout,
+    Unreachable,
+    UsageFault,
+    failed,
+    no_such_vhost,
+)
+from leveret.broker.management.cli.options import HEADERS, VHOST, option, parse_address
+from leveret.broker.management.cli.output import ProgressLine
+
+_PREFIX: Final = "migrate."
+#: Bytes of the name of a shovel.
+_NAME_MAX: Final = 255
+_SHOVEL: Final = "shovel"
+#: Seconds between two looks at the brokers, and to wait for an answer.
+_PAUSE: Final = 1.0
+_PATIENCE: Final = 60
+#: Seconds for which a queue has to be empty: RabbitMQ's counts are up to 5 s old.
+_SETTLED: Final = 11.0
+#: Exit status if something is left at the other broker, or missing here.
+_INCOMPLETE: Final = 1
+_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "users": ("name",),
+    "vhosts": ("name",),
+    "permissions": ("user", "vhost"),
+    "topic_permissions": ("user", "vhost", "exchange"),
+    "parameters": ("vhost", "component", "name"),
+    "policies": ("vhost", "name"),
+    "exchanges": ("vhost", "name"),
+    "queues": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination", "destination_type", "routing_key", "arguments"),
+}
+_QUEUE_FIELDS: Final = "name,type,messages,consumers,exclusive,durable,arguments"
+
+
+class _QueueState(NamedTuple):
+    """A queue as one of the brokers shows it."""
+
+    kind: str
+    messages: int
+    consumers: int
+    is_exclusive: bool
+
+
+class _Moving(NamedTuple):
+    """Where messages come from and go to.
+
+    Args:
+        other: The API of the other broker.
+        here: The API of this broker, which runs the shovels.
+        uri: The other broker for the shovels.
+        is_back: Whether messages go back to the other broker.
+        pattern: Which queues are moved.
+    """
+
+    other: Api
+    here: Api
+    vhost: str
+    uri: str
+    is_back: bool
+    pattern: re.Pattern[str]
+
+    @property
+    def source(self) -> Api:
+        """The broker that messages come from."""
+        return self.here if self.is_back else self.other
+
+    @property
+    def target(self) -> Api:
+        """The broker that messages go to."""
+        return self.other if self.is_back else self.here
+
+    def queues(self, api: Api) -> dict[str, _QueueState]:
+        """Return the queues that are moved, by name; those of single connections are not."""
+        found = {}
+        for each in api.get("queues", self.vhost, columns=_QUEUE_FIELDS):
+            arguments = each.get("arguments") or {}
+            kind = each.get("type") or arguments.get("x-queue-type", "classic")
+            state = _QueueState(
+                kind, each.get("messages") or 0, each.get("consumers") or 0, bool(each.get("exclusive"))
+            )
+            if self.pattern.search(each["name"]) and not state.is_exclusive:
+                found[each["name"]] = state
+        return found
+
+    def shovels(self) -> dict[str, Any]:
+        """Return the values of the shovels that this command has made, by name."""
+        found = self.here.get("parameters", _SHOVEL, self.vhost)
+        return {each["name"]: each["value"] for each in found if each["name"].startswith(_PREFIX)}
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Return what is known of these shovels, by name."""
+        found = self.here.get("shovels", self.vhost)
+        return {each["name"]: each for each in found if each["name"].startswith(_PREFIX)}
+
+    def shovel(self, queue: str, state: _QueueState, received: int) -> dict[str, Any]:
+        """Return the value of the parameter for a queue.
+
+        Args:
+            received: Messages that a stream has at the target; its shovel begins behind them.
+        """
+        local = f"amqp:///{quote(self.vhost, safe='')}"
+        remote = f"{self.uri}/{quote(self.vhost, safe='')}"
+        source, target = (local, remote) if self.is_back else (remote, local)
+        value: dict[str, Any] = {
+            "src-protocol": "amqp091",
+            "src-uri": source,
+            "src-queue": queue,
+            "src-predeclared": True,
+            "dest-protocol": "amqp091",
+            "dest-uri": target,
+            "dest-queue": queue,
+            "dest-predeclared": True,
+            "ack-mode": "on-confirm",
+            "reconnect-delay": 1,
+        }
+        if state.kind == "stream":
+            # A new connection would begin at the same offset again: migrate makes the shovel anew, behind what came.
+            value |= {"src-consumer-args": {"x-stream-offset": received}, "reconnect-delay": 0}
+        return value
+
+
+def _check(context: CommandContext) -> None:
+    if not context.text("from"):
+        raise UsageFault("--from is missing: amqp://user:password@host:port of the other broker")
+    parts = urlsplit(context.text("from"))
+    if parts.scheme not in ("amqp", "amqps") or not parts.hostname or parts.path.strip("/"):
+        raise UsageFault("--from takes amqp://user:password@host:port without a virtual host, which --vhost names")
+    try:
+        re.compile(context.text("queues"))
+    except re.error as error:
+        raise UsageFault(f"--queues is not a valid regular expression: {error}") from error
+
+
+@command(
+    "migrate",
+    "Definitions",
+    "Brings a virtual host over from a RabbitMQ, definitions and messages; goes on where it was if it is run again",
+    (
+        option("from", "the other broker, as amqp://user:password@host:port", line="--from <place>"),
+        option("from-http", "its HTTP API; by default port 15672 of the same host, with the same user"),
+        VHOST,
+        option("queues", "only queues in whose names this regular expression is found"),
+        option("back", "move messages from here to the other broker instead"),
+        option(
+            "cut-over",
+            "wait until the queues are empty and have no consumers there, then remove the shovels and compare",
+        ),
+        option("dry-run", "show what would be declared and moved, and change nothing"),
+        HEADERS,
+    ),
+    banner='Migrating vhost "{context.vhost}" ...',
+    check=_check,
+    timeout=None,
+)
+def _migrate(context: CommandContext) -> Result:
+    other = Api(_other_address(context), _PATIENCE)
+    uri = context.text("from").rstrip("/")
+    pattern = re.compile(context.text("queues"))
+    moving = _Moving(other, context.api, context.vhost, uri, context.flag("back"), pattern)
+    try:
+        return _move(context, moving)
+    except KeyboardInterrupt:
+        text = "\nthe shovels go on without this command; run it again to see how far they are"
+        raise CommandFault(INTERRUPTED, text, json={"result": "running"}) from None
+    finally:
+        other.close()
+
+
+def _move(context: CommandContext, moving: _Moving) -> Result:
+    try:
+        document = moving.other.get("definitions")
+    except ApiFault as fault:
+        hint = "; the user needs the tag administrator" if fault.status in (401, 403) else ""
+        raise failed(f"{moving.other.address} answers {fault.status}: {fault.reason}{hint}") from fault
+    except Unreachable as fault:
+        raise failed(f"{moving.other.address} cannot be reached: {fault}; --from-http names its HTTP API") from fault
+    if all(each["name"] != moving.vhost for each in document["vhosts"]):
+        raise no_such_vhost(moving.vhost)
+    missing, rows = _compare(document, moving.here.get("definitions"), moving.vhost)
+    if context.flag("dry-run"):
+        return ResultRows(("kind", "name", "action"), [*rows, *_planned_moves(moving)])
+    if not moving.is_back:
+        _declare(moving, missing)
+    queues = _start(moving)
+    ended = _watch(context, moving, queues)
+    if not context.flag("cut-over"):
+        text = "the queues are empty there; the shovels go on until the command is run with --cut-over"
+        return Outcome(text, {"result": "running", "queues": len(queues)})
+    return _report(moving, ended)
+
+
+def _other_address(context: CommandContext) -> Any:
+    given = context.text("from-http")
+    if not given:
+        parts = urlsplit(context.text("from"))
+        login, at, _ = parts.netloc.rpartition("@")
+        host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+        given = f"http://{login}{at}{host}:15672"
+    try:
+        return parse_address(given)._replace(ca_file=context.text("cacert"))
+    except ValueError as error:
+        raise UsageFault(f"--from-http: {error}") from error
+
+
+# -- definitions ---------------------------------------------------------------------------------------------
+
+
+def _compare(
+    document: Mapping[str, Any], ours: Mapping[str, Any], vhost: str
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Return the definitions of a virtual host that are missing here, and a row for each object of it.
+
+    What this broker would refuse, or does not have, is not among the missing.
+    """
+    from leveret.broker.migration.definition_rules import judge
+    from leveret.broker.migration.findings import Verdict
+    from leveret.broker.migration.rehearsal import rehearse
+    from leveret.broker.migration.report import find_release
+
+    wanted = _of_vhost(document, vhost)
+    missing: dict[str, Any] = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}
+    rows = []
+    trials = rehearse(wanted)
+    refused = {
+        id(trial): finding.what
+        for trial in trials
+        for finding in judge([trial], find_release(document))
+        if finding.verdict is Verdict.UNSUPPORTED and (trial.refusal or trial.left_out)
+    }
+    for trial in trials:
+        key = _key(trial.section, trial.entry)
+        there = {_key(trial.section, each): each for each in ours.get(trial.section, ())}
+        action = "declare"
+        if key in there:
+            is_equal = all(there[key].get(name) == value for name, value in trial.entry.items())
+            action = "is there" if is_equal else "is there and differs; it stays as it is"
+        elif id(trial) in refused:
+            action = f"is left out: {refused[id(trial)]}"
+        else:
+            missing.setdefault(trial.section, []).append(trial.entry)
+        rows.append(
+            {"kind": trial.section.replace("_", " "), "name": _shown(trial.section, trial.entry), "action": action}
+        )
+    return missing, rows
+
+
+def _of_vhost(document: Mapping[str, Any], vhost: str) -> dict[str, Any]:
+    """Return the definitions of one virtual host, and of the users who may use it."""
+    found = {
+        section: [each for each in document.get(section) or () if each.get("vhost") == vhost]
+        for section, keys in _SECTIONS.items()
+        if "vhost" in keys
+    }
+    found["parameters"] = [each for each in found["parameters"] if not each.get("name", "").startswith(_PREFIX)]
+    found["vhosts"] = [each for each in document["vhosts"] if each["name"] == vhost]
+    names = {each["user"] for each in found["permissions"]}
+    found["users"] = [each for each in document["users"] if each["name"] in names]
+    versions = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}
+    return {**versions, **found}
+
+
+def _key(section: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(entry.get(name, "")) for name in _SECTIONS[section])
+
+
+def _shown(section: str, entry: Mapping[str, Any]) -> str:
+    if section == "bindings":
+        return f"{entry['source']} -> {entry['destination']} ({entry.get('routing_key', '')})"
+    return str(entry.get("name", entry.get("user", "")))
+
+
+def _declare(moving: _Moving, missing: Mapping[str, Any]) -> None:
+    if any(isinstance(each, list) for each in missing.values()):
+        try:
+            moving.here.post("definitions", body=missing)
+        except ApiFault as fault:
+            raise failed(f"the definitions are refused: {fault.reason}") from fault
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def _shovel_name(queue: str) -> str:
+    name = _PREFIX + queue
+    return name if len(name.encode()) <= _NAME_MAX else _PREFIX + hashlib.sha256(queue.encode()).hexdigest()
+
+
+def _planned_moves(moving: _Moving) -> Iterator[dict[str, str]]:
+    for name, state in moving.queues(moving.source).items():
+        yield {"kind": "messages", "name": name, "action": f"move {state.messages}"}
+
+
+def _start(moving: _Moving) -> dict[str, _QueueState]:
+    """Make the shovels that are missing, and end those of the other direction; return the queues."""
+    queues = moving.queues(moving.source)
+    for name, value in moving.shovels().items():
+        if value["src-uri"].startswith("amqp:///") != moving.is_back:
+            moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
+    made = moving.shovels()
+    absent = [name for name in queues if _shovel_name(name) not in made]
+    received = moving.queues(moving.target) if absent else {}
+    for name in absent:
+        # What could not be declared is in the report.
+        if name in received:
+            _make(moving, name, queues[name], received[name].messages)
+    return queues
+
+
+def _make(moving: _Moving, queue: str, state: _QueueState, received: int) -> None:
+    value = moving.shovel(queue, state, received)
+    try:
+        moving.here.put("parameters", _SHOVEL, moving.vhost, _shovel_name(queue), body={"value": value})
+    except ApiFault as fault:
+        raise failed(f"the shovel for queue '{queue}' is refused: {fault.reason}") from fault
+
+
+class _Seen(NamedTuple):
+    """Queues of the source (there) and of the target (here) by name, and the shovels, at one moment."""
+
+    there: dict[str, _QueueState]
+    here: dict[str, _QueueState]
+    states: dict[str, dict[str, Any]]
+
+    def is_running(self, name: str) -> bool:
+        """Return whether the shovel for a queue is connected."""
+        return self.states.get(_shovel_name(name), {}).get("state") == "running"
+
+    def left(self, names: Mapping[str, _QueueState]) -> int:
+        """Return the number of messages that have not come yet."""
+        return sum(self.left_of(name) for name in names)
+
+    def left_of(self, name: str) -> int:
+        """Return the number of messages of a queue that have not come yet; those of a stream stay where they are."""
+        there = self.there.get(name)
+        if there is None:
+            return 0
+        if there.kind == "stream":
+            here = self.here.get(name)
+            return max(0, there.messages - (here.messages if here else 0))
+        return there.messages
+
+    def has_others(self, name: str) -> bool:
+        """Return whether a queue has another consumer than the shovel."""
+        return name in self.there and self.there[name].consumers > self.is_running(name)
+
+
+def _look(moving: _Moving) -> _Seen | None:
+    """Return how far it is; None while one of the brokers does not answer."""
+    try:
+        return _Seen(moving.queues(moving.source), moving.queues(moving.target), moving.states())
+    except (Unreachable, RequestTimeout, ApiFault):
+        moving.other.close()
+        moving.here.close()
+        return None
+
+
+def _watch(context: CommandContext, moving: _Moving, queues: dict[str, _QueueState]) -> dict[str, _QueueState]:
+    """Wait until all messages have come; with --cut-over, also until nobody consumes there, and remove the shovels.
+
+    Returns:
+        The queues at the target in the end.
+    Raises:
+        CommandFault: A shovel does not run, or a broker does not answer, for a minute (exit status 69).
+    """
+    cuts_over = context.flag("cut-over")
+    first = 0
+    began = well_at = time.monotonic()
+    empty_since: float | None = None
+    with ProgressLine("Migrating", 0, silent=context.silent) as progress:
+        while True:
+            seen = _look(moving)
+            now = time.monotonic()
+            down = _down(moving, queues, seen)
+            well_at = well_at if down else now
+            if now - well_at > _PATIENCE:
+                raise failed(f"{down}; the shovels go on, run the command again")
+            if seen is not None:
+                _mend_streams(moving, queues, seen)
+                left = seen.left(queues)
+                first = max(first, left)
+                busy = [name for name in queues if cuts_over and seen.has_others(name)]
+                progress.total = first
+                progress.update(first - left, down or _note(left, first, now - began, busy))
+                empty_since = (empty_since or now) if not (left or busy or down) else None
+                if empty_since is not None and now - empty_since >= _SETTLED:
+                    if cuts_over:
+                        _end(moving, queues)
+                    return seen.here
+            time.sleep(_PAUSE)
+
+
+def _down(moving: _Moving, queues: Mapping[str, _QueueState], seen: _Seen | None) -> str:
+    """Return what does not work; empty if all does."""
+    if seen is None:
+        return "one of the brokers does not answer"
+    for name in queues:
+        state = seen.states.get(_shovel_name(name))
+        if name in seen.here and name in seen.there and (state is None or state["state"] != "running"):
+            reason = "" if state is None else f": {state.get('reason', 'not connected')}"
+            return f"the shovel for queue '{name}' does not run{reason}"
+    return ""
+
+
+def _note(left: int, first: int, seconds: float, busy: list[str]) -> str:
+    rate = (first - left) / seconds if seconds > 0 else 0
+    texts = [f"{left / rate:.0f} s left"] if left and rate else []
+    if busy:
+        texts.append(f"consumers there: {', '.join(busy[:3])}{' …' if len(busy) > 3 else ''}")
+    return ", ".join(texts)
+
+
+def _mend_streams(moving: _Moving, queues: Mapping[str, _QueueState], seen: _Seen) -> None:
+    """Make the shovels of streams anew whose connection has ended, behind what has come."""
+    for name, state in queues.items():
+        is_ended = seen.states.get(_shovel_name(name), {}).get("state") == "terminated"
+        if state.kind == "stream" and is_ended and name in seen.here:
+            moving.here.delete("parameters", _SHOVEL, moving.vhost, _shovel_name(name))
+            _make(moving, name, state, seen.here[name].messages)
+
+
+def _end(moving: _Moving, queues: Mapping[str, _QueueState]) -> None:
+    for name in moving.shovels():
+        if name in map(_shovel_name, queues):
+            moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
+
+
+def _report(moving: _Moving, ended: Mapping[str, _QueueState]) -> Result:
+    """Compare both brokers once more: what came after the shovels were removed is still there."""
+    time.sleep(_SETTLED / 2)
+    seen = _Seen(moving.queues(moving.source), moving.queues(moving.target), {})
+    rows = []
+    for name in sorted(seen.there.keys() | seen.here.keys()):
+        left = seen.left_of(name)
+        result = "moved" if not left else "has messages left"
+        if name not in seen.here:
+            result = "is missing"
+        kind = (seen.there.get(name) or seen.here[name]).kind
+        received = ended[name].messages if name in ended else 0
+        rows.append({"name": name, "type": kind, "left": left, "received": received, "result": result})
+    is_whole = all(row["result"] == "moved" for row in rows)
+    footer = "all queues are moved" if is_whole else "not all is moved: run the command again"
+    columns = ("name", "type", "left", "received", "result")
+    return ResultRows(columns, rows, footer=footer, status=0 if is_whole else _INCOMPLETE)
