@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.certificates import Authority
 from tests.integration.program import running
+from tests.integration.public_definitions import DEFINITIONS
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl
 from tests.support.wire import Channel
@@ -21,7 +22,7 @@ OFFLINE = Leveretctl("http://127.0.0.1:1")
 
 def run_check(file: Path, version: str, sections: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows about a document."""
-    file.write_text(json.dumps({"rabbitmq_version": version, **sections}))
+    file.write_text(json.dumps({**({"rabbitmq_version": version} if version else {}), **sections}))
     ran = OFFLINE("check_migration", "--from", str(file), "--formatter", "json")
     assert not ran.err
     found = json.loads(ran.out)
@@ -107,6 +108,14 @@ def test_an_entry(all_rows: list[dict[str, Any]], name: str) -> None:
     rows = [row for row in all_rows if row["area"] == section and name in row["names"]]
     assert [row["verdict"] for row in rows if text in row["what"]] == [verdict]
     assert {row["verdict"] for row in rows} == {verdict}, "no other row says otherwise"
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_shapes_of_public_definitions(tmp_path: Path, name: str) -> None:
+    rows = run_check(tmp_path / "definitions.json", "", DEFINITIONS[name])
+    found = {each for row in rows for each in row["names"] if row["verdict"] == "not supported"}
+    federated = {"shop: federation-upstream far-files", "shop: far", "shop: far-ids"}
+    assert found == (federated if name == "federation" else set())
 
 
 def test_rabbitmq_4_has_the_delivery_limit_too(tmp_path: Path) -> None:

@@ -93,10 +93,10 @@ def test_it_brings_definitions_and_messages(
     assert ctl.output("list_bindings", "-p", vhost, "-s", "source_name", "destination_name", "routing_key") == (
         "\tlog\tlog\n\tplain\tplain\n\tranked\tranked\nx\tplain\ta.#\n"
     )
-    assert not ctl.output("list_parameters", "-p", vhost, "-s")
+    assert not ctl.output("list_parameters", "-p", vhost, "-s").strip()
     first = channel.get("plain", no_ack=True)
     assert first is not None
-    assert (first.body, first.properties["delivery_mode"], first.properties["headers"]) == (b"0", 2, {"n": 7})
+    assert (first.body, first.properties["delivery_mode"], first.properties["headers"]) == (b"0", 2, [("n", "l", 7)])
     assert bodies(channel, "plain") == [b"%d" % number for number in range(1, 100)]
     assert bodies(channel, "ranked") == [b"%d" % number for number in (*range(5, 10), *range(5))]
 
@@ -125,7 +125,7 @@ def test_it_goes_on_where_it_was(run: Any, other: LeveretProcess, there: Channel
     assert ran.status == 0, ran
     found = {row["name"]: (row["received"], row["result"]) for row in json.loads(ran.out)}
     assert found == {"log": (20, "moved"), "q": (20, "moved")}
-    assert not ctl.output("list_parameters", "-p", vhost, "-s")
+    assert not ctl.output("list_parameters", "-p", vhost, "-s").strip()
 
 
 def test_back(run: Any, other: LeveretProcess, there: Channel, vhost: str, channel: Channel) -> None:

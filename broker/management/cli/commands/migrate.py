@@ -91,7 +91,7 @@ class _Moving(NamedTuple):
         return self.other if self.is_back else self.here
 
     def queues(self, api: Api) -> dict[str, _QueueState]:
-        """Return the queues that are moved, by name; those of single connections are not."""
+        """Return the queues that are moved, by name; not those of single connections, and streams only to here."""
         found = {}
         for each in api.get("queues", self.vhost, columns=_QUEUE_FIELDS):
             arguments = each.get("arguments") or {}
@@ -99,7 +99,8 @@ class _Moving(NamedTuple):
             state = _QueueState(
                 kind, each.get("messages") or 0, each.get("consumers") or 0, bool(each.get("exclusive"))
             )
-            if self.pattern.search(each["name"]) and not state.is_exclusive:
+            is_moved = not state.is_exclusive and not (self.is_back and state.kind == "stream")
+            if is_moved and self.pattern.search(each["name"]):
                 found[each["name"]] = state
         return found
 
@@ -113,12 +114,8 @@ class _Moving(NamedTuple):
         found = self.here.get("shovels", self.vhost)
         return {each["name"]: each for each in found if each["name"].startswith(_PREFIX)}
 
-    def shovel(self, queue: str, state: _QueueState, received: int) -> dict[str, Any]:
-        """Return the value of the parameter for a queue.
-
-        Args:
-            received: Messages that a stream has at the target; its shovel begins behind them.
-        """
+    def shovel(self, queue: str, state: _QueueState) -> dict[str, Any]:
+        """Return the value of the parameter for a queue."""
         local = f"amqp:///{quote(self.vhost, safe='')}"
         remote = f"{self.uri}/{quote(self.vhost, safe='')}"
         source, target = (local, remote) if self.is_back else (remote, local)
@@ -135,8 +132,7 @@ class _Moving(NamedTuple):
             "reconnect-delay": 1,
         }
         if state.kind == "stream":
-            # A new connection would begin at the same offset again: migrate makes the shovel anew, behind what came.
-            value |= {"src-consumer-args": {"x-stream-offset": received}, "reconnect-delay": 0}
+            value["src-consumer-args"] = {"x-stream-offset": "continue"}
         return value
 
 
@@ -323,12 +319,12 @@ def _start(moving: _Moving) -> dict[str, _QueueState]:
     for name in absent:
         # What could not be declared is in the report.
         if name in received:
-            _make(moving, name, queues[name], received[name].messages)
+            _make(moving, name, queues[name])
     return queues
 
 
-def _make(moving: _Moving, queue: str, state: _QueueState, received: int) -> None:
-    value = moving.shovel(queue, state, received)
+def _make(moving: _Moving, queue: str, state: _QueueState) -> None:
+    value = moving.shovel(queue, state)
     try:
         moving.here.put("parameters", _SHOVEL, moving.vhost, _shovel_name(queue), body={"value": value})
     except ApiFault as fault:
@@ -396,7 +392,6 @@ def _watch(context: CommandContext, moving: _Moving, queues: dict[str, _QueueSta
             if now - well_at > _PATIENCE:
                 raise failed(f"{down}; the shovels go on, run the command again")
             if seen is not None:
-                _mend_streams(moving, queues, seen)
                 left = seen.left(queues)
                 first = max(first, left)
                 busy = [name for name in queues if cuts_over and seen.has_others(name)]
@@ -428,15 +423,6 @@ def _note(left: int, first: int, seconds: float, busy: list[str]) -> str:
     if busy:
         texts.append(f"consumers there: {', '.join(busy[:3])}{' …' if len(busy) > 3 else ''}")
     return ", ".join(texts)
-
-
-def _mend_streams(moving: _Moving, queues: Mapping[str, _QueueState], seen: _Seen) -> None:
-    """Make the shovels of streams anew whose connection has ended, behind what has come."""
-    for name, state in queues.items():
-        is_ended = seen.states.get(_shovel_name(name), {}).get("state") == "terminated"
-        if state.kind == "stream" and is_ended and name in seen.here:
-            moving.here.delete("parameters", _SHOVEL, moving.vhost, _shovel_name(name))
-            _make(moving, name, state, seen.here[name].messages)
 
 
 def _end(moving: _Moving, queues: Mapping[str, _QueueState]) -> None:
