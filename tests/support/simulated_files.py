@@ -41,7 +41,10 @@ class _Inode:
 
 
 class SimulatedFiles:
-    """Implements leveret.storage.disk.files.Files."""
+    """Implements leveret.storage.disk.files.Files.
+
+    What is called by the thread that syncs goes through copies of the names: the owner may change them meanwhile.
+    """
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -192,11 +195,11 @@ class SimulatedFiles:
         del self._names[path]
 
     def remove_tree(self, path: str) -> None:
-        self._give_back(sum(len(inode.octets) for name, inode in self._names.items() if _within(name, path)))
-        self._directories = {each for each in self._directories if not _within(each, path)}
+        self._give_back(sum(len(inode.octets) for name, inode in [*self._names.items()] if _within(name, path)))
+        self._directories = {each for each in [*self._directories] if not _within(each, path)}
         self._synced_directories &= self._directories
         for names in (self._names, self._synced_names):
-            for name in [each for each in names if _within(each, path)]:
+            for name in [each for each in [*names] if _within(each, path)]:
                 del names[name]
 
     def list_directory(self, path: str) -> list[str]:
@@ -213,8 +216,8 @@ class SimulatedFiles:
             raise OSError(errno.EIO, "input/output error")
         for name in [each for each in [*self._synced_names] if os.path.dirname(each) == path]:
             del self._synced_names[name]
-        self._synced_names |= {name: each for name, each in self._names.items() if os.path.dirname(name) == path}
-        self._synced_directories |= {each for each in self._directories if os.path.dirname(each) == path}
+        self._synced_names |= {name: each for name, each in [*self._names.items()] if os.path.dirname(name) == path}
+        self._synced_directories |= {each for each in [*self._directories] if os.path.dirname(each) == path}
 
     def lock(self, path: str) -> int:
         if path in self._locks.values():
