@@ -41,8 +41,8 @@ class RamMessages:
     """
 
     __slots__ = (
-        "_arrival_seqs", "_arrivals", "_is_arrival_over", "_kept", "_kept_order", "_largest", "first_seq", "held_bytes",
-        "window", "window_bytes",
+        "_arrival_seqs", "_arrivals", "_is_newest_over", "_kept", "_kept_order", "_largest", "_newest_arrival",
+        "_newest_seq", "first_seq", "held_bytes", "window", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, next_seq: int) -> None:
@@ -54,11 +54,14 @@ class RamMessages:
         self._kept: dict[int, Message] = {}
         #: A heap of their numbers and of some removed ones, which are deleted when they reach the top.
         self._kept_order: list[int] = []
-        #: Arrival times of messages that were not read from disk, each valid from a number on.
+        #: Arrival times of messages that were not read from disk, each valid from a number on; without the newest one.
         self._arrival_seqs = array("Q")
         self._arrivals = array("q")
-        #: Whether there is one at most, and none of its messages is live.
-        self._is_arrival_over = False
+        #: The newest one. It is written over if none of its messages is live: in a queue that is empty most of the
+        #: time, that is one for each message.
+        self._newest_seq = next_seq
+        self._newest_arrival = 0
+        self._is_newest_over = True
 
     def __len__(self) -> int:
         return len(self.window) + len(self._kept)
@@ -85,36 +88,38 @@ class RamMessages:
             self._largest = size
         self.window_bytes += body_bytes
         self.held_bytes += body_bytes
-        arrivals = self._arrivals
-        if self._is_arrival_over and arrivals:
-            self._arrival_seqs[0], arrivals[0] = seq, arrived
-        elif not arrivals or arrivals[-1] != arrived:
-            self._arrival_seqs.append(seq)
-            arrivals.append(arrived)
-            if len(arrivals) > _ARRIVALS_MAX:
+        if self._is_newest_over:
+            self._newest_seq, self._newest_arrival, self._is_newest_over = seq, arrived, False
+        elif arrived != self._newest_arrival:
+            self._arrival_seqs.append(self._newest_seq)
+            self._arrivals.append(self._newest_arrival)
+            self._newest_seq, self._newest_arrival = seq, arrived
+            if len(self._arrivals) > _ARRIVALS_MAX:
                 # Remove every second time of the older half, so that long waits are less exact.
-                del self._arrival_seqs[1 : _ARRIVALS_MAX // 2 : 2], arrivals[1 : _ARRIVALS_MAX // 2 : 2]
-        self._is_arrival_over = False
+                del self._arrival_seqs[1 : _ARRIVALS_MAX // 2 : 2], self._arrivals[1 : _ARRIVALS_MAX // 2 : 2]
 
     def arrival(self, seq: int) -> tuple[int, int]:
         """Return the arrival of an appended message, and the end of the numbers with the same arrival."""
+        if seq >= self._newest_seq:
+            return self._newest_arrival, 1 << 63
         at = bisect_right(self._arrival_seqs, seq)
         if not at:
             return 0, seq + 1
-        return self._arrivals[at - 1], self._arrival_seqs[at] if at < len(self._arrivals) else 1 << 63
+        return self._arrivals[at - 1], self._arrival_seqs[at] if at < len(self._arrivals) else self._newest_seq
 
     def is_exact(self, seq: int, within: int) -> bool:
         """Return whether arrival() is exact to some microseconds: earlier times may have become coarser."""
+        if seq >= self._newest_seq:
+            return True
         at = bisect_right(self._arrival_seqs, seq)
-        return at > 0 and (at == len(self._arrivals) or self._arrivals[at] - self._arrivals[at - 1] <= within)
+        after = self._arrivals[at] if at < len(self._arrivals) else self._newest_arrival
+        return at > 0 and after - self._arrivals[at - 1] <= within
 
     def forget_arrivals(self) -> None:
         """Discard arrival times: no appended message is live."""
-        if len(self._arrivals) > 1:
+        self._is_newest_over = True
+        if self._arrivals:
             del self._arrival_seqs[:], self._arrivals[:]
-        else:
-            # The next one is written over it: in a queue that is empty most of the time, that is one for each message.
-            self._is_arrival_over = True
 
     # --- the window ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from leveret.storage.clock import AscendingClock
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
 from leveret.storage.event_log import EventLog
@@ -73,7 +74,7 @@ class SegmentStore:
     written only when paged out. A lazy store keeps no ready message in memory after it has been written.
 
     Args:
-        clock: Microseconds since 1970, never going back.
+        clock: That of the data directory.
         durable: Whether the queue is durable.
         state: State from recovery; None for a new store.
         persists_transient: Transient messages survive a restart too, as in quorum queues.
@@ -110,7 +111,7 @@ class SegmentStore:
 
     def __init__(
         self,
-        clock: Callable[[], int],
+        clock: AscendingClock,
         durable: bool = False,
         state: StoreState | None = None,
         persists_transient: bool = False,

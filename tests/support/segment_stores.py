@@ -84,7 +84,7 @@ def new_flushed_store() -> SegmentStore:
 def _unwatched_store(durable: bool) -> SegmentStore:
     """Return a store that no engine flushes."""
     plain, events = _new_store()
-    store = SegmentStore(plain.place.clock, durable)
+    store = SegmentStore(cast(AscendingClock, plain.place.clock), durable)
     store.add_files(plain.place, events, lambda _: None)
     return store
 
