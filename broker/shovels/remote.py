@@ -124,6 +124,7 @@ class RemoteChannel(TransportFactory):
         self._is_blocked = False
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
+        self._reader: asyncio.StreamReader | None = None
         self._frame_max = 0
         self._rest = b""
         self._is_begun = False
@@ -175,7 +176,7 @@ class RemoteChannel(TransportFactory):
         context = await asyncio.to_thread(_make_tls, uri) if uri.encrypted else None
         name = uri.parameters.get("server_name_indication", uri.host) if context is not None else None
         name = uri.host if name == _NO_NAME else name
-        reader = asyncio.StreamReader()
+        reader = self._reader = asyncio.StreamReader()
         transport, protocol = await loop.create_connection(
             lambda: _Stream(reader, self), uri.host, uri.port, ssl=context, server_hostname=name
         )
@@ -393,9 +394,24 @@ class RemoteSource(RemoteChannel):
         if not self._no_ack:
             self._unsettled.update(dict.fromkeys([message.tag for message in batch]))
         self.owner.delivered(batch)
-        if self._no_ack and self.owner.room() <= 0 and self._transport is not None:
+        if self.owner.room() <= 0 and not self._is_paused and self._transport is not None:
+            # The prefetch count limits messages, not bytes.
             self._is_paused = True
             self._transport.pause_reading()
+            self._keep_alive()
+
+    def _keep_alive(self) -> None:
+        """Tell aiormq that the other broker is alive, which it cannot see while nothing is read."""
+        if self._is_paused and self._reader is not None and not self._is_closing:
+            self._reader.feed_data(_HEARTBEAT)
+            asyncio.get_running_loop().call_later(_ALIVE_SECONDS, self._keep_alive)
+
+    async def close(self) -> None:
+        """Read again, for the answer, and close the connection; see End."""
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        await super().close()
 
     def settle(self, tags: Sequence[int]) -> None:
         """Acknowledge messages; see Source."""

@@ -564,7 +564,7 @@ class TestStates:
 
     @WAYS
     def test_48_15_the_queue_is_deleted(self, shovelling: Shovelling, source: str, destination: str) -> None:
-        shovelling.set(source, destination, src_queue="a", dest_queue="b", reconnect_delay=0.1)
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", reconnect_delay=1)
         self.wait_for(shovelling, "running")
         shovelling.channel.queue_delete("a")
         shovelling.wait(lambda: shovelling.exists("a"))

@@ -120,6 +120,24 @@ def test_handing_over_by_hand(cluster: Cluster) -> None:
     assert numbers(leader) == [*range(200)]
 
 
+def test_shovels_run_on_the_leader(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    value = json.dumps({"src-uri": "amqp://", "src-queue": "p", "dest-uri": "amqp://", "dest-queue": "q"})
+    ctl(second, "set_parameter", "shovel", "x", value)
+    with connect(first) as connection:
+        channel = connection.channel()
+        channel.queue_declare("p", durable=True)
+        channel.publish("", "p", b"0", {"delivery_mode": 2})
+    wait_until(lambda: numbers(second) == [0], "it moves messages")
+    ctl(second, "failover", "n3")
+    assert cluster.wait_for_leader(first) is third
+    with connect(second) as connection:
+        connection.channel().publish("", "p", b"1", {"delivery_mode": 2})
+        wait_until(lambda: numbers(second) == [0, 1], "it moves messages on the next leader")
+    running = [node for node in cluster.nodes if "shovel 'x' is running" in node.log.read_text()]
+    assert running == [first, third]
+
+
 def test_a_leader_that_wakes_up_is_none(cluster: Cluster) -> None:
     first, second, third = cluster.nodes
     publish(first, 0, 10)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration.certificates import Authority
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Connection
@@ -219,3 +220,41 @@ def test_a_copy_that_goes_on_needs_a_stream_here(here: LeveretProcess) -> None:
     ends = {"src_uri": "amqp://", "src_queue": "a", "dest_uri": "amqp://", "dest_queue": "b"}
     set_shovel(here, **ends, src_consumer_args={"x-stream-offset": "continue"})
     poll(lambda: "needs a stream of this broker" in states(here)[0].get("reason", ""))
+
+
+def test_certificates_are_checked(tmp_path: Path, here: LeveretProcess) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("localhost")
+    files = {"certfile": issued.certificate, "keyfile": issued.key}
+    settings = {f"ssl_options.{name}": file for name, file in files.items()}
+    with LeveretProcess(make(tmp_path / "there"), settings={"amqps_port": 0, **settings}) as there:
+        assert there.amqps_url is not None
+        port = there.amqps_url.rpartition(":")[2].partition("/")[0]
+        uri = f"amqps://guest:guest@localhost:{port}"
+        ends: dict[str, Any] = {"dest_uri": "amqp://", "dest_queue": "b", "src_queue": "a", "reconnect_delay": 0.2}
+        set_shovel(here, src_uri=uri, **ends)
+        poll(lambda: "reason" in states(here)[0])
+        assert states(here)[0]["state"] == "starting"
+        assert "certificate verify failed" in states(here)[0]["reason"]
+        fill(there, "a", 1)
+        for number, more in enumerate((f"cacertfile={authority.file}", "verify=verify_none"), 1):
+            set_shovel(here, src_uri=f"{uri}?{more}", **ends)
+            poll(partial(has, here, "b", number))
+            fill(there, "a", 1)
+
+
+@pytest.mark.parametrize("mode", ["on-confirm", "no-ack"])
+def test_large_messages(here: LeveretProcess, there: LeveretProcess, mode: str) -> None:
+    """They are not all read at once: what is on its way has a limit in bytes, too."""
+    with Connection(there.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("a", durable=True)
+        for number in range(60):
+            channel.publish("", "a", b"%02d" % number * 500_000)
+        channel.sync("a")
+    set_shovel(here, src_uri=there.url, src_queue="a", dest_uri="amqp://", dest_queue="b", ack_mode=mode)
+    poll(partial(has, here, "b", 60))
+    with Connection(here.url) as connection:
+        channel = connection.channel()
+        channel.consume("b", no_ack=True)
+        assert [each.body[:2] for each in channel.deliveries(60, 60)] == [b"%02d" % number for number in range(60)]
