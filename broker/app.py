@@ -89,6 +89,7 @@ class Replica:
         metrics: Returns the metrics of this node as lines of Prometheus's text format.
         nodes: Returns the other nodes with their fields in the HTTP API.
         hand_over: Lets the node of a name lead, or any for ""; returns its name.
+        forget: Forgets the node of a name, which does not come back.
     """
 
     node: str
@@ -98,6 +99,7 @@ class Replica:
     metrics: Callable[[], Iterator[str]]
     nodes: Callable[[], list[dict[str, Any]]]
     hand_over: Callable[[str], Awaitable[str]]
+    forget: Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,14 @@ class ReplicatedBroker:
             operations.add_sync(Operation(Kind.DEFINITIONS, "", 0, pack_changes(changes)))
 
         replica = Replica(
-            f"{NODE_PREFIX}{self._name}", shipping, record, self.report, self._metrics, self._nodes, self.hand_over
+            f"{NODE_PREFIX}{self._name}",
+            shipping,
+            record,
+            self.report,
+            self._metrics,
+            self._nodes,
+            self.hand_over,
+            self.forget,
         )
         files = RecordingFiles(str(self._settings.data_dir), operations)
         app = App(self._settings, Embedding(files, False, self._ports.bind, replica=replica))
@@ -275,6 +282,10 @@ class ReplicatedBroker:
     async def hand_over(self, wanted: str) -> str:
         """Let another node lead; see Member.hand_over()."""
         return await self._in_thread(lambda member: member.hand_over(wanted.removeprefix(NODE_PREFIX)))
+
+    async def forget(self, name: str) -> None:
+        """Forget a node that does not come back; see Member.forget()."""
+        await self._in_thread(lambda member: member.forget(name.removeprefix(NODE_PREFIX)))
 
     async def promote(self, force: bool) -> dict[str, Any]:
         """Let this node lead by hand; see Member.promote()."""

@@ -96,6 +96,11 @@ class State:
         state = self.next(name, address, epoch, number)
         return replace(state, in_sync=(name,), forced=state.epoch)
 
+    def without(self, name: str) -> State:
+        """Return the state in which a node is not known."""
+        addresses = {each: address for each, address in self.addresses.items() if each != name}
+        return replace(self, in_sync=tuple(each for each in self.in_sync if each != name), addresses=addresses)
+
     def may_continue(self, epoch: int, number: int) -> bool:
         """Return whether all operations up to `number` of a copy that followed `epoch` are the leader's, too."""
         known = any(began == epoch for began, _ in self.history)

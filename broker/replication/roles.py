@@ -277,6 +277,27 @@ class Member:
         self._hand_over_to = wanted
         self._wake.set()
 
+    async def forget(self, name: str) -> None:
+        """Forget a node that does not come back: it leaves the in-sync set, and is not listed any more.
+
+        Args:
+            name: Its name.
+        Raises:
+            ReplicationError: This node does not lead, that one is connected or not known, or the leadership is lost.
+        """
+        shipping, term = self.shipping, self._term
+        if shipping is None or term is None:
+            raise ReplicationError("this node does not lead")
+        each = shipping.standbys.get(name)
+        if name == self._plan.name or (each is None and name not in term.state.addresses):
+            raise ReplicationError(f"there is no other node {name}")
+        if each is not None and each.link is not None:
+            raise ReplicationError(f"{name} is connected: stop it first")
+        if not await term.change(lambda state: state.without(name)):
+            raise ReplicationError("this node does not lead any more")
+        shipping.standbys.pop(name, None)
+        log.warning("%s is forgotten", name)
+
     async def promote(self, force: bool) -> dict[str, Any]:
         """Begin to lead although this node may not have all that was confirmed.
 

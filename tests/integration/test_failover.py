@@ -272,6 +272,9 @@ def test_an_observer_leads_by_hand_when_all_others_are_lost(tmp_path: Path) -> N
             ("n2", "standby", True), ("o", "observer", False),
         ]  # fmt: skip
         wait_until(lambda: observer.metric("lag_operations") == 0, "it has everything")
+        shown = json.loads(ctl(second, "cluster_status", "--formatter", "json"))
+        everyone = ["leveret@n1", "leveret@n2", "leveret@o"]
+        assert [sorted(shown[name]) for name in ("disk_nodes", "running_nodes", "versions")] == [everyone] * 3
         refused = run_ctl(observer, "promote", "--force")
         assert (refused.returncode, "n1 leads: stop it first" in refused.stderr) == (69, True), refused
         assert run_ctl(observer, "promote", user="guest:wrong").returncode != 0
@@ -285,10 +288,18 @@ def test_an_observer_leads_by_hand_when_all_others_are_lost(tmp_path: Path) -> N
         assert "This node leads." in ctl(observer, "promote", "--force")
         assert observer.role == "leader"
         assert numbers(observer) == [*range(100)]
-        # What it has is the cluster's from now on.
+        shown = json.loads(ctl(observer, "cluster_status", "--formatter", "json"))
+        assert (sorted(shown["disk_nodes"]), shown["running_nodes"]) == (everyone, ["leveret@o"])
+        # What it has is the cluster's from now on. A node that does not come back is forgotten.
+        assert "there is no other node n9" in run_ctl(observer, "forget_cluster_node", "leveret@n9").stderr
+        ctl(observer, "forget_cluster_node", "leveret@n2")
+        assert json.loads(ctl(observer, "cluster_status", "--formatter", "json"))["disk_nodes"] == [
+            "leveret@n1", "leveret@o",
+        ]  # fmt: skip
         publish(observer, 100, 10)
         first.start()
         cluster.wait_for_copies(2)
+        assert "n1 is connected: stop it first" in run_ctl(observer, "forget_cluster_node", "n1").stderr
         assert ctl(observer, "failover", "leveret@n1")
         assert numbers(first) == [*range(110)]
         assert observer.role == "observer"

@@ -51,7 +51,7 @@ MODULES: Final[dict[str, str]] = {
         "bind declare_exchange declare_queue delete_exchange delete_queue list_bindings list_exchanges list_queues"
         " purge_queue unbind"
     ),
-    "replication": "failover promote replication_status",
+    "replication": "failover forget_cluster_node promote replication_status",
     "shovels": "delete_shovel restart_shovel shovel_status",
     "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
     "users": (
@@ -70,9 +70,8 @@ _UNSUPPORTED: Final = {
     "the HTTP API has no TLS details except for check_certificate_expiration": (
         "certificates cipher_suites tls_versions"
     ),
-    "Leveret is always a single node": (
-        "change_cluster_node_type discover_peers force_boot forget_cluster_node join_cluster rename_cluster_node"
-        " update_cluster_nodes"
+    "nodes find one another by replication.register": (
+        "change_cluster_node_type discover_peers force_boot join_cluster rename_cluster_node update_cluster_nodes"
     ),
     "use the tools of the broker's machine": (
         "command_line_arguments list_network_interfaces os_env resolve_hostname resolver_info"

@@ -70,6 +70,10 @@ class Replication(Protocol):
     def hand_over(self) -> Callable[[str], Awaitable[str]]:
         """Begins to let the node of a name lead, or any for ""; returns its name. RuntimeError if that cannot be."""
 
+    @property
+    def forget(self) -> Callable[[str], Awaitable[None]]:
+        """Forgets the node of a name, which does not come back. RuntimeError if that cannot be."""
+
 
 class Controller(ABC):
     """Serves one resource of the API.

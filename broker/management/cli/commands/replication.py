@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from leveret.broker.management.cli.columns import table_columns, to_rows
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command, ok_result
 from leveret.broker.management.cli.faults import ApiFault, failed, refused
 from leveret.broker.management.cli.options import TIMEOUT, Argument, option
 from leveret.broker.management.fields import STANDBY
@@ -66,6 +66,21 @@ def _fail_over(context: CommandContext) -> Result:
         if time.monotonic() > deadline:
             raise failed(f"{wanted} does not lead after {_WAIT_SECONDS:g} s")
         time.sleep(_PAUSE)
+
+
+@command(
+    "forget_cluster_node",
+    _CLUSTER,
+    "Removes a node from the cluster that is away and does not come back",
+    (option("offline", "has no effect"), Argument("<existing_cluster_member_node>", "name of the node"), TIMEOUT),
+    banner="Removing node {0} from the cluster",
+)
+def _forget(context: CommandContext) -> Result:
+    try:
+        context.api.delete("replication", "nodes", context.arguments[0])
+    except ApiFault as fault:
+        raise refused(fault, "forget_cluster_node") from fault
+    return ok_result(context)
 
 
 @command(

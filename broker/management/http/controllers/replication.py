@@ -20,6 +20,7 @@ class Replication(Controller):
             *resource("replication/local", GET=self.show),
             *resource("replication/failover", POST=self.fail_over),
             *resource("replication/promote", POST=self.promote),
+            *resource("replication/nodes/{node}", DELETE=self.forget),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -42,6 +43,18 @@ class Replication(Controller):
         except RuntimeError as error:
             raise bad_request(str(error)) from error
         return json_response({"node": successor}, status=202)
+
+    async def forget(self, request: web.Request) -> web.Response:
+        """Forget a node that does not come back."""
+        self._access.require(request, "administrator")
+        cluster = self._context.replication
+        if cluster is None:
+            raise bad_request("replication.register is none: there is no other node")
+        try:
+            await cluster.forget(request.match_info["node"])
+        except RuntimeError as error:
+            raise bad_request(str(error)) from error
+        return web.Response(status=204)
 
     async def promote(self, request: web.Request) -> web.Response:
         """Refuse to promote this node, which leads. Others answer this themselves."""
