@@ -35,7 +35,7 @@ run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: setup
-setup: needs-java needs-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, and etcd where it may
+setup: needs-java needs-chromium offer-etcd offer-helm $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, and etcd where it may
 
 .PHONY: test
 test: offer-java offer-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
@@ -185,8 +185,8 @@ needs-java:
 	@sh tests/system-needs.sh java
 
 # What the tests can do without is installed only where it may be; else they leave out what needs it.
-.PHONY: offer-java offer-chromium offer-etcd
-offer-java offer-chromium offer-etcd:
+.PHONY: offer-java offer-chromium offer-etcd offer-helm
+offer-java offer-chromium offer-etcd offer-helm:
 	@sh tests/system-needs.sh offer $(@:offer-%=%)
 
 .PHONY: needs-chromium

@@ -39,11 +39,12 @@ from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
+from leveret.broker.operations.jobs.restoring import OpenBackup
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.amqp_listener import Listener
 from leveret.broker.session.shared_state import Interceptor, Server
 from leveret.broker.shovels.shovels import Shovels
-from leveret.broker.side_programs import ARCHIVER, BACKUP, SideProgram
+from leveret.broker.side_programs import ARCHIVER, BACKUP, BackupReader, SideProgram
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
@@ -162,7 +163,7 @@ class App:
             store_files=settings.storage.append_files + settings.storage.read_files,
         )
         self.accounts = Accounts(settings.loopback_users)
-        self.jobs = Jobs(self.broker, self.accounts)
+        self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
         self.shovels = Shovels(self.broker, self.accounts, settings.max_message_size, settings.shovels)
         limit = memory_limit(settings)
         # The store may need more free space than is configured.
@@ -493,6 +494,20 @@ def _make_side_programs(settings: Settings, backups: Backups) -> list[SideProgra
         arguments += [f"--key-file={backup.key_file}"] if backup.key_file else []
         found.append(SideProgram(BACKUP, backup.url, arguments, backups.note_report, backups.note_failure))
     return found
+
+
+def _backup_opener(settings: Settings) -> OpenBackup | None:
+    """Return what reads queues in the backups that the broker takes; None if it takes none."""
+    backup = settings.backup
+    if not backup.url:
+        return None
+    arguments = [f"--key-file={backup.key_file}"] if backup.key_file else []
+
+    def open_backup(vhost: str, queue: str, at: str, skip: int) -> BackupReader:
+        which = [f"--vhost={vhost}", f"--messages-of={queue}", f"--at={at}", f"--skip={skip}"]
+        return BackupReader(backup.url, [*arguments, *which])
+
+    return open_backup
 
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:

@@ -98,6 +98,8 @@ class ReplicatedBroker:
         self._loop = asyncio.get_running_loop()
         self._app: App | None = None
         self._forwarder: Forwarder | None = None
+        #: That of before, for clients that waited for a leader when this node became one.
+        self._released: Forwarder | None = None
         self._addresses: dict[str, list[tuple[str, int]]] = {}
         self._told = ""
         self._member: Member | None = None
@@ -149,8 +151,7 @@ class ReplicatedBroker:
         finally:
             if self._app is not None:
                 await self._app.stop()
-            if self._forwarder is not None:
-                await self._forwarder.stop()
+            await self._stop_forwarding()
             if self._owns_ports:
                 self._ports.close()
             else:
@@ -162,8 +163,7 @@ class ReplicatedBroker:
         app, self._app = self._app, None
         if app is not None:
             await app.abandon()
-        if self._forwarder is not None:
-            await self._forwarder.stop()
+        await self._stop_forwarding()
         if self._thread_loop is not None and self._member is not None and not self._ended.done():
             self._thread_loop.call_soon_threadsafe(self._member.abandon)
             await asyncio.wait([asyncio.wrap_future(self._ended)])
@@ -193,9 +193,9 @@ class ReplicatedBroker:
 
     async def _lead(self, shipping: Shipping, operations: Operations) -> None:
         """Open the broker in the place of the forwarder."""
-        forwarder, self._forwarder = self._forwarder, None
-        if forwarder is not None:
-            await forwarder.stop()
+        self._released, self._forwarder = self._forwarder, None
+        if self._released is not None:
+            await self._released.release()
         self._ports.rewind()
 
         def record(changes: Changes) -> None:
@@ -216,9 +216,12 @@ class ReplicatedBroker:
         try:
             await app.start()
         except BaseException:
+            await self._stop_forwarding()
             await app.abandon()
             raise
         self._app = app
+        if self._released is not None:
+            self._released.serve_here(self._take)
         app.set_enough_copies(self._has_enough)
         self._tell(ready_line(app.addresses, self._settings.data_dir, "leader"))
 
@@ -231,6 +234,13 @@ class ReplicatedBroker:
         else:
             log.error("closes all clients: %s", reason)
             await app.abandon(close_politely=True)
+        await self._stop_forwarding()
+
+    async def _stop_forwarding(self) -> None:
+        for each in (self._forwarder, self._released):
+            if each is not None:
+                await each.stop()
+        self._forwarder = self._released = None
 
     async def _stand_by(self, leader: str, address: str) -> None:
         options = self._settings.replication

@@ -1,24 +1,32 @@
-"""Runs the archiver and the program that takes backups as processes beside the broker, again when they end."""
+"""Processes beside the broker: the archiver, the program that takes backups, and one that reads them for a job."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
+import struct
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from leveret.broker.config.options import OPTIONS
+from leveret.protocol.faults import precondition_failed
 
 #: Seconds before the first new start, and the longest pause; each failure doubles it.
 _PAUSE: Final = 1.0
 _PAUSE_MAX: Final = 60.0
 #: Maximum bytes of a line.
 _LINE_MAX: Final = 1 << 20
+#: What is read of a backup before it is taken, at most, and the lengths of content header and body of a message.
+_BUFFER_BYTES: Final = 4 << 20
+_BUFFER_MESSAGES: Final = 1024
+_LENGTHS: Final = struct.Struct(">II")
 
 
 class Kind(NamedTuple):
@@ -158,3 +166,92 @@ class SideProgram:
         if self._on_report is not None and process.stdout is not None:
             async for line in process.stdout:
                 self._on_report(line)
+
+
+class BackupReader:
+    """Reads the messages of a queue in a backup, as a process beside the broker; a job takes them.
+
+    Args:
+        url: Where the backups are.
+        arguments: What to read.
+
+    Attributes:
+        total: Number of messages, also of those that are left out; None before it is known.
+        error: Why they cannot be read; "" if they can.
+        is_at_end: Whether there are no more.
+    """
+
+    def __init__(self, url: str, arguments: Sequence[str]) -> None:
+        self._environment = {**os.environ, OPTIONS[BACKUP.option].environment: url}
+        self._arguments = arguments
+        self._found: deque[tuple[bytes, bytes]] = deque()
+        self._bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_total = asyncio.Event()
+        self.total: int | None = None
+        self.error = ""
+        self.is_at_end = False
+        self._task = asyncio.create_task(self._run())
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        """Return content header and body of the next message; None if there is none yet, or at the end."""
+        if not self._found:
+            return None
+        header, body = self._found.popleft()
+        self._bytes -= len(body)
+        self._has_room.set()
+        return header, body
+
+    async def count(self) -> int:
+        """Return the number of messages.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): the backup cannot be read.
+        """
+        await self._has_total.wait()
+        if self.total is None:
+            raise precondition_failed(self.error)
+        return self.total
+
+    def close(self) -> None:
+        """End the process."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        process: Process | None = None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", BACKUP.module[0], "restore", *self._arguments),
+                env=self._environment,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+            )
+            assert process.stdout is not None
+            assert process.stderr is not None
+            said = asyncio.create_task(process.stderr.read())
+            with suppress(asyncio.IncompleteReadError):
+                await self._read(process.stdout)
+            lines = (await said).decode("utf-8", "replace").strip().splitlines()
+            if await process.wait():
+                self.error = lines[-1].removeprefix("leveret restore: ") if lines else "the backup cannot be read"
+            else:
+                self.is_at_end = True
+        except OSError as error:
+            self.error = f"the backup cannot be read: {error}"
+        finally:
+            self._has_total.set()
+            if process is not None and process.returncode is None:
+                process.kill()
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        self.total = int(json.loads(await stream.readuntil())["total"])
+        self._has_total.set()
+        while True:
+            header_bytes, body_bytes = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
+            octets = await stream.readexactly(header_bytes + body_bytes)
+            self._found.append((octets[:header_bytes], octets[header_bytes:]))
+            self._bytes += body_bytes
+            while self._bytes > _BUFFER_BYTES or len(self._found) > _BUFFER_MESSAGES:
+                self._has_room.clear()
+                await self._has_room.wait()

@@ -408,8 +408,14 @@ class StorageEngine:
         if action is not None:
             group = CommitGroup()
             group.file_actions.append(action)
+            group.file_actions.append(self._keep_directories())
             self._commits.submit(group)
         return False
+
+    def _keep_directories(self) -> Callable[[], None]:
+        """Return what tells the directory which deleted queues a backup needs."""
+        holds = self.readers.holds
+        return partial(self._directory.keep_trash, holds.since, holds.max_bytes)
 
     @property
     def is_refreshing(self) -> bool:
@@ -518,6 +524,7 @@ class StorageEngine:
             self.disk.release_ballast()
         keeps_numbers = self._options.sync is SyncMode.ALWAYS
         self.readers.begin_with_trash()
+        self._keep_directories()()
         restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
         self._missing = restart.missing
@@ -620,6 +627,7 @@ class StorageEngine:
         group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
         if is_short:
             group.file_actions.append(self._trash.give_up)
+            group.file_actions.append(partial(self._directory.keep_trash, None, 0))
         if isinstance(self._files, DiskFiles):
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))

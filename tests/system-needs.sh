@@ -5,9 +5,10 @@
 #   system-needs.sh java          a JDK 17+ and Maven, for the tests with the Java client
 #   system-needs.sh chromium      Chromium, for the tests of the UI
 #   system-needs.sh etcd          etcd, for the tests of replication
+#   system-needs.sh helm          Helm, for the tests of the chart: built by Go, where that is there, into .venv/cache
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh offer WHAT    the same, but is content if it may not install it
-#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd or docker is there
+#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd, helm or docker is there
 #   system-needs.sh how WHAT …    prints the command that installs all of these
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
@@ -61,6 +62,23 @@ has_etcd() {
     command -v etcd >/dev/null 2>&1
 }
 
+# Where the tests look for it, too.
+helm_cache=.venv/cache
+
+has_helm() {
+    command -v helm >/dev/null 2>&1 || [ -x "$helm_cache/helm" ]
+}
+
+build_helm() {
+    if ! command -v go >/dev/null 2>&1; then
+        echo "Leveret's chart is tested with Helm. Install it, or Go 1.24 or newer, which builds it." >&2
+        exit 1
+    fi
+    echo "Building Helm with Go; this takes minutes, once." >&2
+    mkdir -p "$helm_cache"
+    GOBIN=$(cd "$helm_cache" && pwd) go install helm.sh/helm/v3/cmd/helm@v3.19.0
+}
+
 has_docker() {
     # The daemon and debootstrap are not on the path of everybody.
     PATH=$PATH:/usr/sbin
@@ -97,6 +115,7 @@ apt_packages() {
             ;;
         chromium) first_available chromium-headless-shell chromium chromium-browser ;;
         etcd) echo "etcd-server" ;;
+        helm) echo "golang-go" ;;
         docker) echo "docker.io debootstrap" ;;
     esac
 }
@@ -162,6 +181,7 @@ has() {
         jdk) has_jdk ;;
         chromium) find_chromium >/dev/null ;;
         etcd) has_etcd ;;
+        helm) has_helm ;;
         docker) has_docker ;;
     esac
 }
@@ -169,6 +189,10 @@ has() {
 # Where it may not be installed, the tests leave out what needs it, and say so.
 offer() {
     if has "$1"; then return; fi
+    if [ "$1" = helm ]; then
+        if command -v go >/dev/null 2>&1; then sh "$0" helm || :; fi
+        return
+    fi
     if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then sh "$0" "$1" || :; fi
 }
 
@@ -234,6 +258,7 @@ case ${1:-} in
     java) need java "a JDK 17 or newer and Maven" has_java ;;
     chromium) need chromium "Chromium" find_chromium ;;
     etcd) need etcd "etcd" has_etcd ;;
+    helm) has_helm || build_helm ;;
     docker) need docker "Docker and debootstrap" has_docker ;;
     offer) offer "${2:?usage: $0 offer WHAT}" ;;
     has) has "${2:?usage: $0 has WHAT}" ;;
@@ -244,7 +269,7 @@ case ${1:-} in
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)
-        echo "usage: $0 python | java | chromium | etcd | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
+        echo "usage: $0 python | java | chromium | etcd | helm | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
         exit 2
         ;;
 esac

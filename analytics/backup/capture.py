@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 import stat
 import time
@@ -14,6 +15,9 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from leveret.analytics.backup.layout import (
+    DEFINITIONS,
+    DELETED,
+    LATER_DEFINITIONS,
     TAIL_BYTES,
     BackupName,
     BackupRefusedError,
@@ -21,11 +25,14 @@ from leveret.analytics.backup.layout import (
     StoredFile,
 )
 from leveret.analytics.backup.repository import Repository
+from leveret.storage.directory.deleted_queues import read_deleted
 from leveret.storage.directory.directory_format import FORMAT_FILE
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_details import details_name
 from leveret.storage.event_log import file_name
 from leveret.storage.format import Stream
+from leveret.storage.readers.reader_file import ReaderFile, write_reader
+from leveret.storage.segments.segment import segment_of_name
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
     Choice,
@@ -36,8 +43,7 @@ from leveret.storage.snapshots.snapshot import (
     take_snapshot,
 )
 
-#: Files of the data directory that a backup has beside queues, event log and checkpoints.
-DEFINITIONS: Final = "definitions.sqlite"
+#: Files of the data directory that a backup has beside definitions, queues, event log and checkpoints.
 LOSSES: Final = "losses.json"
 _SMALL_FILES: Final = (FORMAT_FILE, LOSSES, "events/deleted-queues.jsonl")
 #: Octets of one object at most.
@@ -46,6 +52,9 @@ _PART_BYTES: Final = 16 << 20
 _PARTS_MAX: Final = 24
 _QUEUE_FILE: Final = "QUEUE.json"
 _MANIFEST: Final = "MANIFEST"
+_QUEUE_NAME: Final = re.compile("[0-9a-f]{8}")
+#: Name of the file in readers/ by which the broker keeps what it drops between two backups.
+HOLD: Final = "leveret-backup"
 #: Seconds in which the file of definitions may be locked.
 _BUSY_SECONDS: Final = 10.0
 
@@ -104,6 +113,11 @@ class Capture:
         self._chosen: set[int] = set()
         self._stored: set[tuple[str, int]] = set()
         self._sent = 0
+        #: The definitions that were read since the last backup, and what changes when they do.
+        self._definitions: list[tuple[int, StoredFile]] = []
+        self._definitions_state: object = None
+        self._last_definitions: StoredFile | None = None
+        self._began = time.time_ns() // 1000
 
     def close(self) -> None:
         """Let other processes take backups."""
@@ -122,12 +136,13 @@ class Capture:
         self._sent, began = 0, time.monotonic()
         # What the last valid backup has is not looked at again.
         self._stored = {part for file in self._files.values() for part in file.parts}
+        self.note_definitions()
         request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
         with take_snapshot(self._data_dir, request) as snapshot:
             files = dict(self._events(snapshot))
             for queue in snapshot.queues:
                 files |= self._queue(queue, snapshot)
-        # Definitions are read after the queues: what was confirmed before the cut is in a queue that they have.
+        files |= self._deleted_queues()
         there = {f"{qid:08x}" for qid in self._signatures}
         files |= self._small_files(there)
         unchanged = there - {f"{qid:08x}" for qid in self._chosen}
@@ -140,10 +155,48 @@ class Capture:
             changes |= dict.fromkeys(self._files.keys() - files.keys())
         if changes or is_full:
             about = {"sent": self._sent, "seconds": round(time.monotonic() - began, 3)}
-            self._repository.write_manifest(Manifest(name, changes, about))
+            self._repository.write_manifest(Manifest(name, changes, about, self._definitions))
             self._last = name
+            self._definitions = []
         self._files, self._last_signatures = files, self._signatures
         return Captured(self._last, len(files), sum(file.size for file in files.values()), self._sent)
+
+    def hold(self) -> None:
+        """Let the broker keep what it drops from the last backup on, until the next one has it.
+
+        Raises:
+            OSError: The file that says so could not be written.
+        """
+        since = self._last.time or self._began
+        reader = ReaderFile(HOLD, None, None, self._began, time.time_ns() // 1000, since=since)
+        write_reader(DiskFiles(), self._data_dir, reader)
+
+    def note_definitions(self) -> None:
+        """Read the definitions if they have changed, for moments before the next backup.
+
+        Raises:
+            AnalyticsError, OSError: See take().
+        """
+        state = self._state_of_definitions()
+        if state == self._definitions_state:
+            return
+        self._last_definitions, self._definitions_state = self._send_definitions(), state
+        # After they were read: they must not have what came after a moment.
+        self._definitions.append((time.time_ns() // 1000, self._last_definitions))
+
+    def _send_definitions(self) -> StoredFile:
+        with TemporaryDirectory() as directory:
+            self._copy_definitions(f"{directory}/{DEFINITIONS}")
+            return self._send_whole(f"{directory}/{DEFINITIONS}")
+
+    def _state_of_definitions(self) -> object:
+        """Return what changes when the definitions do."""
+        found = []
+        for name in (DEFINITIONS, f"{DEFINITIONS}-wal"):
+            with suppress(FileNotFoundError):
+                status = os.stat(f"{self._data_dir}/{name}")
+                found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
+        return found
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -185,6 +238,27 @@ class Capture:
                 if view.stream == Stream.DURABLE and not (state and state.deleted and state.deleted < since):
                     yield f"{place}/{view.file_name}", self._send(f"{place}/{view.file_name}", view.path)
 
+    def _deleted_queues(self) -> dict[str, StoredFile]:
+        """Send the files of queues that were deleted since the last backup, as far as they are there."""
+        files: dict[str, StoredFile] = {}
+        trash = f"{self._data_dir}/trash"
+        deleted = {each.qid: each.deleted for each in read_deleted(DiskFiles(), f"{self._data_dir}/events")}
+        for name in DiskFiles().list_directory(trash):
+            if not _QUEUE_NAME.fullmatch(name) or deleted.get(int(name, 16), 0) < self._last.time:
+                continue
+            for directory, _, names in os.walk(f"{trash}/{name}"):
+                # What the queue had dropped before is beside the rest, as in any snapshot.
+                place = f"q/{os.path.relpath(directory, trash).removesuffix('/trash')}"
+                for each in names:
+                    segment = segment_of_name(each)
+                    is_small = segment is None and each in (_QUEUE_FILE, _MANIFEST)
+                    if is_small or (segment is not None and segment.stream == Stream.DURABLE):
+                        with suppress(FileNotFoundError):
+                            path, local = f"{place}/{each}", f"{directory}/{each}"
+                            found = self._send_whole(local) if is_small else self._send(path, local)
+                            files[f"{DELETED}/{path}"] = found
+        return files
+
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     def _events(self, snapshot: Snapshot) -> Iterator[tuple[str, StoredFile]]:
@@ -198,11 +272,11 @@ class Capture:
 
     def _small_files(self, known: Collection[str]) -> dict[str, StoredFile]:
         """Send files that are replaced as a whole, without those of queues whose directories are known by name."""
-        files: dict[str, StoredFile] = {}
-        with TemporaryDirectory() as directory:
-            copy = f"{directory}/{DEFINITIONS}"
-            self._copy_definitions(copy)
-            files[DEFINITIONS] = self._send_whole(copy)
+        assert self._last_definitions is not None
+        files = {DEFINITIONS: self._last_definitions}
+        if self._state_of_definitions() != self._definitions_state:
+            # What was confirmed before the cut is in a queue that these have.
+            files[LATER_DEFINITIONS] = self._send_definitions()
         paths = [*_SMALL_FILES, *(f"ckpt/{name}" for name in DiskFiles().list_directory(f"{self._data_dir}/ckpt"))]
         # A queue that was declared since the cut is in the definitions, and must have its directory.
         queues = DiskFiles().list_directory(f"{self._data_dir}/q")

@@ -12,7 +12,7 @@ from leveret.analytics.backup.listing import Listing
 from leveret.analytics.backup.moments import age_text, shown_time, spans_text
 from leveret.analytics.backup.parser import make_parser
 from leveret.analytics.backup.repository import Repository
-from leveret.analytics.backup.republish import republish
+from leveret.analytics.backup.republish import republish, write_messages
 from leveret.analytics.backup.restore import restore, selects
 from leveret.analytics.backup.running import ERRORS, Report, Schedule, go_on, say, take_one
 from leveret.analytics.backup.upkeep import parse_keep, read_duration
@@ -63,6 +63,10 @@ def _restore(given: argparse.Namespace) -> int:
     if given.list:
         return _list(repository)
     at = None if given.at is None else parse_time(given.at)
+    if given.messages_of is not None:
+        # For a job of the broker, which publishes them itself.
+        write_messages(repository, at, given.vhost or "/", given.messages_of, given.skip, sys.stdout.buffer)
+        return 0
     chosen = selects(given.queues, given.vhost)
     if given.into:
         if given.data_dir:

@@ -7,9 +7,10 @@ r"""What is in a backup repository, and how it is written.
                                  `log` those that are not as in the manifest before
 
 A manifest is compressed JSON with a checksum. `files` maps the path of a file in the data directory to null, if it is
-gone, or to [size, checksum of its last 4 KiB, [[object, length], …]]; `about` has what taking it has cost. With a key,
-objects and manifests are encrypted with AES-256-GCM and their path as associated data: 12 octets nonce, then the
-ciphertext.
+gone, or to [size, checksum of its last 4 KiB, [[object, length], …]]. Below `deleted/` are the files of queues that
+were deleted since the backup before, for moments between the two. `definitions` has what the definitions were between
+them, `about` what taking it has cost. With a key, objects and manifests are encrypted with AES-256-GCM and their path
+as associated data: 12 octets nonce, then the ciphertext.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,12 @@ FORMAT: Final = 1
 MARKER: Final = "leveret-backup.json"
 OBJECTS: Final = "objects"
 MANIFESTS: Final = "manifests"
+#: File of a data directory with its definitions.
+DEFINITIONS: Final = "definitions.sqlite"
+#: In the paths of a manifest: the definitions after the queues were read, if they had changed while that was done.
+LATER_DEFINITIONS: Final = "definitions.sqlite.later"
+#: Directory, in the paths of a manifest, of what was deleted since the one before.
+DELETED: Final = "deleted"
 #: Octets at the end of a file that are compared before only what follows is sent.
 TAIL_BYTES: Final = 4096
 
@@ -82,11 +89,19 @@ class Manifest(NamedTuple):
         name: Its number, time and kind.
         files: Files by path; None for one that is gone.
         about: What it cost: `sent` bytes and `seconds`. Earlier versions have not written it.
+        definitions: When the definitions were read since the backup before, in microseconds since 1970, and what they
+            were; only where they had changed.
     """
 
     name: BackupName
     files: Mapping[str, StoredFile | None]
     about: Mapping[str, Any] = MappingProxyType({})
+    definitions: Sequence[tuple[int, StoredFile]] = ()
+
+    def stored(self) -> Iterator[tuple[str, StoredFile]]:
+        """Yield all that is stored for it, with its path in the data directory."""
+        yield from ((path, file) for path, file in self.files.items() if file is not None)
+        yield from ((DEFINITIONS, file) for _, file in self.definitions)
 
 
 def parse_name(name: str) -> BackupName | None:
@@ -104,9 +119,14 @@ def pack_manifest(manifest: Manifest) -> bytes:
     """Encode a manifest."""
     files = {path: None if file is None else list(file) for path, file in manifest.files.items()}
     # The checksum is of the text, so JSON's own forms are used before it is made.
-    fields = json.loads(
-        json.dumps({"format": FORMAT, "name": list(manifest.name), "files": files, "about": {**manifest.about}})
-    )
+    written = {
+        "format": FORMAT,
+        "name": list(manifest.name),
+        "files": files,
+        "about": {**manifest.about},
+        "definitions": [[time, list(file)] for time, file in manifest.definitions],
+    }
+    fields = json.loads(json.dumps(written))
     return zlib.compress(pack_checked(fields), 3)
 
 
@@ -126,10 +146,12 @@ def unpack_manifest(octets: bytes, where: str) -> Manifest:
             raise BackupRefusedError(f"{where} was written by a newer version of Leveret; restore with that version")
         if crc != crc_of(fields):
             raise ValueError("its checksum is wrong")
-        files = {
-            path: None if file is None else StoredFile(file[0], file[1], tuple((part[0], part[1]) for part in file[2]))
-            for path, file in fields["files"].items()
-        }
-        return Manifest(BackupName(*fields["name"]), files, fields.get("about", {}))
+        files = {path: None if file is None else _stored(file) for path, file in fields["files"].items()}
+        definitions = tuple((time, _stored(file)) for time, file in fields.get("definitions", ()))
+        return Manifest(BackupName(*fields["name"]), files, fields.get("about", {}), definitions)
     except (ValueError, KeyError, TypeError, IndexError, zlib.error) as error:
         raise BackupError(f"{where} is damaged: {error}") from error
+
+
+def _stored(fields: list[Any]) -> StoredFile:
+    return StoredFile(fields[0], fields[1], tuple((part[0], part[1]) for part in fields[2]))

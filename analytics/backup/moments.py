@@ -9,8 +9,15 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from leveret.analytics.backup.capture import DEFINITIONS
-from leveret.analytics.backup.layout import BackupError, BackupName, BackupRefusedError, StoredFile
+from leveret.analytics.backup.layout import (
+    DEFINITIONS,
+    DELETED,
+    LATER_DEFINITIONS,
+    BackupError,
+    BackupName,
+    BackupRefusedError,
+    StoredFile,
+)
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.data_files import LocalFiles
 
@@ -112,13 +119,25 @@ class Moment:
         self.newest_files = BackupFiles(
             repository, base if self.is_backup and at is None else repository.files_at(backups[-1])
         )
-        self.definitions = base.get(DEFINITIONS), later.get(DEFINITIONS)
-        if self.definitions[0] is None:
+        at_hand = base.get(DEFINITIONS)
+        if not self.is_backup:
+            between = repository.read_manifest(following[0]).definitions
+            at_hand = next((file for time_us, file in reversed(between) if time_us <= self.time), at_hand)
+        self.definitions = at_hand, later.get(LATER_DEFINITIONS, later.get(DEFINITIONS))
+        if at_hand is None:
             raise BackupError(f"{repository.shown}/{before[-1].path} has no definitions")
+        deleted = {} if self.is_backup else _below(later, f"{DELETED}/")
         # Checkpoints after the moment help nothing if there are those before it, and cost much to undo.
+        after = {path: file for path, file in later.items() if not path.startswith("ckpt/")}
         self.files = BackupFiles(
-            repository, base | {path: file for path, file in later.items() if not path.startswith("ckpt/")}
+            repository,
+            {path: file for path, file in (base | after).items() if not path.startswith(f"{DELETED}/")} | deleted,
         )
+
+
+def _below(files: Mapping[str, StoredFile], directory: str) -> dict[str, StoredFile]:
+    """Return the files below a directory, by their path there."""
+    return {path.removeprefix(directory): file for path, file in files.items() if path.startswith(directory)}
 
 
 def spans(backups: Iterable[BackupName]) -> list[tuple[int, int]]:

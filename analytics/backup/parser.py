@@ -70,5 +70,7 @@ def make_parser(command: str) -> argparse.ArgumentParser:
             metavar="NAME",
             help="with --into: the queues' names ({}.restored)",
         )
+        parser.add_argument("--messages-of", metavar="NAME", help=argparse.SUPPRESS)
+        parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
         parser.add_argument("--dry-run", action="store_true", help="with --into: only show what would be published")
     return parser

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from struct import Struct
+from typing import BinaryIO, Final
 
 from leveret.analytics.backup.layout import BackupRefusedError
-from leveret.analytics.backup.moments import Moment
+from leveret.analytics.backup.moments import Moment, shown_time
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import snapshot_at
 from leveret.analytics.sink.connection import Connection, Encoded, Failure, Publisher, SinkError
@@ -25,6 +26,8 @@ _QUEUE_DECLARE_OK: Final = 0x0032000B
 _PASSIVE: Final = 1
 _DURABLE: Final = 2
 _NOT_FOUND: Final = " 404 NOT_FOUND"
+#: Lengths of content header and body.
+_LENGTHS: Final = Struct(">II")
 #: Seconds for which the broker may confirm nothing.
 _TIMEOUT: Final = 600.0
 
@@ -84,6 +87,36 @@ def republish(
     return done
 
 
+def write_messages(repository: Repository, at: int | None, vhost: str, name: str, skip: int, stream: BinaryIO) -> None:
+    """Write the messages of a queue, for the broker: a line of JSON with their number, then each with two lengths.
+
+    Args:
+        repository: The backup.
+        at: The moment, in microseconds since 1970; None for the newest backup.
+        skip: Number of messages to leave out at the beginning.
+        stream: Gets the lengths of content header and body as 32-bit numbers, the header and the body.
+    Raises:
+        BackupRefusedError: There was no such queue.
+        AnalyticsError: The backup cannot be read.
+        OSError: A file of the backup is damaged.
+    """
+    moment = Moment(repository, at)
+    snapshot = snapshot_at(moment)
+    found = [each for each in snapshot.queues if (each.kind, each.vhost, each.name) == ("queue", vhost, name)]
+    if not found:
+        raise BackupRefusedError(f"the backup has no queue '{name}' in vhost '{vhost}' of {shown_time(moment.time)}")
+    messages = _Messages(moment, found[0], snapshot.cut.time, Republished(snapshot.cut.time))
+
+    def write(number: int, message: Encoded) -> None:
+        if number >= skip:
+            stream.write(_LENGTHS.pack(len(message.header), len(message.body)) + message.header + message.body)
+
+    stream.write(b'{"total": %d}\n' % messages.publish(None, name))
+    stream.flush()
+    messages.each(write, name)
+    stream.flush()
+
+
 class _Messages:
     """The messages of one queue."""
 
@@ -96,17 +129,18 @@ class _Messages:
     def publish(self, server: Server | None, target: str) -> int:
         """Publish them to a queue, which is declared; return their number. None for a server counts only."""
         if server is None:
-            return self._each(lambda number, message: None, target)
+            return self.each(lambda number, message: None, target)
         connection = _connected(server, target)
         try:
             publisher = Publisher(connection, encode_shortstr(""), self._on_failure)
-            count = self._each(publisher.publish, target)
+            count = self.each(publisher.publish, target)
             publisher.finish()
             return count
         finally:
             connection.close()
 
-    def _each(self, publish: Callable[[int, Encoded], None], target: str) -> int:
+    def each(self, publish: Callable[[int, Encoded], None], target: str) -> int:
+        """Call a function with the number of each message, from 0, and the message; return how many there are."""
         key, number = encode_shortstr(target), 0
         for store in sorted(self._queue.stores, key=lambda each: -each.priority):
             for view in store.segments:

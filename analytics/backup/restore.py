@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret.analytics.backup.capture import DEFINITIONS, LOSSES
-from leveret.analytics.backup.layout import BackupRefusedError
+from leveret.analytics.backup.capture import LOSSES
+from leveret.analytics.backup.layout import DEFINITIONS, BackupRefusedError
 from leveret.analytics.backup.moments import ROOT, BackupFiles, Moment
 from leveret.analytics.backup.repository import Repository
 from leveret.storage.disk.files import DiskFiles

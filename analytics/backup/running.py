@@ -31,6 +31,8 @@ ERRORS: Final = (
 )
 
 
+#: Seconds after which is looked whether definitions have changed.
+_LOOK_SECONDS: Final = 1.0
 #: Whole backups that the broker is told of, the newest: a line must not be too long.
 _TOLD_MAX: Final = 1000
 
@@ -129,6 +131,7 @@ def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Re
 def _go_on(data_dir: str, repository: Repository, schedule: Schedule, report: Report) -> None:
     """Take backups until something fails."""
     with closing(Capture(data_dir, repository)) as capture:
+        capture.hold()
         report.begin(repository)
         last_full: float | None = None
         while True:
@@ -139,7 +142,10 @@ def _go_on(data_dir: str, repository: Repository, schedule: Schedule, report: Re
             else:
                 found = capture.take(is_full=False)
             report.taken(found, repository)
-            time.sleep(max(0.0, began + schedule.log_interval - time.monotonic()))
+            capture.hold()
+            while (left := began + schedule.log_interval - time.monotonic()) > 0:
+                time.sleep(min(left, _LOOK_SECONDS))
+                capture.note_definitions()
 
 
 def _take(capture: Capture, repository: Repository, keep: Keep | None) -> Captured:

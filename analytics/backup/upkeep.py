@@ -86,8 +86,7 @@ def clean_up(repository: Repository, keep: Keep, now: int) -> int:
     repository.delete(reversed(gone))
     kept: set[str] = set()
     for name in repository.backups():
-        for file in repository.read_manifest(name).files.values():
-            if file is not None:
-                kept.update(part for part, _ in file.parts)
+        for _, file in repository.read_manifest(name).stored():
+            kept.update(part for part, _ in file.parts)
     repository.delete_objects(kept)
     return len(gone)

@@ -54,8 +54,9 @@ def verify(repository: Repository) -> Verified:
         for path, file in manifest.files.items():
             if file is None:
                 files.pop(path, None)
-                continue
-            files[path] = file.parts
+            else:
+                files[path] = file.parts
+        for path, file in manifest.stored():
             for part, length in file.parts:
                 if part not in checked:
                     checked[part] = _damage_of(repository, part, length)

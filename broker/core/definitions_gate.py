@@ -100,7 +100,6 @@ class DefinitionsGate:
         """Write all further changes to a database.
 
         Args:
-            database: The database.
             call_soon_threadsafe: Calls a function in the thread of the event loop.
             end_turn: Schedules the end of the turn, which calls write().
         """

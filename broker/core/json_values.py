@@ -188,7 +188,6 @@ def read_in_steps(text: str, using: json.JSONDecoder) -> Generator[None, None, A
     """Parse a long text in short steps; the generator returns the value.
 
     Args:
-        text: The text.
         using: Parses the parts of it.
     Raises:
         NestedTooDeep: It has too many levels.

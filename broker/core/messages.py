@@ -75,7 +75,6 @@ class PublishDetails:
 
     Args:
         vhost_name: Name of the virtual host; "" if the event is of a queue or exchange, which has one.
-        envelope: The envelope.
         publisher: Who has published them; None for the broker itself.
     """
 

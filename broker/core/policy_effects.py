@@ -40,9 +40,6 @@ _STREAM_AT_LIMIT: Final = "the oldest segments are removed"
 def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]:
     """Return the effective settings of a queue with their sources, and its fill level.
 
-    Args:
-        queue: The queue.
-        policies: The policies of its virtual host.
     Returns:
         A JSON object: applied and skipped policies, every setting with its source, the dead-letter exchange if it does
         not exist, and the fill level.
@@ -168,7 +165,6 @@ class PolicyMatch:
 
     Args:
         subject: The queue or exchange.
-        type_name: Its type.
         in_force: Whether the policy is in force on it.
         rival: Name of the policy of the same kind that is in force instead; None if there is none.
         reason: Why it is not in force, as text; None if it is.
@@ -211,7 +207,6 @@ def describe_gaps(policy: Policy, matches: Iterable[PolicyMatch]) -> str:
     """Return on how many of the queues that a policy matches it is in force, and why not on the others.
 
     Args:
-        policy: The policy.
         matches: What matching_queues() yields for it; queues of other types than it applies to do not count.
 
     Returns:
@@ -236,7 +231,6 @@ def count_in_force(
     """Count the queues and exchanges on which each policy is in force.
 
     Args:
-        vhosts: The virtual hosts.
         operator: Whether to count operator policies instead of policies.
         counted: Receives the counts, by virtual host, name of the policy, and ``queue`` or ``exchange``.
     Yields:

@@ -730,6 +730,18 @@ POLICY: Final[Table] = (
     _as_is("queues_in_force", "integer", "With counts, number of queues on which it is in force", None, optional=True),
     _as_is("exchanges_in_force", "integer", "With counts, number of such exchanges", None, optional=True),
 )
+#: A queue or exchange that a policy's pattern matches.
+POLICY_MATCH: Final[Table] = (
+    _as_is("name", "string", "Name"),
+    _as_is("vhost", "string", "Virtual host"),
+    _as_is("type", "string", "Type of the queue or exchange"),
+    _as_is("in_force", "boolean", "Whether the policy is in force on it"),
+    _as_is("rival", "string|null", "The policy that is in force instead"),
+    _as_is("reason", "string|null", "Why the policy is not in force"),
+    _as_is("messages_ready", "integer", "Messages ready for delivery", of=("queue",)),
+    _as_is("message_bytes_ready", "integer", "Body bytes of ready messages", of=("queue",)),
+    _as_is("fill_percent", "number|null", "Per cent of the nearest limit; null without limits", of=("queue",)),
+)
 PARAMETER: Final[Table] = (
     _as_is("value", "any", "Any JSON", _JSON),
     _as_is("vhost", "string", "Virtual host", None),
@@ -750,7 +762,7 @@ USER_LIMIT: Final[Table] = (
 
 JOB_COUNTS: Final[Table] = (
     _as_is("scanned", "integer", "Messages that were looked at"),
-    _as_is("returned", "integer", "Messages that were returned, moved or replayed; with dry_run, that would be"),
+    _as_is("returned", "integer", "Messages returned, moved, replayed or restored; with dry_run, that would be"),
     _as_is("left_count", "integer", "Messages that match and are left where they are", Column("left")),
     _as_is("left", "array", "Their numbers by problem", None),
     _as_is("left.problem", "string", "Why they are left", None),
@@ -763,7 +775,7 @@ JOB_COUNTS: Final[Table] = (
 )
 JOB: Final[Table] = (
     _as_is("id", "string", "ID"),
-    _as_is("kind", "string", "return, move or replay"),
+    _as_is("kind", "string", "return, move, replay or restore"),
     _as_is("vhost", "string", "Virtual host", None),
     _as_is("queue", "string", "Name of its queue"),
     _as_is("user", "string", "With whose permissions it works"),
@@ -774,6 +786,7 @@ JOB: Final[Table] = (
     _as_is("error", "string|null", "Why it has failed, waits or is paused"),
     _as_is("options", "object", "Those of the request, without dry_run and job. Empty, as left and by_origin, for "
            "users without read permission on the queue", _JSON),
+    _as_is("total", "integer|null", "Messages of the queue in the backup, once that is known", of=("restore",)),
     _as_is("first_offset", "integer", "First offset", of=("replay",)),
     _as_is("next_offset", "integer", "Offset where it goes on: what was sent of those before it is on disk",
            of=("replay",)),
@@ -935,8 +948,9 @@ SCHEMAS: Final = {
     "Queue": QUEUE, "Exchange": EXCHANGE, "ShownBinding": BINDING, "Connection": CONNECTION, "Channel": CHANNEL,
     "Consumer": CONSUMER, "ConsumerName": CONSUMER_NAME, "ShownVirtualHost": VHOST, "Node": NODE, "ShownUser": USER,
     "ShownPermission": PERMISSION, "ShownTopicPermission": TOPIC_PERMISSION, "ShownPolicy": POLICY,
-    "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER, "VirtualHostLimits": VHOST_LIMIT,
-    "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB, "Reader": READER, "LossAmounts": LOSS_AMOUNTS,
-    "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION, "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE,
-    "BrowsedMessage": BROWSED_MESSAGE, "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
+    "Covered": POLICY_MATCH, "Parameter": PARAMETER, "GlobalParameter": GLOBAL_PARAMETER,
+    "VirtualHostLimits": VHOST_LIMIT, "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB,
+    "Reader": READER, "LossAmounts": LOSS_AMOUNTS, "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION,
+    "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE, "BrowsedMessage": BROWSED_MESSAGE,
+    "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
 }  # fmt: skip

@@ -23,7 +23,7 @@ from leveret.broker.replication.link import Link, LinkError, Message
 from leveret.broker.replication.node_record import DIVERGED, OWN, incoming
 from leveret.storage.definitions_database import DefinitionsDatabase
 from leveret.storage.disk.files import DiskFiles
-from leveret.storage.disk.recording import OWN_NAMES, TRASH, Operations
+from leveret.storage.disk.recording import OWN_NAMES, SPILL_SUFFIX, TRASH, Operations
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC
 
 #: Bytes that are read, sent and written at once.
@@ -105,14 +105,14 @@ def _walk(root: Path, directories: list[str]) -> list[tuple[str, int]]:
                         directories.append(path)
                         if path != TRASH:
                             waiting.append(path)
-                elif entry.is_file(follow_symlinks=False) and (inside or not _is_own(entry.name)):
+                elif entry.is_file(follow_symlinks=False) and not _is_left_out(path):
                     found.append((path, entry.stat().st_size))
     directories.sort()
     return found
 
 
-def _is_own(name: str) -> bool:
-    return name in OWN_NAMES or name.startswith(DEFINITIONS.partition(".")[0])
+def _is_left_out(path: str) -> bool:
+    return path in OWN_NAMES or path.startswith(DEFINITIONS.partition(".")[0]) or path.endswith(SPILL_SUFFIX)
 
 
 def _footer(path: Path, size: int) -> str:
@@ -139,7 +139,11 @@ def _read_definitions(path: Path) -> list[tuple[str, str, str]]:
 
 
 async def send_copy(
-    link: Link, moment: Moment, pace: Callable[[int], Awaitable[None]], progress: Callable[[int, int], None]
+    link: Link,
+    moment: Moment,
+    pace: Callable[[int], Awaitable[None]],
+    progress: Callable[[int, int], None],
+    is_packed: bool = False,
 ) -> None:
     """Send a copy.
 
@@ -148,6 +152,7 @@ async def send_copy(
         moment: The copy.
         pace: Is awaited with the number of bytes before they are sent.
         progress: Is called with the bytes that are sent, and those to send.
+        is_packed: Whether it is compressed.
     Raises:
         LinkError, OSError, EOFError: The link is broken.
     """
@@ -172,7 +177,10 @@ async def send_copy(
                 if not octets:
                     raise LinkError(f"{moment.files[at].path} has become shorter")
                 await pace(len(octets))
-                link.send(Message.DATA, octets)
+                if is_packed:
+                    await link.send_packed(Message.DATA, octets)
+                else:
+                    link.send(Message.DATA, octets)
                 await link.drain()
                 left -= len(octets)
                 sent += len(octets)

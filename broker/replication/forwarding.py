@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from socket import socket
+from socket import socket, socketpair
 from typing import Any, Final
 
 from leveret.broker.addresses import unmap_ipv4
-from leveret.broker.replication.link import Dial, Link, LinkError, connect
+from leveret.broker.replication.link import Dial, LinkError, connect
 from leveret.broker.replication.own_answers import OwnAnswers, read_request
 
 log = logging.getLogger("leveret.replication")
 
 #: Seconds for which a client waits until there is a leader.
-_LEADER_SECONDS: Final = 10.0
+_LEADER_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 0.1
 _PIECE: Final = 64 << 10
 _HEAD_SECONDS: Final = 10.0
@@ -52,6 +52,9 @@ class Forwarder:
         self._dial = dial
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
+        #: Those of them that the leader serves.
+        self._served: set[asyncio.Task[None]] = set()
+        self._take: Callable[[socket, Mapping[str, Any]], None] | None = None
         self._leader: tuple[str, int] | None = None
         self._has_leader = asyncio.Event()
 
@@ -81,14 +84,32 @@ class Forwarder:
         else:
             self._has_leader.set()
 
+    async def release(self) -> None:
+        """Stop listening, and close the clients that a leader serves; those that wait for one go on waiting."""
+        self.set_leader("")
+        await self._end(self._served)
+
+    def serve_here(self, take: Callable[[socket, Mapping[str, Any]], None]) -> None:
+        """Have those that wait served by this node, which leads.
+
+        Args:
+            take: Serves the client at the other end of a socket; its second argument says what it has connected to.
+        """
+        self._take = take
+        self._has_leader.set()
+
     async def stop(self) -> None:
         """Stop listening, and close the connections of all clients."""
-        for server in self._servers:
+        await self._end(self._clients)
+
+    async def _end(self, clients: Iterable[asyncio.Task[None]]) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
             server.close()
-        clients = [*self._clients]
-        for client in clients:
+        ended = [*clients]
+        for client in ended:
             client.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
+        await asyncio.gather(*ended, return_exceptions=True)
 
     async def _serve(self, service: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -114,6 +135,7 @@ class Forwarder:
             log.debug("a client of %s is not forwarded: %s", service, error)
         finally:
             self._clients.discard(task)
+            self._served.discard(task)
             if not writer.is_closing():
                 writer.transport.abort()
 
@@ -128,12 +150,12 @@ class Forwarder:
             "peer": [unmap_ipv4(peer[0]), peer[1]],
             "local": [unmap_ipv4(local[0]), local[1]],
         }
-        link = await self._reach_leader(wish)
-        link.writer.write(head)
-        await relay(reader, writer, link.reader, link.writer)
+        other_reader, other_writer = await self._reach_leader(wish)
+        other_writer.write(head)
+        await relay(reader, writer, other_reader, other_writer)
 
-    async def _reach_leader(self, wish: Mapping[str, Any]) -> Link:
-        """Return a link to the leader; wait for one, or for the next one if it cannot be reached.
+    async def _reach_leader(self, wish: Mapping[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection to the leader; wait for one, or for the next one if it cannot be reached.
 
         Raises:
             LinkError, OSError, EOFError: There was none in time.
@@ -143,9 +165,20 @@ class Forwarder:
         while True:
             async with asyncio.timeout_at(deadline):
                 await self._has_leader.wait()
-            assert self._leader is not None
+            if self._take is not None:
+                ours, theirs = socketpair()
+                theirs.setblocking(False)
+                self._take(theirs, wish)
+                return await asyncio.open_connection(sock=ours)
+            leader, task = self._leader, asyncio.current_task()
+            assert leader is not None
+            assert task is not None
             try:
-                return (await connect(*self._leader, self._secret, wish, self._tls, self._dial))[0]
+                link, _ = await connect(*leader, self._secret, wish, self._tls, self._dial)
+                if self._leader == leader:
+                    self._served.add(task)
+                    return link.reader, link.writer
+                link.close()
             except (OSError, EOFError, LinkError):
                 if loop.time() > deadline:
                     raise

@@ -312,9 +312,11 @@ class Shipping:
             tasks = [
                 asyncio.create_task(work)
                 for work in (
-                    self._send_frames(link, number), self._receive(link, each, address), self._tell_lag(link, each)
+                    self._send_frames(link, number, each.is_observer),
+                    self._receive(link, each, address),
+                    self._tell_lag(link, each),
                 )
-            ]  # fmt: skip
+            ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
@@ -347,7 +349,7 @@ class Shipping:
         moment = await self._loop.run_in_executor(None, make)
         try:
             log.info("%s gets a copy of %d files at operation %d", each.name, len(moment.files), moment.number)
-            await send_copy(link, moment, self._pace(), partial(_note_progress, each))
+            await send_copy(link, moment, self._pace(), partial(_note_progress, each), each.is_observer)
         finally:
             await self._loop.run_in_executor(None, moment.remove)
         return moment.number
@@ -366,12 +368,16 @@ class Shipping:
 
         return wait
 
-    async def _send_frames(self, link: Link, number: int) -> None:
+    async def _send_frames(self, link: Link, number: int, is_packed: bool) -> None:
+        """Send frames; those for observers are compressed, as they may go to another site."""
         while True:
             frame = await self._backlog.after(number)
             if frame is None:
                 raise LinkError("it is too far behind for replication.backlog")
-            link.send(Message.FRAME, frame.octets)
+            if is_packed:
+                await link.send_packed(Message.FRAME, frame.octets)
+            else:
+                link.send(Message.FRAME, frame.octets)
             await link.drain()
             number = frame.last
 

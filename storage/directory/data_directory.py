@@ -76,6 +76,10 @@ class DataDirectory:
         except BaseException:
             self.close()
             raise
+        #: When the directories in the trash were put there, and their sizes, by name; oldest first.
+        self._discarded: dict[str, tuple[int, int]] = {}
+        self._kept_since: int | None = None
+        self._kept_bytes = 0
         qids = [record.qid for record in self.queues()]
         self._next_qid = max(qids, default=0) + 1
 
@@ -183,7 +187,7 @@ class DataDirectory:
         self.write_queue(record)
 
     def discard_queue(self, qid: int, deleted: int | None) -> None:
-        """Move a queue's directory to the trash.
+        """Move a queue's directory to the trash, which is emptied by empty_trash().
 
         Args:
             qid: Number of the queue.
@@ -198,10 +202,42 @@ class DataDirectory:
                 pass
         self._files.rename(self.queue_path(qid), f"{self.trash}/{qid:08x}")
 
+    def keep_trash(self, since: int | None, max_bytes: int) -> None:
+        """Let empty_trash() keep what was put into the trash from a time on, for a backup.
+
+        Args:
+            since: Microseconds since 1970; None to keep nothing.
+            max_bytes: Maximum size of what is kept; the oldest directories go.
+        """
+        had = self._discarded or since is None
+        self._kept_since, self._kept_bytes = since, max_bytes
+        if had:
+            self.empty_trash()
+
     def empty_trash(self) -> None:
-        """Empty the trash."""
-        for name in self._files.list_directory(self.trash):
-            self._files.remove_tree(f"{self.trash}/{name}")
+        """Empty the trash, but what keep_trash() has said."""
+        names, now, since = self._files.list_directory(self.trash), self.clock(), self._kept_since
+        for name in names if since is not None else ():
+            if name not in self._discarded:
+                # Also what an earlier process has left.
+                self._discarded[name] = now, self._size(f"{self.trash}/{name}")
+        size = sum(each for _, each in self._discarded.values())
+        for name in [*self._discarded] if since is not None else names:
+            time, own = self._discarded.get(name, (0, 0))
+            if since is None or time < since or size > self._kept_bytes:
+                self._files.remove_tree(f"{self.trash}/{name}")
+                self._discarded.pop(name, None)
+                size -= own
+
+    def _size(self, path: str) -> int:
+        """Return the size of a file, or of all files in a directory, in bytes."""
+        names = self._files.list_directory(path)
+        if names:
+            return sum(self._size(f"{path}/{name}") for name in names)
+        try:
+            return self._files.size(path)
+        except OSError:
+            return 0
 
     def close(self) -> None:
         """Release the lock."""

@@ -46,20 +46,30 @@ class Holds:
         holds: Of each reader.
         max_bytes: Maximum size of the files that are kept for readers alone.
         keeps_all: Whether everything may be needed, because it is not known yet which queues the readers read.
+        since: What was dropped from this time on is needed, in microseconds since 1970; None if nothing is because of
+            its time.
     """
 
-    __slots__ = ("_holds", "_keeps_all", "_least", "max_bytes")
+    __slots__ = ("_holds", "_keeps_all", "_least", "max_bytes", "since")
 
-    def __init__(self, holds: Sequence[Hold] = (), max_bytes: int = 0, keeps_all: bool = False) -> None:
+    def __init__(
+        self, holds: Sequence[Hold] = (), max_bytes: int = 0, keeps_all: bool = False, since: int | None = None
+    ) -> None:
         self._holds = holds
+        self.since = 0 if keeps_all else since
         self._keeps_all = keeps_all
         #: The first number that some reader has not read, by store; None if nobody reads it. Found when it is needed.
         self._least: dict[tuple[int, int], int | None] = {}
         self.max_bytes = max_bytes
 
-    def needs(self, content: Content | None) -> bool:
-        """Return whether a reader has not read a file; None if it has no messages that readers are promised."""
-        if content is None or self._keeps_all:
+    def needs(self, content: Content | None, dropped: int = 0) -> bool:
+        """Return whether a reader has not read a file.
+
+        Args:
+            content: What it has; None if it has no messages that readers are promised.
+            dropped: When it was dropped, in microseconds since 1970.
+        """
+        if content is None or self._keeps_all or (self.since is not None and dropped >= self.since):
             return content is not None
         store = content[:2]
         if store not in self._least:

@@ -18,6 +18,8 @@ from leveret.storage.disk.space import BALLAST
 
 #: What belongs to one machine: lock, reserve, snapshots, files of readers, and what replication needs here.
 OWN_NAMES: Final = frozenset({"LOCK", BALLAST, "snap", "readers", "replication"})
+#: How files with paged out messages end that a start removes; see segments/segment.py.
+SPILL_SUFFIX: Final = ".spl"
 #: Directory whose contents nothing but readers on this machine need.
 TRASH: Final = "trash"
 
@@ -131,22 +133,24 @@ class RecordingFiles(DiskFiles):
         operations: Where they are recorded.
     """
 
-    __slots__ = ("_lock", "_operations", "_paths", "_prefix")
+    __slots__ = ("_handles", "_lock", "_operations", "_paths", "_prefix")
 
     def __init__(self, root: str, operations: Operations) -> None:
         super().__init__()
         self._operations = operations
         self._lock = operations.lock
         self._prefix = f"{root.rstrip('/')}/"
-        #: Paths of the open files that are recorded, relative to the data directory.
+        #: Paths of the open files that are recorded, relative to the data directory, and the other way round.
         self._paths: dict[int, str] = {}
+        self._handles: dict[str, set[int]] = {}
 
     def _relative(self, path: str) -> str | None:
         """Return the path relative to the data directory; None for what is not recorded."""
         if not path.startswith(self._prefix):
             return None
         relative = path[len(self._prefix) :]
-        return None if relative.partition("/")[0] in OWN_NAMES else relative
+        is_own = relative.partition("/")[0] in OWN_NAMES or relative.endswith(SPILL_SUFFIX)
+        return None if is_own else relative
 
     def open(self, path: str, create: bool = False) -> int:
         """Open a file; its creation is recorded."""
@@ -155,15 +159,29 @@ class RecordingFiles(DiskFiles):
             return super().open(path, create)
         with self._lock:
             handle = super().open(path, create)
-            self._paths[handle] = relative
+            self._note(handle, relative)
             if create:
                 self._operations.add(Operation(_CREATE, relative))
         return handle
 
     def close(self, handle: int) -> None:
         """Close a handle."""
-        self._paths.pop(handle, None)
+        if handle in self._paths:
+            with self._lock:
+                self._drop(handle)
         super().close(handle)
+
+    def _note(self, handle: int, relative: str) -> None:
+        self._paths[handle] = relative
+        self._handles.setdefault(relative, set()).add(handle)
+
+    def _drop(self, handle: int) -> None:
+        relative = self._paths.pop(handle, None)
+        if relative is not None:
+            found = self._handles[relative]
+            found.discard(handle)
+            if not found:
+                del self._handles[relative]
 
     def append(self, handle: int, octets: bytes) -> int:
         """Append to a file, and record what was written."""
@@ -212,10 +230,7 @@ class RecordingFiles(DiskFiles):
             if before is not None and after is not None:
                 self._operations.add(Operation(Kind.RENAME, before, 0, os.fsencode(after)))
                 self._forget(after)
-                inside = f"{before}/"
-                for handle, path in [*self._paths.items()]:
-                    if path == before or path.startswith(inside):
-                        self._paths[handle] = after + path[len(before) :]
+                self._move(before, after)
 
     def unlink(self, path: str) -> None:
         """Remove a file, and record it. What is in the trash is in no copy, so nothing waits for its removal."""
@@ -246,8 +261,18 @@ class RecordingFiles(DiskFiles):
         if relative is not None:
             self._operations.add(Operation(kind, relative, offset, octets))
 
+    def _move(self, before: str, after: str) -> None:
+        """Note the new names of open files."""
+        moved = [before]
+        if before not in self._handles and os.path.isdir(f"{self._prefix}{after}"):
+            inside = f"{before}/"
+            moved = [path for path in self._handles if path.startswith(inside)]
+        for path in moved:
+            for handle in [*self._handles.get(path, ())]:
+                self._drop(handle)
+                self._note(handle, after + path[len(before) :])
+
     def _forget(self, relative: str) -> None:
         """Record nothing more of open files that have no name any more."""
-        for handle, path in [*self._paths.items()]:
-            if path == relative:
-                del self._paths[handle]
+        for handle in [*self._handles.get(relative, ())]:
+            self._drop(handle)

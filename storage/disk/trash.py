@@ -66,7 +66,7 @@ class Trash:
         """
         source, target = f"{directory}/{name}", f"{directory}/{NAME}"
         size = self._files.size(source)
-        if not self._keep_bytes and not self._holds.needs(content):
+        if not self._keep_bytes and not self._holds.needs(content, now):
             self._files.unlink(source)
             return
         self._files.make_directory(target)
@@ -86,7 +86,7 @@ class Trash:
         Returns:
             Whether it is kept; otherwise it is unchanged.
         """
-        if not self._holds.needs(content):
+        if not self._holds.needs(content, now):
             return False
         path = f"{directory}/{NAME}/{name}"
         self._hold(_Kept(now, path, self._files.size(path), content))
@@ -98,7 +98,7 @@ class Trash:
         while kept and (kept[0].time + self._keep_us <= now or self._bytes > self._keep_bytes):
             oldest = kept.popleft()
             self._bytes -= oldest.size
-            if self._holds.needs(oldest.content):
+            if self._holds.needs(oldest.content, oldest.time):
                 self._hold(oldest)
             else:
                 self._unlink(oldest.path)
@@ -114,7 +114,7 @@ class Trash:
         held, self._held = self._held, deque()
         self.held_bytes = self.held_files = 0
         for each in held:
-            if holds.needs(each.content):
+            if holds.needs(each.content, each.time):
                 self._hold(each)
             else:
                 self._unlink(each.path)

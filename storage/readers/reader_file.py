@@ -3,7 +3,8 @@
 The reader writes it, and the broker reads it once a second. It is a JSON object with a checksum (`pack_checked()`): the
 format of the file, the reader's name, the patterns of virtual host and queue or null for all, when it was made and when
 its reader was last seen in microseconds since 1970, and the next number that it has not read by store: `2/0` is
-priority 0 of the queue with the number 2. A store that is not named has not been read.
+priority 0 of the queue with the number 2. A store that is not named has not been read. The file of a backup has format
+2: instead of numbers, `since` says that it has all that was dropped before this time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ READERS: Final = "readers"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DRAFT: Final = ".tmp"
 _FORMAT: Final = 1
+#: With `since`: an older version must not take it for a reader that has read nothing.
+_FORMAT_SINCE: Final = 2
 #: Longest file that is read, in bytes: it has the numbers of some 40,000 queues.
 LIMIT: Final = 1 << 20
 #: Longest pattern, and longest list of patterns, in characters.
@@ -53,6 +56,8 @@ class ReaderFile:
         created: When it was made, in microseconds since 1970.
         seen: When its reader was last seen, in microseconds since 1970.
         next: Number of the first message that it has not read, by store.
+        since: Of a backup, when its last part was taken: it needs what is dropped from then on, of all queues, in
+            microseconds since 1970. None of others.
     """
 
     name: str
@@ -61,10 +66,11 @@ class ReaderFile:
     created: int
     seen: int
     next: Mapping[str, int] = field(default_factory=dict)
+    since: int | None = None
 
     def wants(self, vhost: str, queue: str) -> bool:
-        """Return whether it reads a queue."""
-        return matches(vhost, self.vhost) and matches(queue, self.queue)
+        """Return whether it reads a queue: all of its messages, even those that are settled at once."""
+        return self.since is None and matches(vhost, self.vhost) and matches(queue, self.queue)
 
 
 def matches(name: str, wanted: str | None) -> bool:
@@ -141,13 +147,14 @@ def pack_reader(reader: ReaderFile) -> bytes:
     # Not asdict(), which copies the numbers one by one.
     return pack_checked(
         {
-            "format": _FORMAT,
+            "format": _FORMAT if reader.since is None else _FORMAT_SINCE,
             "name": reader.name,
             "vhost": reader.vhost,
             "queue": reader.queue,
             "created": reader.created,
             "seen": reader.seen,
             "next": dict(reader.next),
+            **({} if reader.since is None else {"since": reader.since}),
         }
     )
 
@@ -185,18 +192,19 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
     try:
         fields = json.loads(octets)
         if fields.pop("crc") == crc_of(fields):
-            if fields["format"] > _FORMAT:
+            if fields["format"] > _FORMAT_SINCE:
                 raise ReaderFileError(f"{where} was written by a newer version of Leveret")
             name, vhost, queue, following = fields["name"], fields["vhost"], fields["queue"], fields["next"]
-            created, seen = fields["created"], fields["seen"]
+            created, seen, since = fields["created"], fields["seen"], fields.get("since")
             if (
                 name == where.rpartition("/")[2]
                 and all(each is None or _is_wanted(each) for each in (vhost, queue))
                 and is_count(created, _TIME_END)
                 and is_count(seen, _TIME_END)
+                and (since is None or is_count(since, _TIME_END))
                 and _is_next(following)
             ):
-                return ReaderFile(name, vhost, queue, created, seen, following)
+                return ReaderFile(name, vhost, queue, created, seen, following, since)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise ReaderFileError(f"{where} is damaged: delete it, and the reader is made again where its query is")

@@ -112,7 +112,8 @@ class Readers:
             self._has_changed = False
             for name in [each for each in self.known if each not in self._needs]:
                 self._needs[name] = Hold(name, frozenset(self._queues[name]), self.known[name].next)
-            self._holds = Holds(tuple(self._needs.values()), self._max_bytes) if self._needs else NO_HOLDS
+            since = min((each.since for each in self.known.values() if each.since is not None), default=None)
+            self._holds = Holds(tuple(self._needs.values()), self._max_bytes, since=since) if self._needs else NO_HOLDS
         return self._holds
 
     def begin(self, now: int) -> None:
@@ -331,13 +332,16 @@ class NamedReaders(Readers):
     @property
     def states(self) -> list[ReaderState]:
         """All readers."""
-        held = self.holds.unread_bytes(self._trash.held)
-        return [ReaderState(reader, held.get(name, 0)) for name, reader in self.known.items()]
+        held, all_held = self.holds.unread_bytes(self._trash.held), self._trash.held_bytes
+        return [
+            ReaderState(reader, held.get(name, 0) if reader.since is None else all_held)
+            for name, reader in self.known.items()
+        ]
 
     @property
     def retention(self) -> int:
         """Microseconds for which events are kept for the readers."""
-        return self._options.reader_max_age if self.known else 0
+        return self._options.reader_max_age if any(each.since is None for each in self.known.values()) else 0
 
     def next_action(self) -> Callable[[], None] | None:
         """Return what the thread that owns the trash has to call; None if there are no readers, and it knows that."""

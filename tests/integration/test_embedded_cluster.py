@@ -65,6 +65,26 @@ def test_nodes_die_stop_and_come_back(leveret_cluster: LeveretCluster) -> None:
     assert contents(first.url) == [1, 2, 3, 4]
 
 
+def test_who_waits_at_a_standby_is_served_by_it_when_it_leads(leveret_cluster: LeveretCluster) -> None:
+    cluster = leveret_cluster
+    first, second, third = cluster.nodes
+    publish(first.url, 1)
+    found: dict[str, list[int]] = {}
+    cluster.kill(first)
+    # Nobody leads for a lease; whichever of the two it is then, nobody's connection has ended.
+    waiting = [
+        threading.Thread(target=lambda node=node: found.setdefault(node.name, contents(node.url)))
+        for node in (second, third)
+    ]
+    for each in waiting:
+        each.start()
+    for each in waiting:
+        each.join(60)
+    # Whoever was second has got what the first had not acknowledged yet, and was closed.
+    assert [1] in found.values()
+    assert {*found} == {"n2", "n3"}
+
+
 def test_a_leader_that_is_cut_off_confirms_nothing(leveret_cluster: LeveretCluster) -> None:
     cluster = leveret_cluster
     first = cluster.nodes[0]

@@ -37,8 +37,10 @@ def reject(url: str, headers: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_2_3_14_a_count_goes_on(url: str) -> None:
-    found = reject(url, {"x-death": [{"queue": QUEUE, "reason": "rejected", "count": 7}]})
-    assert found["x-death"] == [{"queue": QUEUE, "reason": "rejected", "count": 8}]
+    death = {"queue": QUEUE, "reason": "rejected", "count": 7}
+    found = reject(url, {"x-death": [death], "x-first-death-queue": "made up"})
+    assert found["x-death"] == [{**death, "count": 8}]
+    assert found["x-first-death-queue"] == "made up"
     assert "x-first-death-reason" not in found
 
 
@@ -57,7 +59,8 @@ def test_2_3_14_an_entry_of_another_queue_stays_behind(url: str) -> None:
     assert "x-first-death-reason" not in found
 
 
-def test_2_3_14_what_is_no_array_is_replaced(url: str) -> None:
-    found = reject(url, {"x-death": "nonsense"})
+@pytest.mark.parametrize("made_up", ["nonsense", 5, {}, None, True])
+def test_2_3_14_what_is_no_array_is_replaced(url: str, made_up: object) -> None:
+    found = reject(url, {"x-death": made_up})
     assert [entry["queue"] for entry in found["x-death"]] == [QUEUE]
     assert "x-first-death-reason" not in found

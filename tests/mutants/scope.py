@@ -14,7 +14,7 @@ _PACKAGES: Final = ("analytics", "broker", "policies", "protocol", "storage")
 _BESIDE: Final = {
     "broker/core/exchanges": ["tests/contract/test_choosing_exchanges.py", "tests/contract/test_exchange_types.py"],
     "broker/core/queues": [
-        "tests/unit/broker/core/counters/test_history.py",
+        "tests/unit/broker/core/test_counters.py",
         "tests/unit/broker/operations/test_removal.py",
         "tests/unit/broker/operations/test_returning.py",
     ],

@@ -225,7 +225,6 @@ class FilteredRoute(Target):
     """Takes messages, and passes on those that are not duplicates. It is made with a route, and is as valid as that.
 
     Args:
-        duplicates: Its filter.
         targets: Where its messages are routed to.
         histories: Exchanges x-recent-history and further filters behind it that only remember.
         counters: Counters of the exchange that the messages were published to, which counts them as routed once for
@@ -301,7 +300,6 @@ class FilteredRoute(Target):
         """Publish messages of one envelope and size that are not duplicates.
 
         Args:
-            passed: The messages.
             targets: Where they are routed to.
             count: How many messages there were before the duplicates were dropped.
             publisher: Who publishes them; None for the broker itself.

@@ -49,7 +49,6 @@ class ValueLog:
 
     Args:
         backing: The store.
-        values: The values that are remembered.
         stores: Tells when messages are on disk.
         offset: Returns what is added to the expiry of a value to get the time of the system's clock.
     """

@@ -114,7 +114,6 @@ class Browsed(NamedTuple):
 
     Args:
         place: Where it stands.
-        message: The message.
         is_ready: Whether it is ready; otherwise it is unacked.
         redelivered: Whether it may have been delivered before; true if it is unacked.
         arrived: Its arrival in the queue in microseconds since 1970; 0 if it is unknown.
@@ -139,7 +138,6 @@ def take_out(queue: Queue, found: Sequence[Browsed]) -> list[Entry]:
     """Take ready messages of one step of a Browser, before anything else happens; the others stay as they are.
 
     Args:
-        queue: The queue.
         found: The messages, in order; at least one.
     Returns:
         Their entries, for acknowledge(). They do not count as unacked.
@@ -202,7 +200,6 @@ class Browser:
         if waiting is None or self._ready_only:
             self.place = None
             return []
-        self._level = WAITING
         found = waiting.look(place.seq if place.level == WAITING else 0, self._most, _STEP_BYTES)
         self.failure = found.failure or self.failure
         self.place = None if found.is_over else Place(WAITING, found.end)
@@ -242,8 +239,6 @@ class Browser:
         ]
 
     def _next_level(self, level: int) -> Place | None:
-        if level == WAITING:
-            return None
         numbers = [number for number, _ in self._queue.store.ordered_levels()]
         later = numbers[numbers.index(level) + 1 :]
         if later:
@@ -283,7 +278,6 @@ class _Held:
         """Return messages whose numbers are not known, and the end of the numbers that they are complete to.
 
         Args:
-            level: Their level.
             first: The lowest number.
             end: The end of the numbers.
             known: Numbers that are known.

@@ -64,7 +64,7 @@ class ClassicQueue(Queue):
     ) -> None:
         super().__init__(host, name, durable, auto_delete, owner, arguments, backing, traits)
         counters = self.counters
-        outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
+        outbox = self.outbox = DeadLetterOutbox(name, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
         self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
         self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))

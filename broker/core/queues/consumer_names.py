@@ -95,7 +95,6 @@ class ConsumerNameLog:
         """Append records; they are on disk at the end of the turn.
 
         Args:
-            changed: The records.
             known: Returns what is to be in the log of a name; None if it is unknown.
             count: Number of names.
         """
@@ -284,8 +283,6 @@ class ConsumerNames:
         """Add a consumer.
 
         Args:
-            consumer: The consumer.
-            name: Its name.
             number: Where the name is set to if the consumer becomes active; None to go on.
         Returns:
             Number of its first message; None if it waits for its turn.

@@ -115,7 +115,6 @@ class Contents:
         """Append messages.
 
         Args:
-            messages: The messages.
             body_bytes: Sum of their body lengths.
             ttl: Their time to live in milliseconds; None for no limit.
             longest: Length of the longest body; None if all have the same length.
@@ -146,9 +145,7 @@ class Contents:
         """Append messages of one size until the limit is reached, and refuse the remaining ones; see append_fitting().
 
         Args:
-            messages: The messages.
             ttl: Their time to live in milliseconds.
-            limits: The limits.
             make_room: Called when there is no room for all messages.
             publisher: Who publishes them; None for the broker itself.
         Returns:
@@ -165,9 +162,7 @@ class Contents:
         """Append messages of one size until the limit is reached.
 
         Args:
-            messages: The messages.
             ttl: Their time to live in milliseconds; None for no limit.
-            limits: The limits.
             make_room: Called when there is no room for all messages; may deliver some.
         Returns:
             Number of messages appended.

@@ -70,7 +70,6 @@ def check_not_locked(queue: Queue, owner: object | None) -> None:
     """Refuse access to a queue that is exclusive to another connection.
 
     Args:
-        queue: The queue.
         owner: The object that identifies the requesting connection; None over HTTP.
     Raises:
         ChannelFault: RESOURCE_LOCKED (405).
@@ -127,7 +126,6 @@ def check_arguments(
     """Refuse arguments of a new queue with a wrong type or value.
 
     Args:
-        declaration: The declaration.
         vhost_name: The name of the virtual host, for error texts.
         check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange with this name.
     Raises:

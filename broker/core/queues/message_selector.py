@@ -119,7 +119,6 @@ class Selector:
         """Check a message, in steps of a fraction of a millisecond; return whether it passes the filter.
 
         Args:
-            message: The message.
             arrived: Its arrival in the queue, in microseconds since 1970.
             now: Microseconds since 1970.
         """

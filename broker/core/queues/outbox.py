@@ -15,7 +15,6 @@ from typing import Final
 from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.deduplication.values import QueuedValues
 from leveret.broker.core.queues.returns import without_count
-from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import REASONS
@@ -58,7 +57,6 @@ class DeadLetterOutbox:
     """Removes messages from a queue permanently, and dead-letters them if a dead-letter exchange is set.
 
     Args:
-        queue_name: Name of the queue.
         backing: Where its messages are kept.
         publish: Publishes a batch; its results are reported to sent() and settle(), step by step.
 
@@ -72,14 +70,13 @@ class DeadLetterOutbox:
     """
 
     __slots__ = (
-        "_backing", "_is_closed", "_publish", "_retained", "_retry", "_timers", "_traits", "_unconfirmed", "counters",
+        "_backing", "_is_closed", "_publish", "_retained", "_retry", "_timers", "_unconfirmed", "counters",
         "queue_name", "retained_bytes", "retained_count", "settings", "values",
     )  # fmt: skip
 
     def __init__(
         self,
         queue_name: str,
-        traits: QueueTraits,
         backing: QueueBacking,
         counters: QueueCounters,
         timers: Timers,
@@ -90,7 +87,6 @@ class DeadLetterOutbox:
         self.settings = DEFAULT_SETTINGS
         self.values = QueuedValues()
         self.retained_count = self.retained_bytes = 0
-        self._traits = traits
         self._backing = backing
         self._timers = timers
         self._publish = publish

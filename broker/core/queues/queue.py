@@ -260,7 +260,6 @@ class Queue(Target):
         """Remove messages from their holder, before acknowledge(), reject() or requeue().
 
         Args:
-            holder: The holder.
             entries: The messages.
             why: Why they leave it.
         """

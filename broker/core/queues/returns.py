@@ -44,7 +44,6 @@ class DeliveryCounter:
         """Return the message with a delivery count.
 
         Args:
-            message: The message.
             count: The delivery count.
             returns: Number of all returns, which then has a header of its own; None if the count has them all.
         """

@@ -35,7 +35,6 @@ def number_at(stream: StreamStore, place: StreamPlace, now: int) -> int:
     """Return the number of the first message from a place on, which may be one of the future.
 
     Args:
-        stream: The stream.
         place: The place. An offset before the first one is that of the first one.
         now: Microseconds since 1970.
     """
@@ -212,7 +211,6 @@ class StreamQueue(Queue):
         """Add a consumer; it gets its first messages at the end of the turn.
 
         Args:
-            consumer: The consumer.
             place: Where it begins. None: where its name has left off, otherwise with the next message.
             name: Its name; empty for none.
             wanted: Its filter; None for all messages.
@@ -312,7 +310,6 @@ def retention_limits(settings: QueueSettings, now: int) -> tuple[int | None, int
     """Return the limits of a stream with these settings: bytes, and the time before which messages may be removed.
 
     Args:
-        settings: The settings.
         now: Microseconds since 1970.
     Returns:
         None for a limit that is not set.

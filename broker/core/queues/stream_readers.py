@@ -117,7 +117,6 @@ class StreamReaders:
         """Add a consumer.
 
         Args:
-            consumer: The consumer.
             number: Number of the first message that it gets.
         """
         self._places[consumer] = self._stream.reader_at(number)

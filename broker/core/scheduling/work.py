@@ -92,7 +92,6 @@ class Work:
         """Begin with some steps; long work is continued in later turns.
 
         Args:
-            steps: The steps.
             subject: What the log calls the work if it fails: ``internal error while SUBJECT``.
             failed: Called if a step raises an exception, which is logged.
         """

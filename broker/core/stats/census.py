@@ -222,7 +222,6 @@ class Sampler:
 
     Args:
         broker: The broker to sample.
-        node: Its node.
     """
 
     def __init__(self, broker: Broker, node: Node) -> None:

@@ -40,7 +40,6 @@ def rows_of_events(events: Iterable[Event], exchanges: Collection[int] = ()) -> 
     """Sum up the losses in events.
 
     Args:
-        events: The events.
         exchanges: Numbers on disk of exchanges with delayed messages; all others are queues.
     Returns:
         By number on disk, a row with one number for each of the LOSS_FIELDS of QueueCounters or ExchangeCounters.

@@ -51,7 +51,6 @@ class VirtualHostPolicies:
         """Add or replace a policy, and apply it at once.
 
         Args:
-            policy: The policy.
             operator: Whether it is an operator policy.
         Returns:
             Whether it is new.

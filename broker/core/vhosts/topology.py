@@ -196,7 +196,6 @@ class Topology:
         """Bind an existing destination to an existing source.
 
         Args:
-            source: The source exchange.
             destination: The destination queue or exchange.
             key: Routing key or pattern.
             arguments: Arguments as received.
@@ -219,7 +218,6 @@ class Topology:
         """Remove a binding; an auto-delete source that loses its last binding is deleted.
 
         Args:
-            source: The source exchange.
             destination: The destination queue or exchange.
             key: Routing key or pattern of the binding.
             arguments: Arguments of the binding, in any order.

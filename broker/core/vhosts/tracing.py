@@ -34,7 +34,6 @@ class Tracer:
 
     Args:
         turn: Runs deliver() at the end of the turn.
-        node_name: The name of the node.
 
     Attributes:
         scheduled: Whether deliver() is scheduled for the end of the turn; set by Turn.
@@ -70,7 +69,6 @@ class Tracer:
 
         Args:
             origin: The consumer.
-            queue_name: Name of the queue.
             entries: The messages.
         """
         self._waiting.append((queue_name, origin, entries))

@@ -69,8 +69,6 @@ class Deleted(Generic[Counters]):
     """A deleted queue or exchange.
 
     Args:
-        name: Its name.
-        counters: Its counters.
         deleted_at: Time of the deletion, in seconds since 1970.
     """
 
@@ -103,8 +101,6 @@ class DeletedObjects(Generic[Counters]):
         """Add an object that is being deleted.
 
         Args:
-            name: Its name.
-            counters: Its counters.
             now: Seconds since 1970.
             by_name: Whether to keep it by name.
         """
@@ -301,7 +297,6 @@ class VirtualHost:
 
         Args:
             name: Name of the exchange.
-            type_name: Its type.
             durable: The durable bit.
             auto_delete: The auto-delete bit.
             internal: The internal bit.

@@ -181,6 +181,16 @@ LISTS: Final[dict[str, tuple[Table, tuple[PageColumn, ...]]]] = {
         PageColumn("queues_in_force", "Queues", title="Queues on which it is in force", is_number=True),
         PageColumn("exchanges_in_force", "Exchanges", title="Exchanges on which it is in force", is_number=True),
     )),
+    "policy-matches": (fields.POLICY_MATCH, (
+        PageColumn("name", "Name", fixed=True),
+        PageColumn("type", "Type", "text"),
+        PageColumn("in_force", "In force", needs=("in_force", "rival")),
+        PageColumn("rival", "In force instead"),
+        PageColumn("reason", "Why", sort=None),
+        PageColumn("messages_ready", "Ready", "number"),
+        PageColumn("message_bytes_ready", "Bytes ready", "bytes"),
+        PageColumn("fill_percent", "Fill", title="Usage of the nearest limit"),
+    )),
     "jobs": (fields.JOB, (
         _VHOST,
         PageColumn("id", "Job", sort="kind", needs=("id", "kind"), fixed=True),

@@ -14,12 +14,13 @@ from leveret.broker.operations.jobs.options import (
     read_move_options,
     read_options,
     read_replay_options,
+    read_restore_options,
 )
 from leveret.broker.operations.jobs.plans import Counts
 from leveret.storage.stores.stream_store import FIRST_NUMBER
 
 #: What a job does.
-Kind: TypeAlias = Literal["return", "move", "replay"]
+Kind: TypeAlias = Literal["return", "move", "replay", "restore"]
 
 #: States of a job.
 RUNNING: Final = "running"
@@ -30,7 +31,12 @@ FAILED: Final = "failed"
 STATES: Final = (RUNNING, PAUSED, COMPLETED, CANCELLED, FAILED)
 
 #: Reads the options of a job from JSON, by kind.
-READERS: Final = {"return": read_options, "move": read_move_options, "replay": read_replay_options}
+READERS: Final = {
+    "return": read_options,
+    "move": read_move_options,
+    "replay": read_replay_options,
+    "restore": read_restore_options,
+}
 
 
 def new_counts(returned: int = 0) -> Counts:
@@ -40,20 +46,22 @@ def new_counts(returned: int = 0) -> Counts:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A job that returns dead letters, moves messages, or replays a stream.
+    """A job that returns dead letters, moves messages, replays a stream, or restores a queue.
 
     Args:
         kind: What it does.
         qid: Number of the queue on disk; None if it is in memory.
         user: Name of the user with whose permissions it works.
         options: The same, read.
-        ends: See ReturnWork; of a replay, the number after the last message, as level 0.
+        ends: See ReturnWork; of a replay, the number after the last message, as level 0; of a restore, the number of
+            messages, once that is known.
         created: When it was created, in microseconds since 1970.
         state: RUNNING, PAUSED, COMPLETED, CANCELLED or FAILED.
         finished: When it ended, in microseconds since 1970; 0 before.
         error: Why it has failed, or why it waits or is paused; "" otherwise.
         counts: What it has done.
-        number: Number of the next message of a replay: what was sent of those before it is on disk. 0 for other jobs.
+        number: Number of the next message of a replay: what was sent of those before it is on disk. Of a restore, how
+            many messages are. 0 for other jobs.
         begin: Number of the first message of a replay; 0 for other jobs.
         bad_ends: How often in a row the broker has ended without a stop while it ran.
         ended: If a request waits for it, done at its end; None for a job that is kept.
@@ -97,6 +105,7 @@ class Job:
             "finished": self.finished // 1000 or None,
             "error": (self.error or None) if in_full else None,
             "options": dict(self.document) if in_full else {},
+            **({"total": self.ends.get(0)} if self.kind == "restore" else {}),
             **dict(zip(("first_offset", "next_offset", "end_offset"), offsets, strict=False)),
             **counts_document(self.counts),
             **({} if in_full else {"left": [], "by_origin": []}),

@@ -1,9 +1,10 @@
-"""What a job is to do: return dead letters, move messages to another queue, or replay a stream."""
+"""What a job is to do: return dead letters, move messages to another queue, replay a stream, or restore a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, cast
 
 from leveret.broker.core.json_values import table_from_json
@@ -17,6 +18,9 @@ from leveret.protocol.properties import Properties, encode_headers
 _KEYS: Final = ("filter", "via", "death", "rate", "limit", "remove_death", "remove_headers", "set_headers", "dry_run")
 _MOVE_KEYS: Final = ("to", "filter", "rate", "limit", "job")
 _REPLAY_KEYS: Final = ("from", "to", "into_exchange", "into_queue", "filter", "rate", "limit", "dry_run")
+_RESTORE_KEYS: Final = ("queue", "at", "into", "rate", "limit", "dry_run")
+#: Name of the queue that a restored one goes into, if none is given.
+_RESTORED: Final = "{}.restored"
 #: Bounds of the rate, in messages per second: from one in a quarter of an hour on.
 _RATE_MIN: Final = 0.001
 _RATE_MAX: Final = 1_000_000
@@ -36,8 +40,21 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """What is restored from a backup.
+
+    Args:
+        queue: Name of the queue in the backup.
+        at: The moment, as `leveret restore --at` takes it.
+    """
+
+    queue: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How dead letters are returned, messages moved, or a stream replayed.
+    """How dead letters are returned, messages moved, a stream replayed, or a queue restored.
 
     Args:
         wanted: Selects messages.
@@ -47,8 +64,10 @@ class JobOptions:
         limit: Maximum number of messages; None for all.
         removed: Names of headers to remove.
         added: Headers to set.
-        to: Name of the queue that all messages are moved to or replayed into; None if they have other targets.
+        to: Name of the queue that all messages are moved to, replayed or restored into; None if they have other
+            targets.
         replay: What is replayed of a stream; None to take messages out of a queue.
+        restore: What is restored from a backup, if anything.
     """
 
     wanted: MessageFilter
@@ -60,6 +79,7 @@ class JobOptions:
     added: FieldTable = ()
     to: str | None = None
     replay: Replay | None = None
+    restore: Restore | None = None
 
     def changed(self, published: Properties, headers: FieldTable) -> bytes:
         """Return the content header of a message with the changed headers."""
@@ -136,6 +156,32 @@ def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
         limit=_limit(given),
         to=queue,
         replay=Replay(begin, end, exchange),
+    )
+
+
+def read_restore_options(document: Mapping[str, Any]) -> JobOptions:
+    """Read the options of a job that restores a queue from a backup from JSON.
+
+    Raises:
+        ValueError: One is unknown or has an invalid value; the text says which.
+    """
+    given = _given(document, _RESTORE_KEYS)
+    queue, at = _name(given, "queue"), given.get("at")
+    if queue is None:
+        raise ValueError("queue must be the name of a queue")
+    if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 1 << 53:
+        moment = f"{at / 1000:.3f}"
+    elif isinstance(at, str):
+        try:
+            datetime.fromisoformat(at)
+        except ValueError:
+            raise ValueError(f"at must be a time such as 2026-01-31T12:00:00Z, is '{at:.100}'") from None
+        moment = at
+    else:
+        raise ValueError("at must be a time: such as 2026-01-31T12:00:00Z, or ms since 1970")
+    target = _name(given, "into") or _RESTORED.replace("{}", queue)
+    return JobOptions(
+        read_filter(None), rate=_rate(given), limit=_limit(given), to=target, restore=Restore(queue, moment)
     )
 
 

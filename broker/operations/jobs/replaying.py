@@ -87,6 +87,9 @@ class ReplayWork:
         self._principal = principal
         self._planner = Planner(principal, self.source, self._options)
 
+    def close(self) -> None:
+        """Nothing was taken."""
+
     def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
         """Look at messages for a time slice, and send those that match; return their number.
 

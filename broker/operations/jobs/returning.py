@@ -95,6 +95,9 @@ class ReturnWork:
         self._principal = principal
         self._planner = Planner(principal, self.source, self._options)
 
+    def close(self) -> None:
+        """Nothing was taken."""
+
     def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
         """Look at messages for a time slice, and return those that match; return their number.
 

@@ -37,6 +37,7 @@ from leveret.broker.operations.jobs.job import (
 )
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.replaying import ReplayWork
+from leveret.broker.operations.jobs.restoring import OpenBackup, RestoreWork, declare_target
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.works import Work, bounds_of, open_source
 from leveret.broker.operations.principal import Principal
@@ -70,7 +71,12 @@ _BAD_ENDS_MAX: Final = 3
 
 
 #: What is said about a job when it begins.
-_DOES: Final = {"return": "returns the dead letters", "move": "moves the messages", "replay": "replays the messages"}
+_DOES: Final = {
+    "return": "returns the dead letters",
+    "move": "moves the messages",
+    "replay": "replays the messages",
+    "restore": "restores messages of a backup",
+}
 
 
 class Jobs:
@@ -78,10 +84,12 @@ class Jobs:
 
     Args:
         accounts: Users and permissions.
+        open_backup: Reads a queue in the broker's backups; None if it takes none.
     """
 
-    def __init__(self, broker: Broker, accounts: Accounts) -> None:
+    def __init__(self, broker: Broker, accounts: Accounts, open_backup: OpenBackup | None = None) -> None:
         self._broker = broker
+        self._open_backup = open_backup
         self._accounts = accounts
         self._jobs: dict[str, Job] = {}
         self._runs: dict[str, _Run] = {}
@@ -123,7 +131,7 @@ class Jobs:
         self._run_again(job)
 
     def _run_again(self, job: Job) -> None:
-        if job.kind != "replay":
+        if job.kind not in ("replay", "restore"):
             # What was left before is looked at again.
             job.counts = new_counts(job.counts.returned)
         self.store(job)
@@ -169,7 +177,7 @@ class Jobs:
         return job if job is not None and job.vhost == vhost_name else None
 
     def begin(self, kind: Kind, principal: Principal, queue_name: str, document: Mapping[str, Any]) -> Job:
-        """Begin to return dead letters, to move messages, or to replay a stream.
+        """Begin to return dead letters, to move messages, to replay a stream, or to restore a queue.
 
         Args:
             kind: What to do.
@@ -184,14 +192,40 @@ class Jobs:
         length = len(json.dumps(kept))
         if length > _OPTIONS_MAX:
             raise ValueError(f"the options have {length} characters, {_OPTIONS_MAX} are allowed")
-        source = open_source(principal, queue_name, options)
         self._check_limit(principal.vhost.name)
+        if options.restore is not None and options.to is not None:
+            self.require_backups()
+            declare_target(principal, options.to, options.restore)
+            queue_name = options.to
+        source = open_source(principal, queue_name, options)
         job = self._new(kind, principal, source, options, kept)
         self._jobs[job.job_id] = job
         self.store(job)
-        log.info("job %s of user '%s' %s of queue '%s'", job.job_id, job.user, _DOES[kind], job.queue)
-        self._begin(job, _new_work(principal, source, job))
+        preposition = "into" if kind == "restore" else "of"
+        log.info("job %s of user '%s' %s %s queue '%s'", job.job_id, job.user, _DOES[kind], preposition, job.queue)
+        self._begin(job, self.new_work(principal, source, job))
         return job
+
+    def require_backups(self) -> OpenBackup:
+        """Return what reads a queue in the backups.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): the broker takes none.
+        """
+        if self._open_backup is None:
+            raise precondition_failed("the broker takes no backups: backup.url is not set")
+        return self._open_backup
+
+    def new_work(self, principal: Principal, source: Queue, job: Job) -> Work:
+        """Return the work of a job as far as it is not done."""
+        restore = job.options.restore
+        if restore is not None:
+            messages = self.require_backups()(job.vhost, restore.queue, restore.at, job.number)
+            return RestoreWork(principal, source, job.options, job.number, job.counts, messages)
+        if isinstance(source, StreamQueue):
+            return ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
+        assert isinstance(source, ClassicQueue)
+        return ReturnWork(principal, source, job.options, job.ends, job.counts)
 
     async def move(self, principal: Principal, source: ClassicQueue, options: JobOptions) -> tuple[Job, ReturnWork]:
         """Move messages to another queue, and wait for the end; return the job, which is not kept, and its work.
@@ -293,14 +327,6 @@ class Jobs:
         self._broker.turn.end_later()
 
 
-def _new_work(principal: Principal, source: Queue, job: Job) -> Work:
-    """Return the work of a job as far as it is not done."""
-    if isinstance(source, StreamQueue):
-        return ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
-    assert isinstance(source, ClassicQueue)
-    return ReturnWork(principal, source, job.options, job.ends, job.counts)
-
-
 class _Turns:
     """Lets jobs take turns: all of them together have one time slice in an iteration of the event loop."""
 
@@ -374,6 +400,8 @@ class _Run:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._work is not None:
+            self._work.close()
 
     def _plan(self, seconds: float) -> None:
         if self._is_stopped:
@@ -437,6 +465,8 @@ class _Run:
         if work is None or job.state != RUNNING:
             return
         job.number = work.number
+        if isinstance(work, RestoreWork) and work.total is not None:
+            job.ends = {0: work.total}
         if self._is_stopped:
             # The process ends. What was sent will not be sent again.
             self._jobs.store(job)
@@ -497,7 +527,7 @@ class _Run:
         if not is_same:
             raise not_found(f"queue '{job.queue}' was deleted")
         if work is None:
-            work = self._work = _new_work(principal, source, job)
+            work = self._work = self._jobs.new_work(principal, source, job)
         work.use(principal)
         self._generation = work.generation
         return work

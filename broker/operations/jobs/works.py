@@ -13,12 +13,13 @@ from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.plans import Counts
 from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
+from leveret.broker.operations.jobs.restoring import open_for_restore
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal
 
 
 class Work(Protocol):
-    """What a job does; see ReturnWork and ReplayWork."""
+    """What a job does; see ReturnWork, ReplayWork and RestoreWork."""
 
     counts: Counts
     is_over: bool
@@ -39,6 +40,9 @@ class Work(Protocol):
 
     def use(self, principal: Principal) -> None:
         """Work with the permissions of a user from now on."""
+
+    def close(self) -> None:
+        """Free what it has taken; it takes no further step."""
 
     def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
         """Do some of it, for a time slice; return the number of messages that were sent.
@@ -69,6 +73,8 @@ def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
     """
     if options.replay is not None:
         return open_for_replay(principal, name, options, options.replay)
+    if options.restore is not None:
+        return open_for_restore(principal, name, options.restore)
     if options.to is not None:
         source, _ = queues.open_for_move(principal, name, options.to)
         return source
@@ -80,6 +86,8 @@ def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
 
 def bounds_of(source: Queue, options: JobOptions) -> tuple[int, dict[int, int]]:
     """Return the number of the first message of a replay, or 0, and by level of the queue, that after the last one."""
+    if options.restore is not None:
+        return 0, {}
     if options.replay is None or not isinstance(source, StreamQueue):
         return 0, ends_of(source)
     number, end = numbers_of(source, options.replay)

@@ -17,7 +17,7 @@ from tests.support.management import Management
 
 TOPIC: Final = {"exchange": "amq.topic", "write": "", "read": ""}
 DELAYED: Final = {"type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}}
-POLICY: Final = {"pattern": "p", "definition": {"max-length": 1}}
+POLICY: Final = {"pattern": "^(into|later)$", "definition": {"max-length": 9}}
 #: Path of a list, its table, and fields that not all have.
 LISTS: Final = (
     ("users", fields.USER, ()),
@@ -26,6 +26,8 @@ LISTS: Final = (
     ("policies", fields.POLICY, ()),
     ("policies?counts=true", fields.POLICY, ("queues_in_force", "exchanges_in_force")),
     ("operator-policies", fields.POLICY, ()),
+    ("policies/%2F/p/queues", fields.POLICY_MATCH, ("messages_ready", "message_bytes_ready", "fill_percent")),
+    ("policies/%2F/p/exchanges", fields.POLICY_MATCH, ()),
     ("parameters", fields.PARAMETER, ()),
     ("global-parameters", fields.GLOBAL_PARAMETER, ()),
     ("vhost-limits", fields.VHOST_LIMIT, ()),

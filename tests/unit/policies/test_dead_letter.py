@@ -87,29 +87,12 @@ class TestLaterDeaths:
 
 
 class TestWhatPublishersMadeUp:
-    FORGED: Table = (
-        ("x-death", ("A", (("F", (("queue", text("q")), ("reason", text("maxlen")), ("count", ("l", 7)))),))),
-        ("x-first-death-queue", text("f")),
-    )
-
-    def test_where_it_is_trusted_its_count_goes_on(self) -> None:
-        headers = through(died(), headers=self.FORGED)
-        assert seen(headers) == [("q", "maxlen", 8)]
-        assert dict(headers)["x-first-death-queue"] == text("f")
-        assert "x-first-death-reason" not in dict(headers)
-
     def test_the_fields_of_an_entry_that_is_counted_are_sorted_by_bytes(self) -> None:
         made_up = ("\udc80", "é", "\udcff", "\U0001f407")
         entry = (("queue", text("q")), ("reason", text("maxlen")), *((name, ("t", True)) for name in made_up))
         headers = through(died(), headers=(("x-death", ("A", (("F", entry),))),))
         fields = [name for name, _ in dict(headers)["x-death"][1][0][1]]
         assert fields == ["count", "queue", "reason", "\udc80", "é", "\U0001f407", "\udcff"]
-
-    @pytest.mark.parametrize("made_up", [("S", b"x"), ("I", 5), ("F", ()), ("V", None), ("t", True)])
-    def test_what_is_no_array_is_replaced(self, made_up: Value) -> None:
-        headers = through(died(), headers=(("x-death", made_up),))
-        assert seen(headers) == [("q", "maxlen", 1)]
-        assert not set(FIRST) & dict(headers).keys()
 
     @pytest.mark.parametrize(
         "element",

@@ -35,7 +35,12 @@ _POLL: Final = 0.2
 #: Seconds for which the broker may be away, for example for a restart.
 _AWAY: Final = 60.0
 #: What is said about a job while it runs, and at its end.
-_WORDS: Final = {"return": ("Returning", "Returned"), "move": ("Moving", "Moved"), "replay": ("Replaying", "Replayed")}
+_WORDS: Final = {
+    "return": ("Returning", "Returned"),
+    "move": ("Moving", "Moved"),
+    "replay": ("Replaying", "Replayed"),
+    "restore": ("Restoring", "Restored"),
+}
 _ID: Final = Argument("<id>", "the job's ID, as list_jobs shows it")
 RATE: Final = option("rate", "maximum number of messages per second")
 LIMIT: Final = option("limit", "maximum number of messages")

@@ -1,7 +1,8 @@
-"""Returns dead letters, replays streams, and lists and cancels jobs. RabbitMQ does not have these resources."""
+"""Jobs that return dead letters, replay streams or restore queues from backups. RabbitMQ has no such resources."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
+from leveret.broker.operations.jobs.plans import Counts
 from leveret.broker.operations.jobs.works import new_work, open_source
 from leveret.protocol.faults import ChannelFault
 
@@ -25,7 +27,7 @@ _STEP = 256
 
 
 class JobResources(Controller):
-    """The resources ``/api/queues/{vhost}/{name}/return-messages``, ``…/replay`` and ``/api/jobs``."""
+    """The resources ``/api/queues/{vhost}/{name}/return-messages``, ``…/replay``, ``…/restore`` and ``/api/jobs``."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -36,6 +38,7 @@ class JobResources(Controller):
         return [
             *resource("queues/{vhost}/{name}/return-messages", POST=self.begin_return),
             *resource("queues/{vhost}/{name}/replay", POST=self.begin_replay),
+            *resource("queues/{vhost}/{name}/restore", POST=self.begin_restore),
             *resource("jobs", GET=self.list),
             *resource("jobs/{vhost}", GET=self.list),
             *resource("jobs/{vhost}/{job}", GET=self.show, DELETE=self.cancel),
@@ -70,6 +73,30 @@ class JobResources(Controller):
 
         await run_in_slices(steps())
         return json_response({"dry_run": True, **counts_document(work.counts)})
+
+    async def begin_restore(self, request: web.Request) -> web.Response:
+        """Begin to restore a queue, which may be gone, from a backup, or count its messages with dry_run.
+
+        The body has the options. Only monitors see backups.
+        """
+        self._access.require(request, "monitoring")
+        principal, name = self._access.require_connect(request), request.match_info["name"]
+        document = {**await read_object(request), "queue": name}
+        try:
+            options = READERS["restore"](document)
+            if not document.get("dry_run"):
+                return json_response(self._jobs.begin("restore", principal, name, document).shown(), status=201)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        assert options.restore is not None
+        principal.check("read", "queue", name)
+        messages = self._jobs.require_backups()(principal.vhost.name, name, options.restore.at, 0)
+        try:
+            total = await messages.count()
+        finally:
+            messages.close()
+        counts = Counts(total, total, Counter(), Counter())
+        return json_response({"dry_run": True, **counts_document(counts)})
 
     async def list(self, request: web.Request) -> web.Response:
         """List the jobs of all virtual hosts, or of one, the newest first."""

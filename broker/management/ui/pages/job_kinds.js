@@ -36,6 +36,14 @@ export const JOB_KINDS = {
     verb: "Replay",
     origins: ["Messages by routing key", "Goes to", "With"],
   },
+  restore: {
+    kind: "restore",
+    resource: "restore",
+    done: "restored",
+    title: "Restore a queue",
+    verb: "Restore",
+    origins: ["Messages by target", "Goes to", "Why"],
+  },
   move: { kind: "move", done: "moved", title: "Move messages", origins: ["Messages by target", "Goes to", "Why"] },
 };
 
@@ -70,6 +78,7 @@ export function jobBar(job, ready) {
 /** Return how many messages a job has looked at, and how many there are. */
 function extent(job, ready) {
   if (job.kind === "replay") return [job.next_offset - job.first_offset, job.end_offset - job.first_offset];
+  if (job.kind === "restore") return [job.scanned, isNumber(job.options?.limit) ? Math.min(job.options.limit, job.total ?? Infinity) : job.total];
   if (isNumber(job.options?.limit)) return [job.returned, job.options.limit];
   if (!isNumber(ready)) return [0, null];
   // What it has left is ready still. After a restart it looks at this again.

@@ -3,11 +3,14 @@
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge, percentBar } from "../parts/badge.js";
 import { choice } from "../parts/choice.js";
+import { listColumns } from "../parts/columns.js";
 import { h } from "../parts/element.js";
-import { bytes, nameText, number } from "../parts/format.js";
+import { nameText } from "../parts/format.js";
 import { emptyState, section } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 
+/** Columns that exchanges do not have. */
+const OF_QUEUES = ["messages_ready", "message_bytes_ready", "fill_percent"];
 const CHOICES = [["", "all that it matches"], ["true", "where it is in force"], ["false", "where it is not"]];
 
 /** Tables of one policy. */
@@ -23,8 +26,8 @@ export class PolicyCoverage {
       context.refresh();
     };
     this.choice = choice("choose-coverage", "Show", CHOICES, "", choose);
-    this.queues = this.makeTable("queues", [...this.shared(({ vhost, name }) => address("queues", vhost, name)), ...LENGTHS]);
-    this.exchanges = this.makeTable("exchanges", this.shared(({ vhost, name }) => exchangeAddress(vhost, name)));
+    this.queues = this.makeTable("queues", this.columns(({ vhost, name }) => address("queues", vhost, name)));
+    this.exchanges = this.makeTable("exchanges", this.columns(({ vhost, name }) => exchangeAddress(vhost, name)).filter(({ key }) => !OF_QUEUES.includes(key)));
   }
 
   /** Load the objects that a policy matches. @param {Object} policy policy object of the API */
@@ -64,14 +67,14 @@ export class PolicyCoverage {
     return emptyState(`The pattern matches no ${what}.`, "It will be in force when one with a matching name is declared.");
   }
 
-  shared(link) {
-    return [
-      { key: "name", label: "Name", sort: "name", fixed: true, cell: (row) => h("a", { href: link(row) }, nameText(row.name || "(AMQP default)")) },
-      { key: "type", label: "Type", sort: "type", cell: ({ type }) => type },
-      { key: "in_force", label: "In force", sort: "in_force", fields: ["in_force", "rival"], cell: ({ in_force: inForce }) => (inForce ? badge("yes", "this one is in force", "good") : badge("no", "this one is not in force", "warning")) },
-      { key: "rival", label: "In force instead", sort: "rival", cell: (row) => this.rival(row) },
-      { key: "reason", label: "Why", cell: ({ reason }) => reason && h("span", { class: "sentence" }, reason) },
-    ];
+  columns(link) {
+    return listColumns("policy-matches", {
+      name: (row) => h("a", { href: link(row) }, nameText(row.name || "(AMQP default)")),
+      in_force: ({ in_force: inForce }) => (inForce ? badge("yes", "this one is in force", "good") : badge("no", "this one is not in force", "warning")),
+      rival: (row) => this.rival(row),
+      reason: ({ reason }) => reason && h("span", { class: "sentence" }, reason),
+      fill_percent: ({ fill_percent: percent }) => percentBar(percent, "Fill"),
+    });
   }
 
   rival({ vhost, in_force: inForce, rival }) {
@@ -79,9 +82,3 @@ export class PolicyCoverage {
     return inForce ? null : h("span", { class: "muted" }, "none");
   }
 }
-
-const LENGTHS = [
-  { key: "messages_ready", label: "Ready", numeric: true, sort: "messages_ready", cell: ({ messages_ready: count }) => number(count) },
-  { key: "message_bytes_ready", label: "Bytes ready", numeric: true, sort: "message_bytes_ready", cell: ({ message_bytes_ready: size }) => bytes(size) },
-  { key: "fill_percent", label: "Fill", sort: "fill_percent", title: "Usage of the nearest limit", cell: ({ fill_percent: percent }) => percentBar(percent, "Fill") },
-];

@@ -37,8 +37,10 @@ files = st.builds(
 def test_a_manifest_is_what_was_packed_or_damaged(
     name: BackupName, content: dict[str, StoredFile | None], data: st.DataObject
 ) -> None:
-    octets = pack_manifest(Manifest(name, content))
-    assert unpack_manifest(octets, "m") == Manifest(name, content)
+    definitions = tuple((at, file) for at, file in enumerate(content.values()) if file is not None)
+    manifest = Manifest(name, content, {"sent": len(content), "seconds": 0.5}, definitions)
+    octets = pack_manifest(manifest)
+    assert unpack_manifest(octets, "m") == manifest
     assert parse_name(name.path.rpartition("/")[2]) == name
     at = data.draw(st.integers(0, len(octets) - 1))
     damaged = octets[:at] + bytes([octets[at] ^ data.draw(st.integers(1, 255))]) + octets[at + 1 :]

@@ -13,9 +13,11 @@ from leveret.broker.replication.copying import Moment
 from leveret.broker.replication.frames import Frame, pack_frames
 from leveret.broker.replication.node_record import OWN, NodeRecord, finish_switch, incoming, read_record, write_record
 from leveret.storage.definitions_database import DefinitionsDatabase
-from leveret.storage.disk.recording import OWN_NAMES, TRASH, Kind, Operation, Operations, RecordingFiles
+from leveret.storage.disk.recording import OWN_NAMES, SPILL_SUFFIX, TRASH, Kind, Operation, Operations, RecordingFiles
 from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.format import Stream
 from leveret.storage.message import Envelope, Message
+from leveret.storage.segments.segment import SUFFIXES
 
 ENVELOPE = Envelope(b"\x00\x01q", b"\x00\x3c" + bytes(12), True)
 
@@ -151,3 +153,40 @@ def test_a_copy_takes_its_place_also_if_that_was_interrupted(tmp_path: Path, doi
     assert record == read_record(tmp_path) == NodeRecord("nothing", 4, 99)
     assert [each.name for each in (tmp_path / "q").iterdir()] == ["new"]
     assert (tmp_path / "LOCK").exists()
+
+
+def test_paged_out_messages_that_a_start_removes_are_not_shipped(tmp_path: Path) -> None:
+    assert SUFFIXES[Stream.SPILL] == SPILL_SUFFIX
+    operations = Operations()
+    files = RecordingFiles(str(tmp_path), operations)
+    for name in ("a.spl", "a.seg"):
+        handle = files.open(str(tmp_path / name), create=True)
+        files.append(handle, b"x")
+        files.fdatasync(handle)
+        files.close(handle)
+    files.rename(str(tmp_path / "a.spl"), str(tmp_path / "b.spl"))
+    files.unlink(str(tmp_path / "b.spl"))
+    (tmp_path / "c.spl").write_bytes(b"x")
+    taken = operations.take()[1]
+    assert {each.path for each in taken} == {"a.seg"}
+    moment = Moment(tmp_path, operations, "b")
+    assert [each.path for each in moment.files] == ["a.seg"]
+    moment.remove()
+
+
+def test_files_are_followed_when_they_or_their_directories_are_renamed(tmp_path: Path) -> None:
+    operations = Operations()
+    files = RecordingFiles(str(tmp_path), operations)
+    files.make_directory(str(tmp_path / "d/inner"))
+    handles = {name: files.open(str(tmp_path / name), create=True) for name in ("d/inner/f", "d/g", "dg")}
+    again = files.open(str(tmp_path / "d/g"))
+    files.rename(str(tmp_path / "d"), str(tmp_path / "e"))
+    files.rename(str(tmp_path / "e/g"), str(tmp_path / "e/h"))
+    # One that is replaced has no name any more.
+    files.rename(str(tmp_path / "dg"), str(tmp_path / "e/h"))
+    operations.take()
+    for handle in (*handles.values(), again):
+        files.append(handle, b"x")
+    assert [each.path for each in operations.take()[1]] == ["e/inner/f", "e/h"]
+    for handle in (*handles.values(), again):
+        files.close(handle)

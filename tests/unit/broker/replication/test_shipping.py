@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import zlib
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -346,5 +348,69 @@ def test_who_does_not_know_the_secret_is_refused_on_both_sides() -> None:
         await asyncio.sleep(0)
         assert len(refused) == 3
         assert all("another replication.secret" in each for each in refused), refused
+
+    run(work())
+
+
+class CountingReader:
+    """Counts the bytes of a connection that are read."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self.count = 0
+
+    async def readexactly(self, size: int) -> bytes:
+        self.count += size
+        return await self._reader.readexactly(size)
+
+
+def test_what_goes_to_observers_is_compressed(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a",), timeout=30)
+        standby, observer = await leader.follow("b"), await leader.follow("o", is_observer=True)
+        body = bytes(100_000) + random.Random(1).randbytes(1000)
+        leader.operations.add(Operation(Kind.APPEND, "f", 0, body))
+        leader.do(1)
+        counts = []
+        for link in (standby, observer):
+            counting = CountingReader(link.reader)
+            link.reader = counting  # type: ignore[assignment]
+            got = unpack_frame(await next_frame(link))
+            assert next(got.operations()).octets == body
+            counts.append(counting.count)
+        assert counts[0] > 100_000
+        assert counts[1] < 5_000
+        await leader.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        pytest.param(b"no zlib", "is damaged", id="damaged"),
+        pytest.param(zlib.compress(bytes(1000))[:-3], "cut off", id="cut off"),
+        pytest.param(zlib.compress(bytes(1_000_000)), "too long", id="too long"),
+        pytest.param(b"", "cut off", id="empty"),
+    ],
+)
+def test_a_compressed_message_that_is_none_is_refused(packed: bytes, reason: str) -> None:
+    async def work() -> None:
+        refused: list[str] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await Link(reader, writer).receive(10_000)
+            except LinkError as error:
+                refused.append(str(error))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        Link(reader, writer).send(Message.PACKED, bytes((Message.DATA,)) + packed if packed else b"")
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+        assert reason in refused[0]
 
     run(work())

@@ -20,6 +20,15 @@ from leveret.storage.readers.reader_file import (
 READER = ReaderFile("lake-1", None, "orders.*", 1_700_000_000_000_000, 1_700_000_005_000_000, {"1/0": 41, "7/9": 3})
 
 
+def test_the_file_of_a_backup_is_none_that_an_older_version_takes_for_a_reader(tmp_path: Path) -> None:
+    backup = ReaderFile("b", None, None, 1, 2, since=3)
+    write_reader(DiskFiles(), str(tmp_path), backup)
+    assert read_reader(DiskFiles(), str(tmp_path), "b") == backup
+    assert not backup.wants("/", "q")
+    assert b'"format": 2' in pack_reader(backup)
+    assert b'"format": 1' in pack_reader(READER)
+
+
 def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     files = DiskFiles()
     assert read_reader(files, str(tmp_path), "lake-1") is None
@@ -55,7 +64,7 @@ def test_every_damage_is_an_error_that_names_the_file() -> None:
 
 
 def test_a_file_of_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.storage.readers.reader_file._FORMAT", 2)
+    monkeypatch.setattr("leveret.storage.readers.reader_file._FORMAT", 3)
     octets = pack_reader(READER)
     monkeypatch.undo()
     with pytest.raises(ReaderFileError, match="written by a newer version"):

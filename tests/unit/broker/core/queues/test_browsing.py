@@ -251,6 +251,15 @@ def test_what_is_ready_says_whether_it_was_delivered_before() -> None:
     ]
 
 
+def test_what_is_held_is_not_ready() -> None:
+    queue = queue_on(None)
+    publish(queue, "a", "b")
+    holder = Holder(queue)
+    holder.taken = [entry for entry in [queue.get(holder)] if entry is not None]
+    found = [each for step in Browser(queue, ready_only=True).steps() for each in step]
+    assert [each.message.body for each in found] == [b"b"]
+
+
 def test_the_rest_of_a_priority_is_left_out() -> None:
     queue = queue_on(None, (("x-max-priority", FieldValue("I", 2)),))
     publish(queue, "a", "b", "c", priority=2)

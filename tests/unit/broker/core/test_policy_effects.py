@@ -1,15 +1,217 @@
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_effects import Cascade, Preview, Reached, follow_letters, preview_policy
-from leveret.broker.core.queues.queue import Drop
+from leveret.broker.core.policy_effects import (
+    Cascade,
+    PolicyMatch,
+    Preview,
+    Reached,
+    count_in_force,
+    describe_fill,
+    describe_gaps,
+    explain_queue,
+    follow_letters,
+    matching_exchanges,
+    matching_queues,
+    preview_policy,
+)
+from leveret.broker.core.queues.queue import Drop, Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
+from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, publish
-from tests.support.queues import declare
+from tests.support.queues import declare, new_vhost
+
+
+@pytest.fixture
+def vhost() -> VirtualHost:
+    return new_vhost(ManualLoop())
+
+
+def test_settings_of_a_queue_with_their_sources(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(max_length=10, queue_mode="default"))
+    vhost.policies.set(Policy("user", "^q", {"max-length": 20, "queue-mode": "lazy"}, 1, "queues"), operator=False)
+    vhost.policies.set(Policy("weak", "", {"message-ttl": 5}), operator=False)
+    vhost.policies.set(Policy("cap", "", {"max-length": 4}), operator=True)
+    publish(queue, "a", "b")
+    explained = json.loads(json.dumps(explain_queue(queue, vhost.policies)))
+    assert explained["arguments"] == {"x-max-length": 10, "x-queue-mode": "default"}
+    assert explained["policy"]["name"] == "user"
+    assert explained["operator_policy"] == {
+        "name": "cap",
+        "pattern": "",
+        "definition": {"max-length": 4},
+        "priority": 0,
+        "apply-to": "all",
+    }
+    weak = {"kind": "policy", "name": "weak", "reason": "'user' has the higher priority (1 against 0)"}
+    assert explained["passed_over"] == [weak]
+    assert explained["in_force"] == {"max-length": 4, "queue-mode": "default"}
+    length = next(setting for setting in explained["settings"] if setting["key"] == "max-length")
+    assert (length["argument"], length["policy"], length["operator_policy"]) == (10, 20, 4)
+    assert (length["in_force"], length["source"]) == (4, "operator policy")
+    assert explained["fill"]["percent"] == 50.0
+
+
+def test_explained_settings_equal_the_effective_ones(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(max_length=7, message_ttl=9, overflow="reject-publish"))
+    vhost.policies.set(Policy("p", "", {"max-length": 3, "overflow": "drop-head", "expires": 60000}), operator=False)
+    in_force = explain_queue(queue, vhost.policies)["in_force"]
+    settings = queue.settings
+    assert in_force == {
+        "max-length": settings.max_length,
+        "message-ttl": settings.message_ttl,
+        "overflow": settings.overflow,
+        "expires": settings.expires,
+    }
+
+
+def test_a_queue_without_limits(vhost: VirtualHost) -> None:
+    explained = explain_queue(declare(vhost), vhost.policies)
+    assert (explained["policy"], explained["operator_policy"], explained["settings"]) == (None, None, [])
+    assert explained["fill"]["percent"] is None
+    assert explained["fill"]["at_limit"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "shares", "percent", "at_limit"),
+    [
+        ({"max_length": 8}, (25.0, None), 25.0, "the oldest messages are dropped"),
+        ({"max_length_bytes": 3}, (None, 66.7), 66.7, "the oldest messages are dropped"),
+        ({"max_length": 4, "max_length_bytes": 20}, (50.0, 10.0), 50.0, "the oldest messages are dropped"),
+        ({"max_length": 2, "overflow": "reject-publish"}, (100.0, None), 100.0, "new messages are refused"),
+    ],
+)
+def test_fill_level(
+    vhost: VirtualHost, given: dict[str, Any], shares: tuple[float | None, float | None], percent: float, at_limit: str
+) -> None:
+    queue = declare(vhost, arguments=arguments(**given))
+    publish(queue, "a", "b")
+    fill = describe_fill(queue)
+    assert (fill["messages_percent"], fill["bytes_percent"]) == shares
+    assert (fill["percent"], fill["at_limit"]) == (percent, at_limit)
+
+
+def test_messages_that_wait_for_their_retry_count_for_limits(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(max_length=4, delayed_retry_type="all", delayed_retry_min=1000))
+    publish(queue, "aaa", "b")
+    holder = Holder(queue)
+    entry = queue.get(holder)
+    assert entry is not None
+    queue.release(holder, [entry])
+    queue.requeue([entry])
+    fill = describe_fill(queue)
+    assert (fill["messages_ready"], fill["message_bytes_ready"]) == (1, 1)
+    assert (fill["messages_counted"], fill["message_bytes_counted"], fill["percent"]) == (2, 4, 50.0)
+
+
+def test_a_limit_of_0_is_always_reached(vhost: VirtualHost) -> None:
+    assert describe_fill(declare(vhost, arguments=arguments(max_length=0)))["percent"] == 100.0
+
+
+def set_policy(vhost: VirtualHost, name: str, operator: bool = False, **given: Any) -> Policy:
+    policy = Policy(name, **{"pattern": "^q", "definition": {"max-length": 5}, **given})
+    vhost.policies.set(policy, operator)
+    return policy
+
+
+def covered(vhost: VirtualHost, policy: Policy, operator: bool = False) -> dict[str, PolicyMatch]:
+    return {each.subject.name: each for each in matching_queues(vhost, policy, operator) if each is not None}
+
+
+def test_queues_that_it_is_in_force_on(vhost: VirtualHost) -> None:
+    for name in ("q1", "q2", "other"):
+        declare(vhost, name)
+    found = covered(vhost, set_policy(vhost, "p"))
+    assert list(found) == ["q1", "q2"]
+    assert all(each.in_force and each.rival is None and each.reason is None for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("priority", "reason"),
+    [
+        (1, "'a' has the higher priority (1 against 0)"),
+        (0, "'a' has the same priority, and of those the smallest name counts"),
+    ],
+)
+def test_queues_that_it_loses(vhost: VirtualHost, priority: int, reason: str) -> None:
+    declare(vhost, "q1")
+    declare(vhost, "q2")
+    loser = set_policy(vhost, "p")
+    set_policy(vhost, "a", pattern="^q1", priority=priority)
+    found = covered(vhost, loser)
+    assert found["q2"].in_force
+    assert (found["q1"].in_force, found["q1"].rival, found["q1"].reason) == (False, "a", reason)
+
+
+def test_queues_that_it_does_not_fit(vhost: VirtualHost) -> None:
+    declare(vhost, "q", arguments=arguments(queue_type="quorum"))
+    lazy = covered(vhost, set_policy(vhost, "lazy", definition={"queue-mode": "lazy"}))["q"]
+    assert (lazy.in_force, lazy.rival) == (False, None)
+    assert lazy.reason == "it has a key that does not fit quorum queues, so none of it applies"
+    classic = covered(vhost, set_policy(vhost, "classic", apply_to="classic_queues"))["q"]
+    assert (classic.in_force, classic.reason) == (False, "it applies to classic queues")
+
+
+def test_kinds_do_not_compete(vhost: VirtualHost) -> None:
+    declare(vhost, "q")
+    policies = {operator: set_policy(vhost, "p", operator, priority=9 * operator) for operator in (False, True)}
+    assert all(covered(vhost, policy, operator)["q"].in_force for operator, policy in policies.items())
+
+
+def test_exchanges(vhost: VirtualHost) -> None:
+    vhost.declare_exchange("q", "direct", False, False, False, ())
+    declare(vhost, "q1")
+    definition = {"alternate-exchange": "amq.fanout"}
+    weak = set_policy(vhost, "weak", definition=definition)
+    set_policy(vhost, "strong", definition=definition, apply_to="exchanges", priority=1)
+    (found,) = [each for each in matching_exchanges(vhost, weak) if each is not None]
+    assert (found.subject.name, found.type_name, found.in_force, found.rival) == ("q", "direct", False, "strong")
+    assert covered(vhost, vhost.policies.policies["strong"]) == {}
+    queues_only = set_policy(vhost, "queues", apply_to="queues")
+    assert list(matching_exchanges(vhost, queues_only)) == []
+
+
+def test_counts(vhost: VirtualHost) -> None:
+    for name in ("q1", "q2", "other"):
+        declare(vhost, name)
+    set_policy(vhost, "p")
+    set_policy(vhost, "all", pattern="", priority=-1)
+    set_policy(vhost, "cap", operator=True)
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for _ in count_in_force([vhost], False, counted):
+        pass
+    exchanges = len(vhost.topology.exchanges)
+    assert counted == {("v", "p", "queue"): 2, ("v", "all", "queue"): 1, ("v", "all", "exchange"): exchanges}
+    counted.clear()
+    for _ in count_in_force([vhost], True, counted):
+        pass
+    assert counted == {("v", "cap", "queue"): 2}
+
+
+def gaps(vhost: VirtualHost, policy: Policy) -> str:
+    return describe_gaps(policy, [each for each in matching_queues(vhost, policy, False) if each is not None])
+
+
+def test_where_a_policy_is_not_in_force_is_said(vhost: VirtualHost) -> None:
+    for name in ("q1", "q2", "q3"):
+        declare(vhost, name)
+    bounded = set_policy(vhost, "bounded")
+    work = set_policy(vhost, "work", apply_to="classic_queues")
+    assert gaps(vhost, bounded) == ""
+    assert gaps(vhost, work) == "in force on 0 of 3 queues: 'bounded' comes first"
+    set_policy(vhost, "a", pattern="^q1", priority=1)
+    assert gaps(vhost, bounded) == "in force on 2 of 3 queues: 'a' comes first"
+    assert gaps(vhost, work) == "in force on 0 of 3 queues: 'a', 'bounded' come first"
+    declare(vhost, "q4", arguments=arguments(queue_type="quorum"))
+    assert "of 3 queues" in gaps(vhost, work), "it is not for quorum queues"
+    lazy = set_policy(vhost, "lazy", pattern="^q4", definition={"queue-mode": "lazy"})
+    assert gaps(vhost, lazy).endswith("'bounded' comes first")
 
 
 def preview(

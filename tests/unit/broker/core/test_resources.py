@@ -4,16 +4,123 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from leveret.broker.core.resources import memory
+from leveret.broker.core.resources import sockets as socket_budget
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory, release_free_memory, used_memory
 from leveret.broker.core.resources.memory_checks import MemoryChecks
+from leveret.broker.core.resources.sockets import SocketBudget
 from tests.support.memory_broker import MemoryBroker
+
+
+@pytest.fixture
+def alarms() -> Alarms:
+    return Alarms()
+
+
+def test_no_alarm_is_set_at_first(alarms: Alarms) -> None:
+    assert not alarms.any
+
+
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [(["memory"], "low on memory"), (["disk"], "low on disk"), (["memory", "disk"], "low on disk & memory")],
+)
+def test_the_reason_names_what_is_low(alarms: Alarms, resources: list[str], reason: str) -> None:
+    for resource in resources:
+        alarms.set(resource)
+    assert alarms.any
+    assert alarms.reason == reason
+
+
+def test_setting_twice_is_setting_once(alarms: Alarms) -> None:
+    alarms.set("memory")
+    alarms.set("memory")
+    alarms.clear("memory")
+    assert not alarms.any
+
+
+def test_clearing_what_is_not_set_is_fine(alarms: Alarms) -> None:
+    alarms.clear("disk")
+    assert not alarms.any
+
+
+def test_the_last_alarm_to_clear_lets_everyone_go_on_once(alarms: Alarms) -> None:
+    resumed: list[str] = []
+    first, second = object(), object()
+    alarms.set("memory")
+    alarms.set("disk")
+    alarms.wait(first, lambda: resumed.append("first"))
+    alarms.wait(second, lambda: resumed.append("second"))
+    alarms.clear("memory")
+    assert (resumed, alarms.any) == ([], True)
+    alarms.clear("disk")
+    assert resumed == ["first", "second"]
+    alarms.set("memory")
+    alarms.clear("memory")
+    assert resumed == ["first", "second"]
+
+
+def test_a_connection_waits_once(alarms: Alarms) -> None:
+    resumed: list[str] = []
+    connection = object()
+    alarms.set("memory")
+    alarms.wait(connection, lambda: resumed.append("old"))
+    alarms.wait(connection, lambda: resumed.append("new"))
+    alarms.clear("memory")
+    assert resumed == ["new"]
+
+
+def test_a_connection_that_is_gone_is_not_called(alarms: Alarms) -> None:
+    resumed: list[str] = []
+    connection = object()
+    alarms.set("memory")
+    alarms.wait(connection, lambda: resumed.append("gone"))
+    alarms.forget(connection)
+    alarms.forget(connection)
+    alarms.clear("memory")
+    assert resumed == []
+
+
+def test_who_is_let_go_may_run_into_the_next_alarm(alarms: Alarms) -> None:
+    """What a connection does when it continues can set the alarm again, for itself and those behind it."""
+    resumed: list[str] = []
+
+    def resume(name: str) -> Callable[[], None]:
+        def go_on() -> None:
+            resumed.append(name)
+            alarms.set("memory")
+            alarms.wait(name, resume(name))
+
+        return go_on
+
+    alarms.set("memory")
+    alarms.wait("a", resume("a"))
+    alarms.wait("b", resume("b"))
+    alarms.clear("memory")
+    assert resumed == ["a", "b"]
+    assert alarms.any
+    alarms.clear("memory")
+    assert resumed == ["a", "b", "a", "b"]
+
+
+def test_a_connection_that_fails_to_resume_takes_no_other_with_it(
+    alarms: Alarms, caplog: pytest.LogCaptureFixture
+) -> None:
+    resumed: list[str] = []
+    alarms.set("disk")
+    alarms.wait(one := object(), partial(divmod, 1, 0))
+    alarms.wait(other := object(), partial(resumed.append, "other"))
+    alarms.clear("disk")
+    assert resumed == ["other"]
+    assert one is not other
+    assert len(caplog.records) == 1
 
 
 def test_available_memory_is_the_machines_or_less() -> None:
@@ -200,3 +307,68 @@ def test_received_bytes_of_connections_are_counted(broker: MemoryBroker) -> None
     before = broker.memory_checks.received
     broker.open()
     assert broker.memory_checks.received > before
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch) -> SocketBudget:
+    """Of 1,024 files 540 are for clients."""
+    monkeypatch.setattr(socket_budget, "open_files_max", lambda: 1024)
+    return SocketBudget(384)
+
+
+def test_the_store_has_its_files_and_clients_at_least_half(
+    budget: SocketBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert budget.total == 540
+    monkeypatch.setattr(socket_budget, "open_files_max", lambda: 200)
+    assert budget.total == 100
+
+
+def test_http_has_a_quarter(budget: SocketBudget) -> None:
+    budget.http.count(range(134))
+    assert not budget.http.is_full
+    budget.http.count(range(1))
+    assert budget.http.is_full
+    assert not budget.amqp.is_full
+
+
+def test_http_never_has_more_than_rabbitmq_allows(budget: SocketBudget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_budget, "open_files_max", lambda: 1_000_000)
+    budget.http.count(range(1024))
+    assert budget.http.is_full
+
+
+def test_amqp_has_what_http_leaves(budget: SocketBudget) -> None:
+    budget.http.count(range(40))
+    budget.amqp.count(range(499))
+    assert not budget.amqp.is_full
+    budget.amqp.count(range(1))
+    assert budget.amqp.is_full
+    assert budget.used == 540
+
+
+def test_somebody_can_always_look_what_is_wrong(budget: SocketBudget) -> None:
+    budget.amqp.count(range(540))
+    budget.http.count(range(15))
+    assert not budget.http.is_full
+    budget.http.count(range(1))
+    assert budget.http.is_full
+
+
+def test_handshakes_count_twice_and_have_half(budget: SocketBudget) -> None:
+    budget.http.handshakes = 33
+    assert budget.http.used == 66
+    assert not budget.http.refuse(with_handshake=True)
+    budget.http.handshakes = 34
+    assert budget.http.refuse(with_handshake=True)
+    assert not budget.http.refuse()
+
+
+def test_a_refusal_is_logged_once_until_there_is_room(budget: SocketBudget, caplog: pytest.LogCaptureFixture) -> None:
+    connections: list[None] = []
+    budget.amqp.count(connections)
+    for number in (540, 541, 539, 540):
+        connections[:] = [None] * number
+        assert budget.amqp.refuse() is (number >= 540)
+    assert len(caplog.messages) == 2
+    assert "540 of 1024 file descriptors (ulimit -n)" in caplog.text

@@ -1,0 +1,188 @@
+"""Restores a queue from a backup: publishes what it had at a moment into another queue.
+
+The messages come from a process that reads the backup, a few at a time. A job remembers how many are on disk; after a
+crash it goes on from there, so what it has sent since the number was stored last is sent again: at least once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from leveret.broker.core.messages import AnsweredPublisher, Origin
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.turn import TimeSlice
+from leveret.broker.operations import queues
+from leveret.broker.operations.jobs.options import JobOptions, Restore
+from leveret.broker.operations.jobs.plans import FULL, Counts, Room
+from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.publishing import read_content
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.properties import Properties
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Message
+
+#: Why a job waits.
+_READING: Final = "the backup is read"
+
+
+class BackupMessages(Protocol):
+    """The messages of a queue in a backup, which a process reads."""
+
+    total: int | None
+    error: str
+    is_at_end: bool
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        """Return content header and body of the next message; None if there is none yet, or at the end."""
+
+    async def count(self) -> int:
+        """Return their number.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): the backup cannot be read.
+        """
+
+    def close(self) -> None:
+        """End the process."""
+
+
+class OpenBackup(Protocol):
+    """Begins to read a backup."""
+
+    def __call__(self, vhost: str, queue: str, at: str, skip: int) -> BackupMessages:
+        """Read a queue's messages of a moment.
+
+        Args:
+            at: The moment, as `leveret restore --at` takes it.
+            skip: Number of messages to leave out at the beginning.
+        """
+
+
+class RestoreWork:
+    """Restores a queue, in steps of a few milliseconds.
+
+    Args:
+        principal: Who restores it.
+        target: The queue that gets the messages.
+        number: Number of messages that it has got.
+        counts: What has been done before.
+        messages: The messages that follow.
+
+    Attributes:
+        source: The queue that gets the messages.
+        counts: What has been done.
+        number: Number of messages that it has got.
+        total: Number of all messages; None before it is known.
+        is_over: Whether it has got all.
+        waits: Why the last step could not send the next message; "" if it could.
+    """
+
+    #: A message is looked at in one step.
+    is_checking = False
+
+    def __init__(
+        self,
+        principal: Principal,
+        target: Queue,
+        options: JobOptions,
+        number: int,
+        counts: Counts,
+        messages: BackupMessages,
+    ) -> None:
+        self.source = target
+        self._principal = principal
+        self._options = options
+        self._messages = messages
+        self._next: tuple[bytes, bytes] | None = None
+        self._route = encode_shortstr("") + encode_shortstr(target.name)
+        self.counts = counts
+        self.number = number
+        self.is_over = False
+        self.waits = ""
+
+    @property
+    def total(self) -> int | None:
+        """Number of all messages; None before it is known."""
+        return self._messages.total
+
+    @property
+    def generation(self) -> int:
+        """Number that increases with every change of topology or permissions."""
+        return self._principal.generation
+
+    def use(self, principal: Principal) -> None:
+        """Work with the permissions of a user from now on."""
+        self._principal = principal
+
+    def close(self) -> None:
+        """Do not read further."""
+        self._messages.close()
+
+    def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
+        """Send messages for a time slice; return their number.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): the backup cannot be read.
+        """
+        time_slice = time_slice or self.source.host.turn.slice()
+        self.waits = ""
+        sent, room = 0, Room()
+        if self._options.limit is not None:
+            most = min(most, self._options.limit - self.counts.returned)
+        while sent < most and self._send(room):
+            sent += 1
+            if time_slice.is_over():
+                break
+        self.counts.returned += sent
+        if self._options.limit is not None and self.counts.returned >= self._options.limit:
+            self.is_over = True
+        return sent
+
+    def _send(self, room: Room) -> bool:
+        """Send the next message; return False and set `waits` or `is_over` if that is not possible now."""
+        if self._next is None:
+            self._next = self._messages.take()
+        if self._next is None:
+            if self._messages.error:
+                raise precondition_failed(self._messages.error)
+            self.is_over = self._messages.is_at_end
+            self.waits = "" if self.is_over else _READING
+            return False
+        header, body = self._next
+        if not room.reserve((self.source,), len(body)):
+            self.waits = f"queue '{self.source.name}': {FULL}"
+            return False
+        read = Properties(header)
+        envelope, _ = read_content(self._principal, self._route, read, read.headers())
+        publisher = AnsweredPublisher(Origin("", 0, self._principal.user.name))
+        if not self.source.publish([Message(envelope, body)], len(body), publisher):
+            self.waits = f"queue '{self.source.name}': {FULL}"
+            return False
+        self._next = None
+        self.number += 1
+        self.counts.scanned += 1
+        return True
+
+
+def open_for_restore(principal: Principal, target: str, restore: Restore) -> Queue:
+    """Find the queue that gets the messages of another one from a backup.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue that is restored, or no write permission on
+            the other one. NOT_FOUND (404). RESOURCE_LOCKED (405): it is exclusive.
+    """
+    principal.check("read", "queue", restore.queue)
+    principal.check("write", "queue", target)
+    return queues.find(principal, target)
+
+
+def declare_target(principal: Principal, target: str, restore: Restore) -> None:
+    """Declare the queue that gets the messages, durable and without arguments, if there is none.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403): also no configure permission.
+    """
+    principal.check("read", "queue", restore.queue)
+    principal.check("write", "queue", target)
+    if principal.vhost.queues.get(target) is None:
+        queues.declare(principal, target, durable=True, auto_delete=False, arguments=())
