@@ -120,9 +120,9 @@ class Moment:
             repository, base if self.is_backup and at is None else repository.files_at(backups[-1])
         )
         at_hand = base.get(DEFINITIONS)
-        if not self.is_backup:
-            between = repository.read_manifest(following[0]).definitions
-            at_hand = next((file for time_us, file in reversed(between) if time_us <= self.time), at_hand)
+        # They are read before the queues, but may be from after the last tick.
+        between = repository.read_manifest(before[-1] if self.is_backup else following[0]).definitions
+        at_hand = next((file for time_us, file in reversed(between) if time_us <= self.time), at_hand)
         self.definitions = at_hand, later.get(LATER_DEFINITIONS, later.get(DEFINITIONS))
         if at_hand is None:
             raise BackupError(f"{repository.shown}/{before[-1].path} has no definitions")

@@ -69,7 +69,13 @@ def test_what_was_purged_or_deleted_is_there_again(broker: LeveretProcess) -> No
     counted = restore(api, broker, "orders", dry_run=True)
     assert (counted["dry_run"], counted["returned"]) == (True, 1000)
     assert not [each for each in api.request("GET", "queues") if "restored" in each["name"]]
-    job = ended(api, restore(api, broker, "orders"))
+    # Two users at once.
+    api.request("PUT", "users", "second", body={"password": "second", "tags": "monitoring"})
+    api.request("PUT", "permissions", "/", "second", body=dict.fromkeys(("configure", "write", "read"), ".*"))
+    second = Management(broker.http_url.replace("guest:guest", "second:second"))
+    both = restore(api, broker, "orders"), restore(second, broker, "orders", into="copy")
+    job, copy = ended(api, both[0]), ended(second, both[1])
+    assert (copy["user"], copy["state"], copy["returned"]) == ("second", "completed", 1000)
     assert (job["kind"], job["queue"], job["state"]) == ("restore", "orders.restored", "completed")
     assert (job["total"], job["scanned"], job["returned"], job["left_count"]) == (1000, 1000, 1000, 0)
     limited = ended(api, restore(api, broker, "gone", into="other", limit=1))
@@ -80,6 +86,7 @@ def test_what_was_purged_or_deleted_is_there_again(broker: LeveretProcess) -> No
         assert first is not None
         assert (first.body, first.headers, first.redelivered) == (BODIES[0], [("k", "I", 1)], False)
         assert drain(channel, "orders.restored") == BODIES[1:]
+        assert drain(channel, "copy") == BODIES
         assert drain(channel, "other") == [b"3"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.leveret_process import LeveretProcess
-from tests.torture import liveness, other_broker
+from tests.torture import backups, liveness, other_broker
 from tests.torture.__main__ import main
 from tests.torture.history import Step, parse_history, shorter
 
@@ -50,6 +50,12 @@ def test_without_faults_nobody_is_stuck(capsys: pytest.CaptureFixture[str]) -> N
     found = re.search(r"(\d+) acknowledged, .*?(\d+) published", capsys.readouterr().out)
     assert found is not None
     assert int(found[1]) >= int(found[2]) > 0
+
+
+@pytest.mark.slow
+def test_what_is_restored_after_kills_is_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert backups.main(["--kills", "3"]) == 0, capsys.readouterr().out
+    assert "messages compared: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("wrong", [["--history", "none/kill"], ["--set", "storage.sync"]])
