@@ -99,6 +99,8 @@ def test_who_has_published_what_no_queue_takes(tmp_path: Path) -> None:
         channel.confirm_delivery()
         with pytest.raises(NackError):
             channel.basic_publish("e", "key", b"12", pika.BasicProperties(message_id="two"))
+        # Its name stays known, although no message was ever in it.
+        channel.queue_delete("full")
     refused, key = ("/", "full", "e", "key", "guest"), "f\u00fcr niemand"
     expected = {
         (*refused, "one", False): 1,
