@@ -234,3 +234,12 @@ def test_what_readers_have_not_read(seed: int) -> None:
         for name in names:
             expected[name] = expected.get(name, 0) + size
     assert {name: size for name, size in Holds(holds).unread_bytes(files).items() if size} == expected
+
+
+def test_a_backup_needs_what_is_dropped_from_a_time_on() -> None:
+    holds = Holds((), 100, since=50)
+    content = Content(1, 0, 5)
+    assert [holds.needs(content, dropped) for dropped in (49, 50, 51)] == [False, True, True]
+    # Only files with messages that readers are promised.
+    assert not holds.needs(None, 51)
+    assert not Holds((), 100).needs(content, 51)
