@@ -319,7 +319,8 @@ class ClassicQueue(Queue):
 
     def returning(self) -> Iterator[Entry]:
         """Iterate over requeued messages that are not back yet."""
-        return (entry for entries, _ in self.delivery.returning.batches for entry in entries)
+        for entries, _ in self.delivery.returning.batches:
+            yield from entries
 
     def holders(self) -> list[UnackedHolder]:
         """Return all who hold unacked messages, also those that are consumers no more."""
