@@ -280,9 +280,11 @@ class RemoteChannel(TransportFactory):
         """Note that all frames that have come have been handled."""
 
     def write(self, octets: bytes) -> None:
-        """Send bytes."""
+        """Send bytes; nothing on a connection that has ended, of which lost() tells."""
         assert self._transport is not None
-        self._transport.write(octets)
+        # Raised behind write_eof() and close(): what is confirmed now cannot be acknowledged, and comes again.
+        with suppress(RuntimeError):
+            self._transport.write(octets)
 
     async def call(self, method: str, *arguments: Any) -> tuple[Any, ...]:
         """Send a method; return the arguments of its answer.

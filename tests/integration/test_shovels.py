@@ -14,6 +14,7 @@ import yaml
 
 from tests.integration.certificates import Authority
 from tests.support.leveret_process import LeveretProcess
+from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 from tests.support.wire import Connection
 
@@ -258,3 +259,26 @@ def test_large_messages(here: LeveretProcess, there: LeveretProcess, mode: str) 
         channel = connection.channel()
         channel.consume("b", no_ack=True)
         assert [each.body[:2] for each in channel.deliveries(60, 60)] == [b"%02d" % number for number in range(60)]
+
+
+def test_connections_that_the_other_broker_closes(here: LeveretProcess, there: LeveretProcess) -> None:
+    """What is confirmed here when the connection has just ended cannot be acknowledged; it comes again."""
+    total = 20_000
+    fill(there, "a", total)
+    with Connection(here.url) as connection:
+        connection.channel().queue_declare("b", durable=True)
+    ends = {"src_uri": there.url, "src_queue": "a", "dest_uri": "amqp://", "dest_queue": "b"}
+    for number in range(8):
+        set_shovel(here, f"x{number}", **ends, src_prefetch_count=100, reconnect_delay=0.1)
+    ctl = Leveretctl(there.http_url)
+    closed, deadline = 0, time.monotonic() + 120
+    while count(there, "a"):
+        assert time.monotonic() < deadline
+        closed += ctl("close_all_connections", "-p", "/", "gone").status == 0
+    assert closed > 3
+    poll(lambda: count(here, "b") >= total)
+    poll(lambda: {each["state"] for each in states(here)} == {"running"})
+    fill(there, "a", 1)
+    poll(lambda: count(there, "a") == 0)
+    assert "Traceback" not in here.log_text()
+    assert set(bodies(here, "b")) == set(range(total))
