@@ -171,7 +171,9 @@ def test_flags_exist() -> None:
             "set_policy",
             "list_losses",
             "delete_messages",
+            "migrate",
             "move_messages",
+            "promote",
             "list_delayed_messages",
             "list_delayed_retries",
             "browse",
@@ -181,7 +183,7 @@ def test_flags_exist() -> None:
         )
     ]
     others = ["leveret.analytics.program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
-    others += ["tests.bench.archive"]
+    others += ["tests.bench.archive", "tests.bench.replication", "tests.bench.takeovers"]
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
     helps.append(["leveret.analytics.program", "archive", "--help"])
