@@ -59,7 +59,7 @@ find_chromium() {
 }
 
 has_etcd() {
-    command -v etcd >/dev/null 2>&1
+    command -v etcd >/dev/null 2>&1 && command -v etcdctl >/dev/null 2>&1
 }
 
 # Where the tests look for it, too.
@@ -114,7 +114,7 @@ apt_packages() {
             has_maven || echo maven
             ;;
         chromium) first_available chromium-headless-shell chromium chromium-browser ;;
-        etcd) echo "etcd-server" ;;
+        etcd) echo "etcd-server etcd-client" ;;
         helm) echo "golang-go" ;;
         docker) echo "docker.io debootstrap" ;;
     esac

@@ -240,7 +240,7 @@ DEFINITIONS: Final[Mapping[str, dict[str, Any]]] = {
                 "capped",
                 {"apply-to": "queues", "pattern": "^work", "priority": 0, "definition": [["max-length", 5000]]},
             ),
-            _parameter("shovel", "moving", _SHOVEL),
+            _parameter("shovel", "moving", {**_SHOVEL, "src-queue": "work2"}),
         ],
         policies=[
             _policy(

@@ -103,7 +103,8 @@ def test_a_leader_that_is_cut_off_confirms_nothing(leveret_cluster: LeveretClust
         assert not channel.confirms
     cluster.wait_for_copies(3)
     assert first.role == "standby"
-    assert contents(first.url) == [1, 2]
+    # What was not confirmed may be there, or not.
+    assert [number for number in contents(first.url) if number != 99] == [1, 2]
 
 
 def test_a_standby_that_is_cut_off_leaves_and_comes_back(leveret_cluster: LeveretCluster) -> None:

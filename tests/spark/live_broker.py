@@ -30,6 +30,8 @@ ROOT: Final = Path(__file__).parents[2]
 #: One is consumed from, the other drops from its head. The load wants names of equal lengths.
 ROUTES: Final = [Route("", "drained", "drained", "consumer"), Route("", "bounded", "bounded", "consumer")]
 BOUND: Final = 20_000
+#: Messages of a turn that the queue has dropped and that are not settled yet; the model counts them.
+ON_THE_WAY: Final = 1000
 _SCENARIO: Final = Scenario(
     "live", "", 200, 1, "consume", durable=True, persistent=True, prefetch=1000, ack_every=50, confirm_window=1000
 )

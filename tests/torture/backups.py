@@ -158,9 +158,9 @@ class Load:
     def _purge_all(self, channel: Channel) -> None:
         began = now()
         # It may take what is being sent.
-        for life in [*self._ledger.queue.values()]:
+        for life in self._ledger.queue.copy().values():
             life.settling = min(life.settling, began)
-        there = {body for body, life in [*self._ledger.queue.items()] if life.confirmed < began}
+        there = {body for body, life in self._ledger.queue.copy().items() if life.confirmed < began}
         before = now()
         channel.queue_purge("q")
         after = now()

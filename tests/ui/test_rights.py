@@ -27,6 +27,9 @@ BELOW_ADMIN: Final = {
     "Virtual hosts": "administrator",
     "Limits": "management",
     "Operator policies": "management",
+    "Shovels": "monitoring",
+    "Backups": "monitoring",
+    "Replication": "monitoring",
 }
 #: What is offered on a page – a part of it, a button or a link – and the tag that it takes.
 OFFERED: Final = [
