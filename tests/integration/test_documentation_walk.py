@@ -61,6 +61,9 @@ def test_all_pages(tmp_path: Path, pages: list[str]) -> None:
         assert "reach no queue" not in program.log()
     # After all of them a broker starts with the configurations of the pages, too.
     for number, content in enumerate(blocks("yaml")):
+        if "register:" in content:
+            # It would wait for the register.
+            continue
         file = tmp_path / f"{number}.yaml"
         file.write_text(content.replace("/var/log/leveret", str(tmp_path)))
         with broker(tmp_path, "--config", str(file)) as program, Connection(program.url) as connection:
