@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,3 +172,13 @@ def test_wrong_places(ctl: Leveretctl, options: tuple[str, ...], status: int, te
     ran = ctl("migrate", *options)
     assert (ran.status, text in ran.err) == (status, True), ran
     assert "secret" not in ran.out + ran.err
+
+
+def test_a_broker_that_does_not_answer(ctl: Leveretctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "PATIENCE", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        ran = ctl("migrate", "--from", "amqp://u:secret@127.0.0.1", "--from-http", f"http://u:secret@{address}")
+    assert (ran.status, f"{address} has not answered" in ran.err) == (69, True), ran

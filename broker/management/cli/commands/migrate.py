@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from leveret.broker.management.cli.api import Api
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.commands.migration import PATIENCE, read_definitions
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     ApiFault,
@@ -32,9 +33,8 @@ _PREFIX: Final = "migrate."
 #: Bytes of the name of a shovel.
 _NAME_MAX: Final = 255
 _SHOVEL: Final = "shovel"
-#: Seconds between two looks at the brokers, and to wait for an answer.
+#: Seconds between two looks at the brokers.
 _PAUSE: Final = 1.0
-_PATIENCE: Final = 60
 #: Seconds for which a queue has to be empty: RabbitMQ's counts are up to 5 s old.
 _SETTLED: Final = 11.0
 #: Exit status if something is left at the other broker, or missing here.
@@ -59,7 +59,6 @@ class _QueueState(NamedTuple):
     kind: str
     messages: int
     consumers: int
-    is_exclusive: bool
 
 
 class _Moving(NamedTuple):
@@ -96,12 +95,9 @@ class _Moving(NamedTuple):
         for each in api.get("queues", self.vhost, columns=_QUEUE_FIELDS):
             arguments = each.get("arguments") or {}
             kind = each.get("type") or arguments.get("x-queue-type", "classic")
-            state = _QueueState(
-                kind, each.get("messages") or 0, each.get("consumers") or 0, bool(each.get("exclusive"))
-            )
-            is_moved = not state.is_exclusive and not (self.is_back and state.kind == "stream")
+            is_moved = not each.get("exclusive") and not (self.is_back and kind == "stream")
             if is_moved and self.pattern.search(each["name"]):
-                found[each["name"]] = state
+                found[each["name"]] = _QueueState(kind, each.get("messages") or 0, each.get("consumers") or 0)
         return found
 
     def shovels(self) -> dict[str, Any]:
@@ -170,7 +166,7 @@ def _check(context: CommandContext) -> None:
     timeout=None,
 )
 def _migrate(context: CommandContext) -> Result:
-    other = Api(_other_address(context), _PATIENCE)
+    other = Api(_other_address(context), PATIENCE)
     uri = context.text("from").rstrip("/")
     pattern = re.compile(context.text("queues"))
     moving = _Moving(other, context.api, context.vhost, uri, context.flag("back"), pattern)
@@ -184,13 +180,7 @@ def _migrate(context: CommandContext) -> Result:
 
 
 def _move(context: CommandContext, moving: _Moving) -> Result:
-    try:
-        document = moving.other.get("definitions")
-    except ApiFault as fault:
-        hint = "; the user needs the tag administrator" if fault.status in (401, 403) else ""
-        raise failed(f"{moving.other.address} answers {fault.status}: {fault.reason}{hint}") from fault
-    except Unreachable as fault:
-        raise failed(f"{moving.other.address} cannot be reached: {fault}; --from-http names its HTTP API") from fault
+    document = read_definitions(moving.other, "; --from-http names its HTTP API")
     if all(each["name"] != moving.vhost for each in document["vhosts"]):
         raise no_such_vhost(moving.vhost)
     missing, rows = _compare(document, moving.here.get("definitions"), moving.vhost)
@@ -237,22 +227,18 @@ def _compare(
     wanted = _of_vhost(document, vhost)
     missing: dict[str, Any] = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}
     rows = []
-    trials = rehearse(wanted)
-    refused = {
-        id(trial): finding.what
-        for trial in trials
-        for finding in judge([trial], find_release(document))
-        if finding.verdict is Verdict.UNSUPPORTED and (trial.refusal or trial.left_out)
-    }
-    for trial in trials:
-        key = _key(trial.section, trial.entry)
-        there = {_key(trial.section, each): each for each in ours.get(trial.section, ())}
+    release = find_release(document)
+    there = {(section, _key(section, each)): each for section in _SECTIONS for each in ours.get(section, ())}
+    for trial in rehearse(wanted):
+        existing = there.get((trial.section, _key(trial.section, trial.entry)))
+        findings = judge([trial], release) if trial.refusal or trial.left_out else ()
+        refusals = [finding.what for finding in findings if finding.verdict is Verdict.UNSUPPORTED]
         action = "declare"
-        if key in there:
-            is_equal = all(there[key].get(name) == value for name, value in trial.entry.items())
+        if existing is not None:
+            is_equal = all(existing.get(name) == value for name, value in trial.entry.items())
             action = "is there" if is_equal else "is there and differs; it stays as it is"
-        elif id(trial) in refused:
-            action = f"is left out: {refused[id(trial)]}"
+        elif refusals:
+            action = f"is left out: {refusals[-1]}"
         else:
             missing.setdefault(trial.section, []).append(trial.entry)
         rows.append(
@@ -310,10 +296,11 @@ def _planned_moves(moving: _Moving) -> Iterator[dict[str, str]]:
 def _start(moving: _Moving) -> dict[str, _QueueState]:
     """Make the shovels that are missing, and end those of the other direction; return the queues."""
     queues = moving.queues(moving.source)
-    for name, value in moving.shovels().items():
+    made = moving.shovels()
+    for name, value in [*made.items()]:
         if value["src-uri"].startswith("amqp:///") != moving.is_back:
             moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
-    made = moving.shovels()
+            del made[name]
     absent = [name for name in queues if _shovel_name(name) not in made]
     received = moving.queues(moving.target) if absent else {}
     for name in absent:
@@ -389,7 +376,7 @@ def _watch(context: CommandContext, moving: _Moving, queues: dict[str, _QueueSta
             now = time.monotonic()
             down = _down(moving, queues, seen)
             well_at = well_at if down else now
-            if now - well_at > _PATIENCE:
+            if now - well_at > PATIENCE:
                 raise failed(f"{down}; the shovels go on, run the command again")
             if seen is not None:
                 left = seen.left(queues)
@@ -426,9 +413,8 @@ def _note(left: int, first: int, seconds: float, busy: list[str]) -> str:
 
 
 def _end(moving: _Moving, queues: Mapping[str, _QueueState]) -> None:
-    for name in moving.shovels():
-        if name in map(_shovel_name, queues):
-            moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
+    for name in moving.shovels().keys() & set(map(_shovel_name, queues)):
+        moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
 
 
 def _report(moving: _Moving, ended: Mapping[str, _QueueState]) -> Result:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command
-from leveret.broker.management.cli.faults import DATA, UsageFault, failed
-from leveret.broker.management.cli.options import HEADERS, option, parse_address
+from leveret.broker.management.cli.faults import DATA, ApiFault, RequestTimeout, Unreachable, UsageFault, failed
+from leveret.broker.management.cli.options import HEADERS, Address, option, parse_address
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
@@ -21,7 +22,7 @@ _UNSUPPORTED: Final = 1
 #: Names in a row of the tables; `--formatter json` has all of them.
 _SHOWN: Final = 3
 #: Seconds to wait for an answer of the other broker.
-_PATIENCE: Final = 60
+PATIENCE: Final = 60
 _COLUMNS: Final = ("verdict", "area", "count", "names", "what", "advice")
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
@@ -99,31 +100,50 @@ def _read_broker(place: str, ca_file: str) -> tuple[dict[str, Any], Observed]:
         UsageFault: It is not an HTTP URL.
     """
     from leveret.broker.management.cli.api import Api
-    from leveret.broker.management.cli.faults import ApiFault, RequestTimeout, Unreachable
     from leveret.broker.migration.observed_rules import Observed
 
     try:
         address = parse_address(place)._replace(ca_file=ca_file)
     except ValueError as error:
         raise UsageFault(str(error)) from error
-    api = Api(address, _PATIENCE)
+    api = Api(address, PATIENCE)
     try:
-        document = api.get("definitions")
-        parts = dict(_observe(api))
-    except ApiFault as fault:
-        hint = "; the user needs the tag administrator" if fault.status in (401, 403) else ""
-        raise failed(f"{address} answers {fault.status}: {fault.reason}{hint}") from fault
-    except Unreachable as fault:
-        raise failed(f"{address} cannot be reached: {fault}") from fault
-    except RequestTimeout as fault:
-        raise failed(f"{address} has not answered for {_PATIENCE} s") from fault
-    except ValueError as error:
-        raise failed(f"{address} does not speak RabbitMQ's HTTP API") from error
+        document = read_definitions(api)
+        with _asking(address):
+            return document, Observed(**dict(_observe(api)))
     finally:
         api.close()
-    if not isinstance(document, dict):
-        raise failed(f"{address} does not speak RabbitMQ's HTTP API")
-    return document, Observed(**parts)
+
+
+def read_definitions(api: Api, hint: str = "") -> dict[str, Any]:
+    """Return the definitions of another broker.
+
+    Args:
+        hint: What helps if it cannot be reached.
+    Raises:
+        CommandFault: It cannot be reached, refuses, or is no RabbitMQ (exit status 69).
+    """
+    with _asking(api.address, hint):
+        document = api.get("definitions")
+        if not isinstance(document, dict):
+            raise ValueError(document)
+        return document
+
+
+@contextmanager
+def _asking(address: Address, hint: str = "") -> Iterator[None]:
+    """Name the other broker in what goes wrong while it is asked."""
+    try:
+        yield
+    except ApiFault as fault:
+        needs = "; the user needs the tag administrator" if fault.status in (401, 403) else ""
+        raise failed(f"{address} answers {fault.status}: {fault.reason}{needs}") from fault
+    except Unreachable as fault:
+        raise failed(f"{address} cannot be reached: {fault}{hint}") from fault
+    except RequestTimeout as fault:
+        raise failed(f"{address} has not answered for {PATIENCE} s") from fault
+    except ValueError as error:
+        raise failed(f"{address} does not speak RabbitMQ's HTTP API") from error
 
 
 #: Lists of the API, and the fields of theirs that count.
