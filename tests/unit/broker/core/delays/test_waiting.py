@@ -9,20 +9,18 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.delays.waiting import DELAY_MAX, WaitingMessages, mark_delayed, published_delay, read_delay
-from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.protocol.properties import Properties, encode_content_header, encode_headers
-from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope
+from tests.support import stored_queue
 from tests.support.delayed import bind, bodies_in, declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare, new_vhost
-from tests.support.simulated_files import ROOT, SimulatedFiles, flip
+from tests.support.simulated_files import SimulatedFiles, flip
 from tests.support.stepping_clock import SteppingClock
 
 
@@ -300,31 +298,13 @@ def test_a_message_without_delay_stays_as_it_is() -> None:
     assert mark_delayed(envelope) == (0, envelope)
 
 
-class Start:
-    """A start of a broker with a delayed exchange and a queue.
-
-    Args:
-        files: The disk.
-        now: Time of both clocks, in seconds.
-    """
+class Start(stored_queue.Start):
+    """A start of a broker with a delayed exchange and a queue; its arguments are those of its base."""
 
     def __init__(self, files: SimulatedFiles, now: float) -> None:
-        self.loop = ManualLoop()
-        self.loop.now = now
-        timers = ManualTimers(self.loop)
-        turn = Turn(self.loop.call_soon, SteppingClock())
-        turn.before_writing.append(lambda: self.stores.write())
-        options = EngineOptions(segment_bytes=20_000, disk_free_limit=0, ballast_bytes=0)
-        self.engine = StorageEngine(ROOT, files=files, clock=timers, options=options, on_work=turn.end_later)
-        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
-        self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
+        super().__init__(files, now)
         self.waiting: WaitingMessages = declare_delayed(self.vhost)
-        self.queue: ClassicQueue = declare(self.vhost)
         bind(self.vhost, self.queue)
-
-    def stop(self) -> None:
-        self.loop.run()
-        assert self.stores.close()
 
 
 @pytest.fixture
