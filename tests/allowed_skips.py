@@ -46,6 +46,7 @@ ALLOWED: Final = (
     Allowed("tests/unit/broker/core/queues/test_browsing.py", "functions are replaced", "CI runs them in pure Python"),
     Allowed("tests/bench/test_commands.py", "py-spy needs root", "others may not look into processes everywhere"),
     Allowed("tests/packaging/test_compose.py", "docker compose is not installed", "Docker is optional"),
+    Allowed("tests/packaging/test_cluster_files.py", "docker compose is not installed", "Docker is optional"),
     Allowed("tests/support/small_disk.py", "CANNOT MOUNT A SMALL DISK HERE", "to mount takes root and its rights"),
     Allowed("tests/integration/management/test_rabbitmqadmin.py", "", "the tool comes from Debian's archive"),
 )

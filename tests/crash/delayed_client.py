@@ -7,7 +7,7 @@ import random
 import time
 import urllib.request
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 from urllib.error import HTTPError
 
 from tests.crash.broker_load import number_of
@@ -22,9 +22,10 @@ _EXCHANGE: Final = "later"
 _QUEUE: Final = "due"
 #: In milliseconds.
 _DELAYS: Final = (1, 20, 200, 1000, 1000)
-#: A delay that is not over before the end, and maximum number of messages that have it: a page of the API has all.
+#: A delay that is not over before the end, and maximum number of messages that have it.
 _LONG_DELAY: Final = 30 * 86_400_000
 _MOST: Final = 500
+#: Messages in a page of the API, at most.
 _PAGE: Final = 1000
 
 
@@ -107,19 +108,28 @@ class DelayedClient:
 
     def _waiting(self, process: LeveretProcess) -> set[int]:
         """Return what waits. Asked for before what has come: so a message that leaves meanwhile is in both."""
+        waiting = set[int]()
+        offset = self._page(process, 0)["messages_delayed"]
+        # From the last page to the first: what is behind messages that leave meanwhile moves to where is yet to look.
+        while offset > 0:
+            offset = max(0, offset - _PAGE)
+            messages = self._page(process, offset)["messages"]
+            waiting.update(int(each["properties"]["message_id"]) for each in messages)
+        return waiting
+
+    def _page(self, process: LeveretProcess, offset: int) -> dict[str, Any]:
         management = Management(process.http_url)
-        url = f"{management.base}/api/exchanges/%2F/{_EXCHANGE}/delayed?count={_PAGE}"
+        url = f"{management.base}/api/exchanges/%2F/{_EXCHANGE}/delayed?count={_PAGE}&offset={offset}"
         request = urllib.request.Request(url, headers={"Authorization": management.authorization})
         try:
             with urllib.request.urlopen(request, timeout=_PATIENCE) as response:
-                page = json.load(response)["messages"]
+                page: dict[str, Any] = json.load(response)
+                return page
         except HTTPError as error:
             if error.code == 404:
                 # Its definition may be what was damaged.
-                return set()
+                return {"messages_delayed": 0, "messages": []}
             raise
-        assert len(page) < _PAGE, "more messages wait than one page has"
-        return {int(each["properties"]["message_id"]) for each in page}
 
     def _come(self, process: LeveretProcess) -> list[int]:
         """Take what has come; return its numbers, which may be there twice."""
