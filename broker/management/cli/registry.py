@@ -15,6 +15,7 @@ from leveret.broker.management.cli.command import COMMANDS, Command
 MODULES: Final[dict[str, str]] = {
     "backlog": "check_backlog list_losses",
     "backups": "list_backups",
+    "check_migration": "check_migration",
     "connections": (
         "close_all_connections close_all_user_connections close_connection list_channels list_connections"
         " list_consumers"
@@ -37,7 +38,6 @@ MODULES: Final[dict[str, str]] = {
     "jobs": "cancel_job list_jobs move_messages resume_job return_messages",
     "messages": "browse delete_messages get publish",
     "migrate": "migrate",
-    "migration": "check_migration",
     "node": (
         "alarms await_online_nodes await_startup cluster_status enable_feature_flag environment erlang_version"
         " list_feature_flags list_node_auth_attempt_stats log_location memory_breakdown report"

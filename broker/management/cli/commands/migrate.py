@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from leveret.broker.management.cli.api import Api
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
-from leveret.broker.management.cli.commands.migration import PATIENCE, read_definitions
+from leveret.broker.management.cli.commands.check_migration import PATIENCE, read_definitions
 from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     ApiFault,
@@ -219,10 +219,10 @@ def _compare(
 
     What this broker would refuse, or does not have, is not among the missing.
     """
-    from leveret.broker.migration.definition_rules import judge
-    from leveret.broker.migration.findings import Verdict
-    from leveret.broker.migration.rehearsal import rehearse
-    from leveret.broker.migration.report import find_release
+    from leveret.broker.migration_check.definition_rules import judge
+    from leveret.broker.migration_check.findings import Verdict
+    from leveret.broker.migration_check.rehearsal import rehearse
+    from leveret.broker.migration_check.report import find_release
 
     wanted = _of_vhost(document, vhost)
     missing: dict[str, Any] = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}

@@ -14,8 +14,8 @@ from leveret.broker.management.cli.options import HEADERS, Address, option, pars
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
-    from leveret.broker.migration.findings import Row
-    from leveret.broker.migration.observed_rules import Observed
+    from leveret.broker.migration_check.findings import Row
+    from leveret.broker.migration_check.observed_rules import Observed
 
 #: Exit status if something is not supported.
 _UNSUPPORTED: Final = 1
@@ -50,8 +50,8 @@ def _check(context: CommandContext) -> None:
 )
 def _check_migration(context: CommandContext) -> Result:
     # Imports the broker, which other commands do not need.
-    from leveret.broker.migration.findings import count_verdicts
-    from leveret.broker.migration.report import check_migration
+    from leveret.broker.migration_check.findings import count_verdicts
+    from leveret.broker.migration_check.report import check_migration
 
     place = context.text("from")
     is_url = place.startswith(("http://", "https://"))
@@ -79,7 +79,7 @@ def _to_columns(row: Row) -> dict[str, Any]:
 
 
 def _read_file(place: str) -> tuple[dict[str, Any], Observed]:
-    from leveret.broker.migration.observed_rules import Observed
+    from leveret.broker.migration_check.observed_rules import Observed
 
     try:
         document = json.loads(Path(place).read_text("utf-8").removeprefix(_BYTE_ORDER_MARK))
@@ -100,7 +100,7 @@ def _read_broker(place: str, ca_file: str) -> tuple[dict[str, Any], Observed]:
         UsageFault: It is not an HTTP URL.
     """
     from leveret.broker.management.cli.api import Api
-    from leveret.broker.migration.observed_rules import Observed
+    from leveret.broker.migration_check.observed_rules import Observed
 
     try:
         address = parse_address(place)._replace(ca_file=ca_file)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from leveret.broker.migration.findings import Finding, Verdict
+from leveret.broker.migration_check.findings import Finding, Verdict
 
 _UNSUPPORTED: Final = Verdict.UNSUPPORTED
 _DIFFERS: Final = Verdict.DIFFERS

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leveret.broker.migration.definition_rules import judge
-from leveret.broker.migration.findings import Row, to_rows
-from leveret.broker.migration.observed_rules import Observed, judge_observed
-from leveret.broker.migration.rehearsal import rehearse
+from leveret.broker.migration_check.definition_rules import judge
+from leveret.broker.migration_check.findings import Row, to_rows
+from leveret.broker.migration_check.observed_rules import Observed, judge_observed
+from leveret.broker.migration_check.rehearsal import rehearse
 
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
-from leveret.broker.migration.findings import Finding, Verdict
-from leveret.broker.migration.rehearsal import Trial
+from leveret.broker.migration_check.findings import Finding, Verdict
+from leveret.broker.migration_check.rehearsal import Trial
 from leveret.policies.keys import ARGUMENTS, KEYS
 from leveret.policies.policy import MIRRORING_KEYS, Policy, PolicyError, read_policy
 
