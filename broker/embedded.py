@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from leveret.broker.addresses import format_address
 from leveret.broker.app import App, Embedding
+from leveret.broker.auth.password_rules import GENERATE, new_password
 from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings
@@ -325,7 +326,9 @@ def read_settings(data_dir: Path, options: Options, definitions: Definitions | N
     elif definitions is not None:
         own["load_definitions"] = str(definitions)
     named = {**own, **options}.items()
-    return load(None, {}, [RawSetting(name, value, "an option of the embedded broker") for name, value in named])
+    settings = load(None, {}, [RawSetting(name, value, "an option of the embedded broker") for name, value in named])
+    # Its URL has the password.
+    return replace(settings, default_pass=new_password()) if settings.default_pass == GENERATE else settings
 
 
 def urls(settings: Settings, addresses: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from leveret.broker.auth.attempts import AMQP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.password_rules import NO_RULES
 from leveret.broker.auth.passwords import SHA256, hash_password, verify_password
 from leveret.broker.auth.users import User
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
@@ -48,6 +49,7 @@ class Accounts:
         on_delete: Called with the name of a user who was deleted.
         attempts: Counters of login attempts.
         throttle: Delays the answers to failed logins.
+        password_rules: What is asked of new passwords.
         unrestored: Section and entry of definitions that the start could not restore; they are kept unchanged.
     """
 
@@ -57,6 +59,7 @@ class Accounts:
         self.on_delete: Callable[[str], None] = _ignore
         self.attempts = AuthAttempts()
         self.throttle = LoginThrottle()
+        self.password_rules = NO_RULES
         self.unrestored: list[tuple[str, dict[str, Any]]] = []
         self.loopback_users = frozenset(loopback_users)
         self._users: dict[str, User] = {}
@@ -79,7 +82,9 @@ class Accounts:
             tags: User tags, such as ``administrator``.
         Raises:
             UserExists: A user of that name exists.
+            RefusedPassword: The password is against the rules.
         """
+        self.password_rules.check(password)
         if name in self._users:
             raise UserExists(name)
         return self.put_user(User(name, hash_password(password) if password else "", SHA256, tuple(tags)))
@@ -95,7 +100,9 @@ class Accounts:
 
         Raises:
             UnknownUser: The user does not exist.
+            RefusedPassword: The password is against the rules.
         """
+        self.password_rules.check(password)
         hashed = hash_password(password) if password else ""
         self.put_user(replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256))
 

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from leveret.broker.auth.password_rules import NO_RULES, PasswordRules
+
 SHA256: Final = "rabbit_password_hashing_sha256"
 SHA512: Final = "rabbit_password_hashing_sha512"
 #: Used by RabbitMQ before 3.6; accepted, but never used for new hashes.
@@ -71,14 +73,20 @@ def check_hash(password_hash: str, algorithm: str) -> None:
     _decode(password_hash)
 
 
-def choose_hash(password: str | None, password_hash: str | None, algorithm: str) -> tuple[str, str]:
+def choose_hash(
+    password: str | None, password_hash: str | None, algorithm: str, rules: PasswordRules = NO_RULES
+) -> tuple[str, str]:
     """Return the password hash of a user, and its algorithm. Without a password and a hash, the hash is "".
 
     Args:
         password_hash: The hash, if there is no password.
+        rules: What is asked of the password.
     Raises:
         InvalidHash: The hash is not base64, or the algorithm is unknown.
+        RefusedPassword: The password is against the rules.
     """
+    if password is not None:
+        rules.check(password)
     if password:
         return hash_password(password), SHA256
     if not password_hash:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser
+from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
 from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, choose_hash
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.config.errors import DefinitionsError
@@ -82,7 +83,7 @@ def _load_user(accounts: Accounts, entry: Mapping[str, Any], algorithm: str, vho
     name = _text(entry, "name", "users", "a user")
     what = f"users: '{name}'"
     is_new = name not in accounts.users
-    password_hash, algorithm = _password(entry, what, algorithm)
+    password_hash, algorithm = _password(entry, what, algorithm, accounts.password_rules)
     accounts.put_user(User(name, password_hash, algorithm, _tags(entry, what), _limits(entry, what, accounts)))
     if is_new:
         # Permissions inside a user's entry apply to new users only.
@@ -92,7 +93,7 @@ def _load_user(accounts: Accounts, entry: Mapping[str, Any], algorithm: str, vho
             _set_permissions(accounts, what, {**granted, "user": name, "vhost": vhost}, vhosts)
 
 
-def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, str]:
+def _password(entry: Mapping[str, Any], what: str, default: str, rules: PasswordRules) -> tuple[str, str]:
     """Return the password hash of a user ("" for none) and its algorithm."""
     password, password_hash = entry.get("password"), entry.get("password_hash")
     for key, value in (("password", password), ("password_hash", password_hash)):
@@ -102,9 +103,11 @@ def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, s
         text = f"{what}: give either 'password' or 'password_hash', not both"
         raise DefinitionsError(text, "both_password_and_password_hash_are_provided")
     try:
-        return choose_hash(password, password_hash, str(entry.get("hashing_algorithm") or default))
+        return choose_hash(password, password_hash, str(entry.get("hashing_algorithm") or default), rules)
     except InvalidHash as invalid:
         raise DefinitionsError(f"{what}: 'password_hash': {invalid}", ["not_base64", password_hash]) from None
+    except RefusedPassword as refused:
+        raise DefinitionsError(f"{what}: 'password': {refused}", REFUSED_PASSWORD) from None
 
 
 def _tags(entry: Mapping[str, Any], what: str) -> tuple[str, ...]:

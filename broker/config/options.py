@@ -21,6 +21,11 @@ _PORT: Final = kinds.integer(0, 65535)
 _PATTERN: Final = kinds.text(empty=True)
 _COUNT_MAX: Final = 2**31 - 1
 
+#: RabbitMQ's names of the rules for passwords.
+MIN_PASSWORD_LENGTH: Final = "rabbit_credential_validator_min_password_length"
+PASSWORD_REGEXP: Final = "rabbit_credential_validator_password_regexp"
+_ACCEPT_EVERYTHING: Final = "rabbit_credential_validator_accept_everything"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
@@ -50,6 +55,24 @@ class DefaultPermissions:
     )
     write: str = option(_PATTERN, ".*", "Regular expression for names that the default user may publish and bind to.")
     read: str = option(_PATTERN, ".*", "Regular expression for names that the default user may consume and bind from.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialValidator:
+    """Rules for the passwords of users that are added or changed; hashes are not checked."""
+
+    validation_backend: str | None = option(
+        kinds.optional(kinds.choice(_ACCEPT_EVERYTHING, MIN_PASSWORD_LENGTH, PASSWORD_REGEXP), "none"),
+        None,
+        "Which of the next two options counts, as in rabbitmq.conf; without it, each of them does.",
+    )
+    min_length: int = option(kinds.integer(0, 4096), 0, "Fewest bytes of a password.")
+    regexp: str = option(_PATTERN, "", "Regular expression that passwords must match; empty for none.")
+    refused_passwords: Path | None = option(
+        kinds.optional(kinds.path(), "none"),
+        None,
+        "File of passwords that are refused in any case of letters, one in each line. It is read at the start.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,12 +485,18 @@ class Settings:
 
     # Used for a new data directory only: an existing one keeps its users and vhosts.
     default_user: str = option(kinds.text(), "guest", "User to create in a new data directory.")
-    default_pass: str = option(kinds.text(), "guest", "Password of the default user.", secret=True)
+    default_pass: str = option(
+        kinds.text(),
+        "guest",
+        "Password of the default user; `generate` makes one, which the log has once.",
+        secret=True,
+    )
     default_vhost: str = option(kinds.text(), "/", "Vhost to create in a new data directory.")
     default_user_tags: tuple[str, ...] = option(
         kinds.names(), ("administrator",), "Tags of the default user, which grant access to the HTTP API and UI."
     )
     default_permissions: DefaultPermissions = group(DefaultPermissions)
+    credential_validator: CredentialValidator = group(CredentialValidator)
 
     loopback_users: tuple[str, ...] = option(
         kinds.names(), ("guest",), "Users that may connect from this machine only."

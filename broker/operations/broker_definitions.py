@@ -11,13 +11,16 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, UnknownUser
+from leveret.broker.auth.password_rules import GENERATE, PasswordRules, RefusedPassword, new_password, read_refused
+from leveret.broker.auth.passwords import hash_password
 from leveret.broker.auth.user_definitions import dump as dump_accounts
 from leveret.broker.auth.user_definitions import dump_all
 from leveret.broker.auth.user_definitions import load as load_accounts
 from leveret.broker.auth.user_definitions import restore as restore_accounts
+from leveret.broker.auth.users import User
 from leveret.broker.config.errors import DefinitionsError
-from leveret.broker.config.options import Settings
+from leveret.broker.config.options import MIN_PASSWORD_LENGTH, PASSWORD_REGEXP, CredentialValidator, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions import exporting as export
 from leveret.broker.core.definitions.restoring import restore as restore_broker
@@ -77,9 +80,13 @@ class DefinitionsKeeper:
         self.imported = ""
 
     def restore(self) -> bool:
-        """Load stored definitions, and store all changes from now on; return whether there were any."""
-        exists = not self._database.is_empty()
-        if exists:
+        """Load stored definitions, and store all changes from now on.
+
+        Returns:
+            Whether a start has stored accounts before: one whose configuration was refused may have stored less.
+        """
+        has_accounts = bool([*self._database.rows("accounts")])
+        if not self._database.is_empty():
             restore_broker(self._broker, self._database)
             for _, document in self._read("accounts"):
                 for refusal in restore_accounts(self._accounts, document, self._broker.vhosts):
@@ -89,7 +96,7 @@ class DefinitionsKeeper:
                 self.imported = str(last_import.get("digest", ""))
         self._broker.record_to(self._broker.gate)
         self._broker.global_parameters.ensure_cluster_id()
-        return exists
+        return has_accounts
 
     def stored(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         """Return the stored definitions of a kind that restore() does not know; damaged ones are logged and skipped."""
@@ -180,6 +187,7 @@ def load_definitions(
     Raises:
         DefinitionsError: A definition is invalid; the text names file, section, entry and what is valid.
     """
+    accounts.password_rules = _password_rules(settings.credential_validator, refuse)
     path, digest = settings.load_definitions, ""
     document: Mapping[str, Any] = {}
     with _refusals("load_definitions", refuse):
@@ -220,8 +228,40 @@ def _refusals(option: str, refuse: Refuse) -> Iterator[None]:
         refuse(error)
 
 
+def _password_rules(options: CredentialValidator, refuse: Refuse) -> PasswordRules:
+    backend = options.validation_backend
+    min_length = options.min_length if backend in (None, MIN_PASSWORD_LENGTH) else 0
+    pattern: Pattern | None = None
+    refused: frozenset[str] = frozenset()
+    if options.regexp and backend in (None, PASSWORD_REGEXP):
+        with _refusals("credential_validator.regexp", refuse):
+            try:
+                pattern = Pattern(options.regexp)
+            except InvalidPattern as error:
+                raise DefinitionsError(f"credential_validator.regexp: {error}") from None
+    if options.refused_passwords is not None:
+        with _refusals("credential_validator.refused_passwords", refuse):
+            try:
+                refused = read_refused(options.refused_passwords)
+            except OSError as error:
+                text = f"credential_validator.refused_passwords: {options.refused_passwords}: {error.strerror}"
+                raise DefinitionsError(text) from None
+    return PasswordRules(min_length, pattern, refused)
+
+
 def _add_default_user(settings: Settings, accounts: Accounts, refuse: Refuse) -> None:
-    accounts.add_user(settings.default_user, settings.default_pass, settings.default_user_tags)
+    name, password = settings.default_user, settings.default_pass
+    if password == GENERATE:
+        password = new_password(accounts.password_rules)
+        accounts.put_user(User(name, hash_password(password), tags=settings.default_user_tags))
+        # Before the user is stored, so that there is none whose password nobody has seen; at any log_level.
+        log.critical("default_pass: user '%s' has the password %s which is not shown again", name, password)
+    else:
+        with _refusals("default_pass", refuse):
+            try:
+                accounts.add_user(name, password, settings.default_user_tags)
+            except RefusedPassword as refused:
+                raise DefinitionsError(f"default_pass: {refused}; give another, or {GENERATE}") from None
     patterns = settings.default_permissions
     given = {name: getattr(patterns, name) for name in ("configure", "write", "read")}
     for name, pattern in given.items():
@@ -231,7 +271,7 @@ def _add_default_user(settings: Settings, accounts: Accounts, refuse: Refuse) ->
                 Pattern(pattern)
             except InvalidPattern as error:
                 raise DefinitionsError(f"{option}: {error}") from None
-    with suppress(InvalidPattern):
+    with suppress(InvalidPattern, UnknownUser):
         accounts.set_permissions(settings.default_user, settings.default_vhost, **given)
 
 

@@ -200,19 +200,20 @@ def _parameter(value: Any) -> str:
 
 
 def _fault(status: int, data: bytes) -> ApiFault:
-    error, reason, details = "", data.decode("utf-8", "replace").strip(), None
+    error, reason, details, detail = "", data.decode("utf-8", "replace").strip(), None, ""
     try:
         found = json.loads(data)
     except ValueError:
         found = None
     if isinstance(found, dict):
-        error = str(found.get("error", ""))
+        error, detail = str(found.get("error", "")), str(found.get("detail", ""))
         parameters = found.get("reason", found.get("status", ""))
         reason, details = _text(parameters), parameters if isinstance(parameters, list) else None
     for escape, character in _ESCAPES:
         reason = reason.replace(escape, character)
     reason = _BINARY.sub(r'"\1"', reason)
-    return ApiFault(status, reason or http.client.responses.get(status, f"HTTP status {status}"), error, details)
+    reason = reason or http.client.responses.get(status, f"HTTP status {status}")
+    return ApiFault(status, reason, error, details, detail)
 
 
 def _text(reason: Any) -> str:

@@ -47,14 +47,18 @@ class ApiFault(Exception):
         reason: reason from the response; a list is joined to one text.
         error: error code from the response, such as `bad_request`.
         details: the reason as received if it is a list.
+        detail: what Leveret adds to RabbitMQ's reason; "" for nothing.
     """
 
-    def __init__(self, status: int, reason: str, error: str = "", details: list[Any] | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, error: str = "", details: list[Any] | None = None, detail: str = ""
+    ) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status
         self.reason = reason
         self.error = error
         self.details = details or []
+        self.detail = detail
 
     @property
     def not_found(self) -> bool:

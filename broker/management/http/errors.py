@@ -19,7 +19,11 @@ CHALLENGE: Final[Mapping[str, str]] = {"www-authenticate": 'Basic realm="RabbitM
 
 
 def failure(
-    status: type[web.HTTPException], error: str, reason: object, headers: Mapping[str, str] | None = None
+    status: type[web.HTTPException],
+    error: str,
+    reason: object,
+    headers: Mapping[str, str] | None = None,
+    detail: str = "",
 ) -> web.HTTPException:
     """Return an error response.
 
@@ -28,8 +32,9 @@ def failure(
         error: The kind of error, for example ``bad_request``.
         reason: Text, or a list where RabbitMQ has an Erlang tuple.
         headers: Further headers.
+        detail: What RabbitMQ does not say; "" for nothing.
     """
-    text = encode({"error": error, "reason": reason})
+    text = encode({"error": error, "reason": reason, **({"detail": detail} if detail else {})})
     return status(text=text, headers={**(headers or {}), "content-type": "application/json"})
 
 
@@ -43,9 +48,9 @@ def missing(reason: str) -> web.HTTPException:
     return failure(web.HTTPNotFound, "not_found", reason)
 
 
-def bad_request(reason: object) -> web.HTTPException:
-    """Return 400: the request is invalid."""
-    return failure(web.HTTPBadRequest, "bad_request", reason)
+def bad_request(reason: object, detail: str = "") -> web.HTTPException:
+    """Return 400: the request is invalid. For the arguments see failure()."""
+    return failure(web.HTTPBadRequest, "bad_request", reason, detail=detail)
 
 
 def not_authorised(reason: str) -> web.HTTPException:

@@ -35,6 +35,10 @@ _ADDED: Final = (
 _AUTHENTICATED_REASONS: Final = ("management user", "localhost")
 
 
+#: The API's reason for a password against the rules of the broker.
+_REFUSED_PASSWORD: Final = "credential_validation_failed"
+
+
 def _json(context: CommandContext, message: str) -> dict[str, str] | None:
     # The node's name costs a request, which only this format needs.
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
@@ -122,8 +126,17 @@ def _add(context: CommandContext) -> Result:
     if context.api.find("users", name) is not None:
         json = _json(context, f"User {name} already exists")
         raise failed(f'User "{name}" already exists', SOFTWARE, json=json, json_status=UNAVAILABLE)
-    context.api.put("users", name, body={"tags": "", **_password_fields(password)})
+    _put(context, name, {"tags": "", **_password_fields(password)})
     return Outcome(_ADDED, {"message": _ADDED, "node": context.node, "status": "ok"} if context.json else None)
+
+
+def _put(context: CommandContext, name: str, body: dict[str, Any]) -> None:
+    try:
+        context.api.put("users", name, body=body)
+    except ApiFault as fault:
+        if fault.reason != _REFUSED_PASSWORD:
+            raise
+        raise failed(fault.detail or "the password is against the rules of the broker") from fault
 
 
 def _password_fields(password: str) -> dict[str, str]:
@@ -165,7 +178,7 @@ def _change(context: CommandContext, **changes: Any) -> Result:
         body["password_hash"] = found.get("password_hash", "")
         if found.get("hashing_algorithm"):
             body["hashing_algorithm"] = found["hashing_algorithm"]
-    context.api.put("users", name, body={**body, **changes})
+    _put(context, name, {**body, **changes})
     return ok_result(context)
 
 

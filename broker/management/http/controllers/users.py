@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
@@ -69,7 +70,7 @@ class Users(Controller):
         name = check_length(request.match_info["user"], "user")
         document = await read_object(request)
         tags = _read_tags(document)
-        password_hash, algorithm = _read_password(document)
+        password_hash, algorithm = _read_password(document, self._accounts.password_rules)
         known = self._accounts.users.get(name)
         limits = _read_limits(document, UserLimits() if known is None else known.limits)
         self._accounts.put_user(User(name, password_hash, algorithm, tags, limits))
@@ -126,7 +127,7 @@ def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
     return limits
 
 
-def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
+def _read_password(document: Mapping[str, Any], rules: PasswordRules) -> tuple[str, str]:
     """Return the password hash of a request ("" for none) and its algorithm."""
     password, password_hash = document.get("password"), document.get("password_hash")
     if password is not None and not isinstance(password, str):
@@ -137,9 +138,11 @@ def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
         raise bad_request(["not_base64", password_hash])
     algorithm = str(document.get("hashing_algorithm") or SHA256)
     try:
-        return choose_hash(password, password_hash, algorithm)
+        return choose_hash(password, password_hash, algorithm, rules)
     except InvalidHash as invalid:
         raise bad_request(["not_base64", password_hash] if algorithm in ALGORITHMS else str(invalid)) from None
+    except RefusedPassword as refused:
+        raise bad_request(REFUSED_PASSWORD, str(refused)) from None
 
 
 def _name(user: User) -> str:
