@@ -1,0 +1,121 @@
+"""Reads and verifies signed tokens.
+
+Source: RFC 7515, RFC 7519, and the advice of RFC 8725.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+from jwt.api_jws import PyJWS
+
+from leveret.broker.auth.oauth2.keys import SigningKey
+from leveret.broker.auth.oauth2.token_refused import TokenRefused
+
+#: Largest token in bytes.
+TOKEN_MAX: Final = 65_536
+#: Longest `kid`, in characters.
+_KID_MAX: Final = 1024
+
+_JWS: Final = PyJWS()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that has been read.
+
+    Attributes:
+        octets: The token.
+        kid: Name of the key that it says it is signed with; None if it says nothing.
+        claims: Its claims. They prove nothing before `verify` has returned.
+    """
+
+    octets: bytes
+    kid: str | None
+    claims: Mapping[str, Any]
+
+
+def read_token(octets: bytes) -> Token:
+    """Read a token, which verifies nothing.
+
+    Raises:
+        TokenRefused: It is too large, malformed, encrypted, nested, or has extensions that must be understood.
+    """
+    if len(octets) > TOKEN_MAX:
+        raise TokenRefused(f"the token has {len(octets)} bytes, at most {TOKEN_MAX} are allowed")
+    if octets.count(b".") == 4:
+        raise TokenRefused("the token is encrypted (JWE); it must be signed only")
+    try:
+        read = _JWS.decode_complete(octets, options={"verify_signature": False})
+        claims = json.loads(read["payload"])
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise TokenRefused("the password is not a signed token (JWT)") from None
+    header = read["header"]
+    if not isinstance(claims, dict) or str(header.get("cty", "")).casefold().endswith("jwt"):
+        raise TokenRefused("the token has no claims of its own, such as a token inside a token")
+    if "crit" in header or "b64" in header:
+        raise TokenRefused("the token has extensions (crit), none of which is supported")
+    kid = header.get("kid")
+    if kid is not None and (not isinstance(kid, str) or len(kid) > _KID_MAX):
+        raise TokenRefused("the name of the token's key (kid) is too long, or no string")
+    return Token(octets, kid, claims)
+
+
+def verify_signature(token: Token, key: SigningKey, algorithms: Sequence[str]) -> None:
+    """Verify the signature of a token.
+
+    Args:
+        token: The token.
+        key: The key that it must be signed with.
+        algorithms: The algorithms that are allowed; of these, only the key's are.
+    Raises:
+        TokenRefused: The signature is not this key's, or made in another way than allowed.
+    """
+    allowed = [each for each in key.algorithms if each in algorithms]
+    try:
+        _JWS.decode_complete(token.octets, key.key, allowed or ["none of them"])
+    except jwt.InvalidAlgorithmError:
+        names = ", ".join(allowed) or "none"
+        raise TokenRefused(f"the token's algorithm is not one of its key that is allowed ({names})") from None
+    except (jwt.PyJWTError, ValueError, TypeError):
+        raise TokenRefused("the token's signature is invalid") from None
+
+
+def read_expiry(claims: Mapping[str, Any]) -> float | None:
+    """Return when a token expires, in seconds since 1970; None if it never does.
+
+    Raises:
+        TokenRefused: It is not a number.
+    """
+    return _seconds(claims, "exp")
+
+
+def check_times(claims: Mapping[str, Any], now: float, leeway: int) -> None:
+    """Refuse a token that has expired or is not valid yet.
+
+    Args:
+        claims: Claims of the token.
+        now: Seconds since 1970.
+        leeway: Seconds by which the clocks of provider and broker may differ.
+    Raises:
+        TokenRefused: It has expired, is not valid yet, or its times are malformed.
+    """
+    expiry, start = _seconds(claims, "exp"), _seconds(claims, "nbf")
+    if expiry is not None and expiry + leeway <= now:
+        raise TokenRefused(f"the token has expired at {expiry:.0f} (now: {now:.0f})")
+    if start is not None and start - leeway > now:
+        raise TokenRefused(f"the token is valid from {start:.0f} (now: {now:.0f})")
+
+
+def _seconds(claims: Mapping[str, Any], claim: str) -> float | None:
+    value = claims.get(claim)
+    if value is None:
+        return None
+    # Integers first: one of a thousand digits does not fit a float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -(2**53) < value < 2**53:
+        raise TokenRefused(f"the claim {claim} is not a number of seconds")
+    return float(value)
