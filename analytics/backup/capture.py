@@ -8,10 +8,10 @@ import re
 import sqlite3
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
 from leveret.analytics.backup.layout import (
@@ -19,20 +19,25 @@ from leveret.analytics.backup.layout import (
     DELETED,
     LATER_DEFINITIONS,
     TAIL_BYTES,
+    BackupError,
     BackupName,
     BackupRefusedError,
     Manifest,
     StoredFile,
 )
+from leveret.analytics.backup.moments import ROOT, BackupFiles, shown_time
 from leveret.analytics.backup.repository import Repository
+from leveret.analytics.backup.writers import Claim, Turn
 from leveret.storage.directory.deleted_queues import read_deleted
 from leveret.storage.directory.directory_format import FORMAT_FILE
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_details import details_name
-from leveret.storage.event_log import file_name
-from leveret.storage.format import Stream
+from leveret.storage.event_log import event_files, file_name
+from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
 from leveret.storage.readers.reader_file import ReaderFile, write_reader
+from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.segments.segment import segment_of_name
+from leveret.storage.snapshots.cut import latest_cut
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
     Choice,
@@ -57,6 +62,9 @@ _QUEUE_NAME: Final = re.compile("[0-9a-f]{8}")
 HOLD: Final = "leveret-backup"
 #: Seconds in which the file of definitions may be locked.
 _BUSY_SECONDS: Final = 10.0
+#: Seconds for which a copy may be behind the last backup, and after which is looked again.
+_CATCH_UP_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.1
 
 
 class Captured(NamedTuple):
@@ -81,13 +89,14 @@ class Capture:
     Args:
         data_dir: The data directory.
         repository: Where the backups go.
+        turn: In a cluster, the leader's choice of this node.
     Raises:
         BackupRefusedError: Another process does so, the repository is of another data directory or in this one.
         DataDirectoryError: It is no data directory, or a newer version has written it.
         AnalyticsError: The repository cannot be read or made.
     """
 
-    def __init__(self, data_dir: str, repository: Repository) -> None:
+    def __init__(self, data_dir: str, repository: Repository, turn: Turn | None = None) -> None:
         self._data_dir = data_dir.rstrip("/") or "/"
         self._repository = repository
         self._store_id = read_directory_format(DiskFiles(), self._data_dir).store_id
@@ -98,8 +107,9 @@ class Capture:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             repository.make(self._store_id)
+            self._claim = Claim(repository, self._data_dir, turn)
             names = repository.backups()
-            self._last = names[-1] if names else BackupName(0, 0, False)
+            self._last = self._base = names[-1] if names else BackupName(0, 0, False)
             self._files = repository.files_at(self._last) if names else {}
         except BlockingIOError as error:
             self._lock.close()
@@ -107,6 +117,9 @@ class Capture:
         except BaseException:
             self._lock.close()
             raise
+        #: Whether the files of the last backup may be those of another directory.
+        self._is_other = bool(names) and self._claim.is_other
+        self._own: set[BackupName] = set()
         #: What changes when a queue's files do, by queue: in the last valid backup, and in this one.
         self._last_signatures: dict[int, object] = {}
         self._signatures: dict[int, object] = {}
@@ -130,46 +143,75 @@ class Capture:
             is_full: Whether its manifest names all files; otherwise it builds on the last one.
         Raises:
             SnapshotError: There is nothing to read yet, or files are removed faster than they can be linked.
+            BackupRefusedError: Another process writes to the repository now.
             AnalyticsError: The repository could not be written; what was sent counts not.
             OSError: The data directory cannot be read.
         """
         self._sent, began = 0, time.monotonic()
         # What the last valid backup has is not looked at again.
         self._stored = {part for file in self._files.values() for part in file.parts}
+        if self._is_other:
+            self._wait_for_last_cut()
         self.note_definitions()
+        is_continued = True
         request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
         with take_snapshot(self._data_dir, request) as snapshot:
+            if self._is_other:
+                is_continued = self._has_last_events(snapshot)
             files = dict(self._events(snapshot))
             for queue in snapshot.queues:
                 files |= self._queue(queue, snapshot)
         files |= self._deleted_queues()
+        if self._is_other:
+            is_continued = is_continued and self._knows_all_segments(files)
         there = {f"{qid:08x}" for qid in self._signatures}
         files |= self._small_files(there)
         unchanged = there - {f"{qid:08x}" for qid in self._chosen}
         files |= {path: file for path, file in self._files.items() if path[2:10] in unchanged and path[:2] == "q/"}
-        is_full = is_full or not self._last.number
-        name = BackupName(self._last.number + 1, max(snapshot.cut.time, self._last.time), is_full)
+        is_full = is_full or not is_continued or not self._last.number
+        name = BackupName(
+            self._last.number + (1 if is_continued else 2), max(snapshot.cut.time, self._last.time), is_full
+        )
         changes: dict[str, StoredFile | None] = {**files}
         if not is_full:
             changes = {path: file for path, file in files.items() if self._files.get(path) != file}
             changes |= dict.fromkeys(self._files.keys() - files.keys())
         if changes or is_full:
             about = {"sent": self._sent, "seconds": round(time.monotonic() - began, 3)}
-            self._repository.write_manifest(Manifest(name, changes, about, self._definitions))
+            self._write(Manifest(name, changes, about, self._definitions, self._claim.number))
             self._last = name
             self._definitions = []
+        self._is_other = False
         self._files, self._last_signatures = files, self._signatures
         return Captured(self._last, len(files), sum(file.size for file in files.values()), self._sent)
 
-    def hold(self) -> None:
-        """Let the broker keep what it drops from the last backup on, until the next one has it.
+    def _write(self, manifest: Manifest) -> None:
+        """Write a manifest, unless somebody else writes to the repository now."""
+        self._claim.check()
+        if manifest.name.is_full:
+            self._repository.delete_strays(self._base, self._own, self._claim.number)
+        self._repository.write_manifest(manifest)
+        self._own.add(manifest.name)
+        try:
+            self._claim.check()
+        except BackupRefusedError:
+            # This process may have been paused before it was written.
+            self._repository.delete([manifest.name])
+            raise
+
+    def check(self) -> None:
+        """Raise BackupRefusedError if another process writes to the repository now."""
+        self._claim.check()
+
+    def hold(self) -> int:
+        """Let the broker keep what it drops from the last backup on, until the next one has it; return since when.
 
         Raises:
             OSError: The file that says so could not be written.
         """
         since = self._last.time or self._began
-        reader = ReaderFile(HOLD, None, None, self._began, time.time_ns() // 1000, since=since)
-        write_reader(DiskFiles(), self._data_dir, reader)
+        hold_since(self._data_dir, since)
+        return since
 
     def note_definitions(self) -> None:
         """Read the definitions if they have changed, for moments before the next backup.
@@ -197,6 +239,57 @@ class Capture:
                 status = os.stat(f"{self._data_dir}/{name}")
                 found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
         return found
+
+    # --- after another directory's backups ----------------------------------------------------------------------------
+
+    def _wait_for_last_cut(self) -> None:
+        """Wait until the directory goes on to the last backup's moment.
+
+        Raises:
+            BackupError: It does not.
+        """
+        deadline = time.monotonic() + _CATCH_UP_SECONDS
+        while True:
+            checkpoints = read_checkpoints(DiskFiles(), f"{self._data_dir}/ckpt", [])
+            cut = latest_cut(DiskFiles(), f"{self._data_dir}/events", self._store_id, checkpoints)
+            if cut is not None and cut.time >= self._last.time:
+                return
+            if time.monotonic() > deadline:
+                end = "before anything is in it" if cut is None else f"at {shown_time(cut.time)}"
+                raise BackupError(
+                    f"{self._data_dir} ends {end}, and the last backup in {self._repository.shown} is of "
+                    f"{shown_time(self._last.time)}"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def _has_last_events(self, snapshot: Snapshot) -> bool:
+        """Return whether the directory has the event log of the last backup: then it has all from before its cut."""
+        last = max(event_files(BackupFiles(self._repository, self._files), f"{ROOT}/events"), default=0)
+        found = [view.path for view in snapshot.events if view.file == last]
+        if not found:
+            return False
+        with open(found[0], "rb") as file:
+            return self._begins_with(file, self._files[f"events/{file_name(last)}"])
+
+    def _knows_all_segments(self, files: Mapping[str, StoredFile]) -> bool:
+        """Return whether the last backup has no segments that the directory has never had."""
+        known: dict[str, Collection[tuple[int, int, int]]] = {}
+        deleted = {f"{each.qid:08x}" for each in read_deleted(DiskFiles(), f"{self._data_dir}/events")}
+        for path in self._files.keys() - files.keys():
+            directory, _, name = path.rpartition("/")
+            segment = segment_of_name(name)
+            if segment is None or path.startswith(f"{DELETED}/") or path[2:10] in deleted:
+                continue
+            if directory not in known:
+                known[directory] = read_manifest(DiskFiles(), f"{self._data_dir}/{directory}").keys()
+            if (segment.stream, segment.first_seq, segment.generation) not in known[directory]:
+                return False
+        return True
+
+    def _begins_with(self, file: BinaryIO, stored: StoredFile) -> bool:
+        """Return whether a file begins with what is stored."""
+        file.seek(0)
+        return all(self._repository.is_part(file.read(part[1]), part) for part in stored.parts)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -324,7 +417,7 @@ class Capture:
             size = os.fstat(file.fileno()).st_size if end is None else end
             parts: list[tuple[str, int]] = []
             at = 0
-            if before is not None and before.size <= size and _tail(file.fileno(), before.size) == before.tail:
+            if before is not None and before.size <= size and self._is_same(file, before):
                 if before.size == size:
                     return before
                 if len(before.parts) < _PARTS_MAX:
@@ -338,10 +431,30 @@ class Capture:
                 at += len(octets)
             return StoredFile(at, _tail(file.fileno(), at), tuple(parts))
 
+    def _is_same(self, file: BinaryIO, before: StoredFile) -> bool:
+        """Return whether a file begins with what the last backup has of it."""
+        if _tail(file.fileno(), before.size) != before.tail:
+            return False
+        # The checksum of a segment that is full is at its end.
+        footer = os.pread(file.fileno(), len(FOOTER_MAGIC), max(0, before.size - FOOTER_BYTES))
+        return not self._is_other or footer == FOOTER_MAGIC or self._begins_with(file, before)
+
     def _put(self, octets: bytes) -> tuple[str, int]:
         part = self._repository.put(octets, self._stored)
         self._sent += len(octets) if part not in self._stored else 0
         return part
+
+
+def hold_since(data_dir: str, since: int) -> None:
+    """Let the broker keep what it drops from a time on.
+
+    Args:
+        data_dir: The data directory.
+        since: Microseconds since 1970.
+    Raises:
+        OSError: The file that says so could not be written.
+    """
+    write_reader(DiskFiles(), data_dir, ReaderFile(HOLD, None, None, since, time.time_ns() // 1000, since=since))
 
 
 def _tail(handle: int, size: int) -> int:

@@ -4,13 +4,15 @@ r"""What is in a backup repository, and how it is written.
     objects/ab/ab12…             a part of a file; the name is the SHA-256 of its contents, or with a key their HMAC
     manifests/0000000012-1795853141793266-full
                                  number, time of its cut in microseconds since 1970, kind: `full` names all files,
-                                 `log` those that are not as in the manifest before
+                                 `log` those that are not as in the manifest before. After a number that is left out
+                                 there is none before: what was between the two cannot be restored
+    writers/0000000003           JSON: who writes manifests; see writers.py
 
 A manifest is compressed JSON with a checksum. `files` maps the path of a file in the data directory to null, if it is
 gone, or to [size, checksum of its last 4 KiB, [[object, length], …]]. Below `deleted/` are the files of queues that
 were deleted since the backup before, for moments between the two. `definitions` has what the definitions were between
-them, `about` what taking it has cost. With a key, objects and manifests are encrypted with AES-256-GCM and their path
-as associated data: 12 octets nonce, then the ciphertext.
+them, `about` what taking it has cost. With a key, objects, manifests and writers are encrypted with AES-256-GCM and
+their path as associated data: 12 octets nonce, then the ciphertext.
 """
 
 from __future__ import annotations
@@ -91,12 +93,14 @@ class Manifest(NamedTuple):
         about: What it cost: `sent` bytes and `seconds`. Earlier versions have not written it.
         definitions: When the definitions were read since the backup before, in microseconds since 1970, and what they
             were; only where they had changed.
+        writer: Number of the claim by which it was written; 0 if an earlier version has written it.
     """
 
     name: BackupName
     files: Mapping[str, StoredFile | None]
     about: Mapping[str, Any] = MappingProxyType({})
     definitions: Sequence[tuple[int, StoredFile]] = ()
+    writer: int = 0
 
     def stored(self) -> Iterator[tuple[str, StoredFile]]:
         """Yield all that is stored for it, with its path in the data directory."""
@@ -125,6 +129,7 @@ def pack_manifest(manifest: Manifest) -> bytes:
         "files": files,
         "about": {**manifest.about},
         "definitions": [[time, list(file)] for time, file in manifest.definitions],
+        "writer": manifest.writer,
     }
     fields = json.loads(json.dumps(written))
     return zlib.compress(pack_checked(fields), 3)
@@ -148,7 +153,8 @@ def unpack_manifest(octets: bytes, where: str) -> Manifest:
             raise ValueError("its checksum is wrong")
         files = {path: None if file is None else _stored(file) for path, file in fields["files"].items()}
         definitions = tuple((time, _stored(file)) for time, file in fields.get("definitions", ()))
-        return Manifest(BackupName(*fields["name"]), files, fields.get("about", {}), definitions)
+        name, about = BackupName(*fields["name"]), fields.get("about", {})
+        return Manifest(name, files, about, definitions, fields.get("writer", 0))
     except (ValueError, KeyError, TypeError, IndexError, zlib.error) as error:
         raise BackupError(f"{where} is damaged: {error}") from error
 

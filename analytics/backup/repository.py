@@ -7,7 +7,8 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
@@ -30,6 +31,8 @@ from leveret.analytics.backup.layout import (
 
 _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
+#: Seconds of deleting after which is looked whether that is still allowed.
+_CHECK_SECONDS: Final = 1.0
 #: Encrypted in the marker: whoever has another key is told so, and not that everything is damaged.
 _KEY_CHECK: Final = b"leveret backup"
 
@@ -119,12 +122,12 @@ class Repository:
             return name, len(octets)
         path = object_path(name)
         try:
-            self._files.create(path, octets if self._cipher is None else self._cipher.encrypt(path, octets))
+            self.create(path, octets)
         except FileExistsError:
             # The same octets, from an earlier backup or one that was killed. A loss of power may have cut them.
             if self._find(name, len(octets)) is None:
-                self._files.delete(path)
-                self._files.create(path, octets if self._cipher is None else self._cipher.encrypt(path, octets))
+                self.remove(path)
+                self.create(path, octets)
         return name, len(octets)
 
     def get(self, name: str, length: int) -> bytes:
@@ -163,7 +166,33 @@ class Repository:
         Raises:
             ArchiveError: They cannot be listed.
         """
-        return sorted(name for each in self._files.names(MANIFESTS) if (name := parse_name(each)) is not None)
+        found = sorted(name for each in self.names(MANIFESTS) if (name := parse_name(each)) is not None)
+        numbers = [each.number for each in found]
+        if len({*numbers}) == len(numbers):
+            return found
+        # Of two with one number, that of the later claim counts; see writers.py.
+        ranked = sorted(found, key=lambda each: (each.number, numbers.count(each.number) > 1 and self._writer(each)))
+        return [*{each.number: each for each in ranked}.values()]
+
+    def _writer(self, name: BackupName) -> int:
+        try:
+            return self.read_manifest(name).writer
+        except BackupError:
+            return -1
+
+    def delete_strays(self, since: BackupName, known: Collection[BackupName], writer: int) -> None:
+        """Delete manifests that somebody has written who had lost the repository.
+
+        Args:
+            since: The last backup before the claim of who has it now.
+            known: Backups that are none.
+            writer: Number of that claim.
+        Raises:
+            ArchiveError: One could not be read or deleted.
+        """
+        found = [name for each in self.names(MANIFESTS) if (name := parse_name(each)) is not None]
+        strays = [each for each in found if each.number > since.number and each not in known]
+        self.delete(each for each in strays if self._writer(each) < writer)
 
     def read_manifest(self, name: BackupName) -> Manifest:
         """Read a manifest.
@@ -173,11 +202,9 @@ class Repository:
             ArchiveError: It cannot be read.
         """
         where = f"{self.shown}/{name.path}"
-        octets = self._files.read(name.path)
+        octets = self.read_file(name.path)
         if octets is None:
             raise BackupError(f"{where} is missing")
-        if self._cipher is not None:
-            octets = self._cipher.decrypt(name.path, octets, where, "it is damaged")
         found = unpack_manifest(octets, where)
         if found.name != name:
             raise BackupError(f"{where} is damaged: it has the contents of number {found.name.number}")
@@ -189,9 +216,7 @@ class Repository:
         Raises:
             ArchiveError: It could not be written, or that is not known.
         """
-        octets = pack_manifest(manifest)
-        path = manifest.name.path
-        self._files.create(path, octets if self._cipher is None else self._cipher.encrypt(path, octets))
+        self.create(manifest.name.path, pack_manifest(manifest))
 
     def files_at(self, name: BackupName) -> dict[str, StoredFile]:
         """Return the files of a backup by path.
@@ -220,28 +245,76 @@ class Repository:
             ArchiveError: One could not be deleted.
         """
         for each in backups:
-            self._files.delete(each.path)
+            self.remove(each.path)
 
-    def delete_objects(self, kept: set[str]) -> int:
+    def delete_objects(self, kept: set[str], check: Callable[[], object]) -> int:
         """Delete all objects but some; return how many.
 
+        Args:
+            kept: Their names.
+            check: Raises an exception if somebody else writes to the repository: what it needs must stay.
         Raises:
             ArchiveError: One could not be deleted.
         """
         paths = [path for path in self._files.paths_below(OBJECTS) if path.rpartition("/")[2] not in kept]
+        checked = -_CHECK_SECONDS
         for path in paths:
-            self._files.delete(path)
+            # This process may have been paused.
+            if time.monotonic() - checked >= _CHECK_SECONDS:
+                check()
+                checked = time.monotonic()
+            self.remove(path)
         return len(paths)
+
+    # --- single files -------------------------------------------------------------------------------------------------
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names of what is in a directory; an empty list if it does not exist.
+
+        Raises:
+            ArchiveError: It cannot be listed.
+        """
+        return self._files.names(directory)
+
+    def create(self, path: str, octets: bytes) -> None:
+        """Make a file in one step.
+
+        Raises:
+            FileExistsError: It exists.
+            ArchiveError: It could not be made, or that is not known.
+        """
+        self._files.create(path, octets if self._cipher is None else self._cipher.encrypt(path, octets))
+
+    def read_file(self, path: str) -> bytes | None:
+        """Return the contents of a file; None if it does not exist.
+
+        Raises:
+            BackupError: It is damaged.
+            ArchiveError: It cannot be read.
+        """
+        octets = self._files.read(path)
+        if octets is None or self._cipher is None:
+            return octets
+        return self._cipher.decrypt(path, octets, f"{self.shown}/{path}", "it is damaged")
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it exists.
+
+        Raises:
+            ArchiveError: It could not be deleted.
+        """
+        self._files.delete(path)
+
+    def is_part(self, octets: bytes, part: tuple[str, int]) -> bool:
+        """Return whether a part of a file has these contents."""
+        return part == (self._name(octets), len(octets))
 
     def _find(self, name: str, length: int) -> bytes | None:
         """Return the contents of an object if they are what its name says."""
-        path = object_path(name)
-        octets = self._files.read(path)
-        if octets is not None and self._cipher is not None:
-            try:
-                octets = self._cipher.decrypt(path, octets, path, "it is damaged")
-            except BackupError:
-                return None
+        try:
+            octets = self.read_file(object_path(name))
+        except BackupError:
+            return None
         return octets if octets is not None and len(octets) == length and self._name(octets) == name else None
 
     def _name(self, octets: bytes) -> str:

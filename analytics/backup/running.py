@@ -15,6 +15,7 @@ from leveret.analytics.backup.listing import Listing
 from leveret.analytics.backup.moments import shown_time, spans
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.upkeep import Keep, clean_up
+from leveret.analytics.backup.writers import Turn
 from leveret.analytics.errors import AnalyticsError
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsVersionError
 from leveret.storage.directory.directory_format import DataDirectoryError
@@ -109,16 +110,18 @@ def take_one(data_dir: str, repository: Repository, keep: Keep | None) -> None:
         _take(capture, repository, keep)
 
 
-def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Report) -> int:
+def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Report, turn: Turn | None = None) -> int:
     """Take backups until the process is ended.
 
+    Args:
+        turn: In a cluster, the leader's choice of this node.
     Raises:
         BackupRefusedError: Trying again would change nothing.
         DataDirectoryError: It is no data directory, or a newer version has written it.
     """
     while True:
         try:
-            _go_on(data_dir, Repository(url, key_file), schedule, report)
+            _go_on(Capture(data_dir, repository := Repository(url, key_file), turn), repository, schedule, report)
         except ERRORS as error:
             report.failed(str(error))
             if isinstance(error, BackupRefusedError | DataDirectoryError):
@@ -128,9 +131,9 @@ def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Re
             time.sleep(schedule.log_interval)
 
 
-def _go_on(data_dir: str, repository: Repository, schedule: Schedule, report: Report) -> None:
+def _go_on(capture: Capture, repository: Repository, schedule: Schedule, report: Report) -> None:
     """Take backups until something fails."""
-    with closing(Capture(data_dir, repository)) as capture:
+    with closing(capture):
         capture.hold()
         report.begin(repository)
         last_full: float | None = None
@@ -153,7 +156,7 @@ def _take(capture: Capture, repository: Repository, keep: Keep | None) -> Captur
     found = capture.take()
     say("backup", f"{shown_time(found.name.time)}: {found.files} files of {found.bytes} bytes, {found.sent} bytes sent")
     if keep is not None:
-        clean_up(repository, keep, time.time_ns() // 1000)
+        clean_up(repository, keep, time.time_ns() // 1000, capture.check)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -69,24 +70,26 @@ def superfluous(backups: list[BackupName], keep: Keep, now: int) -> list[BackupN
     return [each for each in backups if each.number < min(since, last_full) and each not in kept]
 
 
-def clean_up(repository: Repository, keep: Keep, now: int) -> int:
+def clean_up(repository: Repository, keep: Keep, now: int, check: Callable[[], object] = lambda: None) -> int:
     """Delete superfluous backups and the objects that none needs; return how many backups were deleted.
 
     Args:
         repository: The repository, to which nobody else writes.
         keep: How long backups are kept.
         now: Microseconds since 1970.
+        check: Raises an exception if somebody else writes to it.
     Raises:
         AnalyticsError: Something could not be read or deleted; what is left is deleted the next time.
     """
     gone = superfluous(repository.backups(), keep, now)
     if not gone:
         return 0
+    check()
     # A backup that builds on another one is deleted before it.
     repository.delete(reversed(gone))
     kept: set[str] = set()
     for name in repository.backups():
         for _, file in repository.read_manifest(name).stored():
             kept.update(part for part, _ in file.parts)
-    repository.delete_objects(kept)
+    repository.delete_objects(kept, check)
     return len(gone)
