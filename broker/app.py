@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
@@ -163,8 +164,9 @@ class App:
             store_files=settings.storage.append_files + settings.storage.read_files,
         )
         self.accounts = Accounts(settings.loopback_users)
+        self._auth_backends = AuthBackends(self.accounts)
         self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
-        self.shovels = Shovels(self.broker, self.accounts, settings.max_message_size, settings.shovels)
+        self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
         limit = memory_limit(settings)
         # The store may need more free space than is configured.
         disk_limit = self._stores.engine.disk.limit
@@ -177,7 +179,7 @@ class App:
             loop,
         )
         interceptor = None if embedding is None else embedding.interceptor
-        self.server = Server(settings, self.broker, self.accounts, self._memory_checks, loop, interceptor)
+        self.server = Server(settings, self.broker, self._auth_backends, self._memory_checks, loop, interceptor)
         self._listener = Listener(self.server)
         self.addresses = self.node.addresses
         self._management = HttpListener(self._make_management, embedding is None)
@@ -268,7 +270,7 @@ class App:
         from leveret.broker.management.http.access import Access
         from leveret.broker.management.http.controller import RequestContext
 
-        access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
+        access = Access(self._auth_backends, self.broker, self.settings.management.allowed_hosts)
         save = self._save_definitions
         of_broker = self.broker, self.accounts, self.node, self.settings, access, save
         return RequestContext(*of_broker, self.jobs, self.shovels, self._replica, self._backups)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from leveret.broker.auth.attempts import AMQP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.attempts import AuthAttempts, LoginThrottle
+from leveret.broker.auth.backends.interface import Resource, Unavailable
 from leveret.broker.auth.password_rules import NO_RULES
 from leveret.broker.auth.passwords import SHA256, hash_password, verify_password
 from leveret.broker.auth.users import User
@@ -132,46 +133,8 @@ class Accounts:
         self._changed()
         self.on_delete(name)
 
-    def authenticate(
-        self, username: str, password: bytes, peer_is_loopback: bool, protocol: str | None = AMQP
-    ) -> User | None:
-        """Check a user name and password, and count the attempt.
-
-        Args:
-            username: The name that the client sent.
-            password: The password that the client sent; an empty one is always refused.
-            peer_is_loopback: Whether the client connects from this machine.
-            protocol: AMQP or HTTP; None does not count the attempt.
-        Returns:
-            The user; None for a wrong name or password, and for a loopback user from another machine.
-        """
-        user = self._verify(username, password)
-        if user is not None and username in self.loopback_users and not peer_is_loopback:
-            user = None
-        if protocol is not None:
-            self.attempts.count(protocol, user is not None)
-        return user
-
-    def authenticate_external(
-        self, username: str, peer_is_loopback: bool, protocol: str = AMQP, is_named: bool = True
-    ) -> User | None:
-        """Look up a user whose name is proved by other means, such as a certificate, and count the attempt.
-
-        Args:
-            username: The proved name.
-            peer_is_loopback: Whether the client connects from this machine.
-            protocol: AMQP or HTTP.
-            is_named: Whether there is a name at all.
-        Returns:
-            The user; None for an unknown name, and for a loopback user from another machine.
-        """
-        user = self._users.get(username) if is_named else None
-        if user is not None and username in self.loopback_users and not peer_is_loopback:
-            user = None
-        self.attempts.count(protocol, user is not None)
-        return user
-
-    def _verify(self, username: str, password: bytes) -> User | None:
+    def verify(self, username: str, password: bytes) -> User | None:
+        """Return the user of a name if this is its password; None otherwise."""
         user = self._users.get(username)
         if user is None or not user.password_hash:
             verify_password(password, _DUMMY_HASH)
@@ -249,37 +212,65 @@ class Accounts:
 
     # -- checks -------------------------------------------------------------------------------------------
 
-    def allows(self, user: User, vhost: str, kind: Kind, resource_name: str) -> bool:
-        """Check whether a user has a permission on the queues and exchanges of a name.
+    def enters(self, user: User, vhost: str) -> bool:
+        """Check whether a user may use a virtual host, which exists.
+
+        Raises:
+            Unanswered: Another server has to be asked first. So do all checks of users whom another backend authorizes.
+            Unavailable: It could not be asked.
+        """
+        if user.rights is not None:
+            return user.rights.vhost(vhost)
+        return (user.name, vhost) in self._permissions
+
+    def allows(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
+        """Check whether a user has a permission on a queue or exchange.
 
         Args:
-            resource_name: Name of the queue or exchange; "" is the default exchange.
+            name: Its name; "" is the default exchange.
+        Raises:
+            Unavailable: A server could not be asked.
         """
-        request = (user.name, vhost, kind, resource_name)
+        if user.rights is not None:
+            return user.rights.resource(vhost, kind, resource, name)
+        request = (user.name, vhost, kind, name)
         if request in self._allowed:
             return True
         permissions = self._permissions.get((user.name, vhost))
-        if permissions is None or not permissions.allow(kind, resource_name):
+        if permissions is None or not permissions.allow(kind, name):
             return False
         if len(self._allowed) >= _ALLOWED_MAX:
             self._allowed.clear()
         self._allowed.add(request)
         return True
 
-    def has_any(self, user: User, vhost: str, name: str) -> bool:
-        """Check whether a user has any permission on the queues and exchanges of a name."""
-        return any(self.allows(user, vhost, kind, name) for kind in _KINDS)
-
-    def check(self, user: User, vhost: str, kind: Kind, resource: Literal["queue", "exchange"], name: str) -> None:
+    def check(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> None:
         """Require a permission on a queue or exchange.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
-        if not self.allows(user, vhost, kind, name):
-            raise access_refused(
-                f"access to {resource} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user.name}'"
-            )
+        self._require((kind,), user, vhost, resource, name)
+
+    def check_any(self, user: User, vhost: str, resource: Resource, name: str) -> None:
+        """Require any permission on a queue or exchange.
+
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403).
+        """
+        self._require(_KINDS, user, vhost, resource, name)
+
+    def _require(self, kinds: tuple[Kind, ...], user: User, vhost: str, resource: Resource, name: str) -> None:
+        failure = ""
+        try:
+            if any(self.allows(user, vhost, kind, resource, name) for kind in kinds):
+                return
+        except Unavailable as unavailable:
+            failure = unavailable.suffix
+        raise access_refused(
+            f"access to {resource} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user.name}'"
+            f"{failure}"
+        )
 
     def check_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> None:
         """Require permission for a routing key on a topic exchange. Without topic permissions all keys are allowed.
@@ -287,12 +278,22 @@ class Accounts:
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
+        failure = ""
+        try:
+            if self._allows_topic(user, vhost, kind, exchange_name, routing_key):
+                return
+        except Unavailable as unavailable:
+            failure = unavailable.suffix
+        raise access_refused(
+            f"access to topic '{routing_key}' in exchange '{exchange_name}' in vhost '{vhost}'"
+            f" refused for user '{user.name}'{failure}"
+        )
+
+    def _allows_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> bool:
+        if user.rights is not None:
+            return user.rights.topic(vhost, kind, exchange_name, routing_key)
         permissions = self._topic_permissions.get((user.name, vhost, exchange_name))
-        if permissions is not None and not permissions.allow(kind, routing_key):
-            raise access_refused(
-                f"access to topic '{routing_key}' in exchange '{exchange_name}' in vhost '{vhost}'"
-                f" refused for user '{user.name}'"
-            )
+        return permissions is None or permissions.allow(kind, routing_key)
 
     def _user(self, name: str) -> User:
         user = self._users.get(name)

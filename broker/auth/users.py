@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from leveret.broker.auth.backends.interface import Rights
 from leveret.broker.auth.passwords import SHA256
 
 
@@ -34,6 +35,9 @@ class User:
         hashing_algorithm: Algorithm of the password hash.
         tags: User tags; over AMQP only ``impersonator`` has an effect.
         limits: Mutable, and shared by all versions of this user.
+        rights: What a user may do that has logged in by another backend; None: what its permissions here say.
+        expires_at: When its login ends, in seconds since 1970; None for never.
+        backend: The entry of `auth_backends` that knows it.
     """
 
     name: str
@@ -41,6 +45,9 @@ class User:
     hashing_algorithm: str = SHA256
     tags: tuple[str, ...] = ()
     limits: UserLimits = field(default_factory=UserLimits)
+    rights: Rights | None = field(default=None, repr=False, compare=False)
+    expires_at: float | None = None
+    backend: str = "internal"
 
     @property
     def max_connections(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import Literal
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.protocol.faults import access_refused, precondition_failed
+from leveret.protocol.faults import precondition_failed
 
 _IMPERSONATOR = "impersonator"
 
@@ -52,11 +52,7 @@ class Principal:
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
-        if not self._accounts.has_any(self.user, self.vhost.name, name):
-            shown = name or "amq.default"
-            raise access_refused(
-                f"access to {resource} '{shown}' in vhost '{self.vhost.name}' refused for user '{self.user.name}'"
-            )
+        self._accounts.check_any(self.user, self.vhost.name, resource, name)
 
     def check_topic(self, kind: Literal["write", "read"], exchange: str, routing_key: str) -> None:
         """Refuse a routing key without topic permission, if the exchange exists and is a topic exchange.

@@ -19,6 +19,9 @@ from urllib.parse import parse_qs
 
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.attempts import HTTP
+from leveret.broker.auth.backends.chain import AuthBackends
+from leveret.broker.auth.backends.interface import Login, Refused
 from leveret.broker.auth.user_definitions import restore
 from leveret.broker.replication.applying import DEFINITIONS
 from leveret.broker.replication.plan import ReplicationError
@@ -140,7 +143,11 @@ class OwnAnswers:
             return set()
         if scheme.lower() != "basic":
             return set()
-        user = accounts.authenticate(name.decode("utf-8", "surrogateescape"), password, is_loopback(peer), None)
+        username = name.decode("utf-8", "surrogateescape")
+        try:
+            user = AuthBackends(accounts).login_at_once(Login(username, password, peer, is_loopback(peer), HTTP))
+        except Refused:
+            return set()
         return set() if user is None else {*user.tags, ""}
 
     def _read_accounts(self) -> Accounts:

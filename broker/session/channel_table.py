@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.handlers import basic, channel_modes, queues_exchanges
 from leveret.broker.session.publishing import publish_run, publish_varied
 from leveret.broker.session.shared_state import ChannelHost
+from leveret.broker.unfinished import Unfinished
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import ChannelFault, ConnectionFault, ReplyCode

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Final, Literal, cast
 
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
-from leveret.broker.core.scheduling.turn import Unfinished
+from leveret.broker.auth.backends.chain import Renewal
+from leveret.broker.auth.backends.interface import Refused
+from leveret.broker.auth.users import User
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_table import ChannelTable, method_of
 from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
@@ -17,6 +19,7 @@ from leveret.broker.session.intake import Intake
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
 from leveret.broker.session.shared_state import ChannelHost, Server
+from leveret.broker.unfinished import Unanswered, Unfinished
 from leveret.protocol.constants import PROTOCOL_HEADER
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -145,6 +148,12 @@ class Connection:
         self._handshake: Handshake | None = None
         self._is_lost = False
         self._timer: asyncio.TimerHandle | None = None
+        #: Ends the connection with its user's login.
+        self._expiry: asyncio.TimerHandle | None = None
+        #: What another server is asked, and what ends the use of its answers.
+        self._question: asyncio.Task[None] | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._renewal: Renewal | None = None
 
     # -- socket -------------------------------------------------------------------------------------------
 
@@ -216,6 +225,8 @@ class Connection:
                 self._continue_handshake(self._handshake, event)
             else:
                 self._handle_closing(event)
+        except Unanswered as question:
+            self._ask(question)
         except Unfinished as work:
             self.intake.run_in_slices(work.step, work.is_handled)
         except Refusal as refusal:
@@ -241,18 +252,57 @@ class Connection:
             if event.channel:
                 self.channels.handle(event)
             else:
-                self._handle_own(event.method.index)
+                self._handle_own(event)
         elif isinstance(event, Exception):
             raise event
 
-    def _handle_own(self, method: int) -> None:
+    def _handle_own(self, event: MethodReceived) -> None:
         """Handle a method of the connection itself."""
+        method = event.method.index
         if method == _CLOSE:
             self.closed_by_client()
         elif method == _UPDATE_SECRET:
-            self.output.send(encode_method(0, _UPDATE_SECRET_OK))
+            self._update_secret(*event.arguments)
         else:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "unexpected method in connection state running", method)
+
+    def _update_secret(self, secret: bytes, reason: str) -> None:
+        """Go on with another password or token, if it is valid for the user."""
+        if self._renewal is None:
+            self._renewal = self._server.backends.renewal(self.host.user, secret)
+        try:
+            user = self._renewal.user()
+        except Refused as refused:
+            log.error("connection %s: new secret of user '%s' was refused: %s", self.name, self.username, refused)
+            raise ConnectionFault(ReplyCode.NOT_ALLOWED, "New secret was refused by one of the backends") from None
+        self._renewal = None
+        if user is not self.host.user:
+            self.host.renew(user)
+            self._expire_with(user)
+        self.output.send(encode_method(0, _UPDATE_SECRET_OK))
+
+    def _ask(self, question: Unanswered) -> None:
+        """Ask another server; handle the current event again when it has answered."""
+        self._question = asking = self._server.loop.create_task(question.ask())
+        self.intake.hold_until(asking)
+        if self.is_open and question.seconds and self._forgetting is None:
+            self._forgetting = self._server.loop.call_later(question.seconds, self._forget_routes)
+
+    def _forget_routes(self) -> None:
+        """Check again what may be published: the answers have become old."""
+        self._forgetting = None
+        if self.is_open:
+            self.host.routes.clear()
+
+    def _expire_with(self, user: User) -> None:
+        """Close the connection when the login of its user ends."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if user.expires_at is not None:
+            seconds = max(user.expires_at - self._server.broker.timers.now() / 1_000_000, 0.0)
+            fault = ConnectionFault(ReplyCode.CONNECTION_FORCED, "credential expired")
+            self._expiry = self._server.loop.call_later(seconds, partial(self.terminate, fault))
 
     def _handle_closing(self, event: Event) -> None:
         """Handle an event after connection.close: only close-ok, the client's close and malformed input count."""
@@ -329,6 +379,7 @@ class Connection:
         self.intake.open(handshake.capabilities.blocked)
         self.reader.set_channel_frames(ChannelFrames.READ)
         self._cancel_timer()
+        self._expire_with(user)
         server.broker.connections.add(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
@@ -443,6 +494,10 @@ class Connection:
     def _release(self) -> None:
         """Release all resources of the connection in the broker."""
         self.intake.release()
+        for awaited in (self._question, self._forgetting, self._expiry):
+            if awaited is not None:
+                awaited.cancel()
+        self._question = self._forgetting = self._expiry = None
         # The client need not send heartbeats any more; the broker sends them while the socket is open.
         self._heartbeats.paused = True
         self.reader.set_channel_frames(ChannelFrames.SKIPPED)

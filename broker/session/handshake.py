@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.addresses import is_loopback
+from leveret.broker.auth.attempts import AMQP
+from leveret.broker.auth.backends.chain import LoginAttempt
+from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.auth.users import User
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.printable import escape_line
 from leveret.broker.session.peer_certificate import TlsSession
 from leveret.broker.session.shared_state import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
@@ -40,9 +42,6 @@ _VERSIONS: Final = {
     b"AMQP\x01\x01\x08\x00": (8, 0),
     b"AMQP\x01\x01\x09\x01": (8, 0),
 }
-
-#: Characters of a refused user name that are logged.
-_NAME_MAX: Final = 255
 
 #: First bytes of a TLS connection.
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -122,6 +121,7 @@ class Handshake:
         self._peer = peer
         self._tls = tls
         self._header = b""
+        self._attempt: LoginAttempt | None = None
         self.client_properties: FieldTable = ()
         self.capabilities = Capabilities()
         self.auth_mechanism = ""
@@ -158,6 +158,7 @@ class Handshake:
             What it means for the state of the connection, and the reply; b"" for none.
         Raises:
             Refusal: The client cannot log in, or is out of line.
+            Unanswered: A server has to be asked about the user first. The same call goes on then.
             ConnectionFault: NOT_ALLOWED (530), and errors of the opening state.
             WireFault: An unknown method.
         """
@@ -182,29 +183,36 @@ class Handshake:
         if mechanism not in self._mechanisms():
             raise Refusal(f"unsupported authentication mechanism '{mechanism}'")
         server, address = self._server, self._peer[0]
-        accounts, from_loopback = server.accounts, is_loopback(address)
-        problem, is_local = "", False
-        if mechanism == _EXTERNAL:
-            username, problem = self._certified_user()
-            user = accounts.authenticate_external(username, from_loopback, is_named=not problem)
-            is_local = username in accounts.users
-        else:
-            try:
-                username, password = MECHANISMS[mechanism](response)
-            except MalformedResponse as malformed:
-                raise Refusal(f"malformed response of mechanism {mechanism}: {malformed}") from None
-            user = accounts.authenticate(username, password, from_loopback)
-            if user is None and not from_loopback and username in accounts.loopback_users:
-                is_local = accounts.authenticate(username, password, True, None) is not None
-        if user is None:
-            delay = accounts.throttle.failed(address, username, server.loop.time())
-            why = "can only connect via localhost" if is_local else "- invalid credentials"
-            raise self._login_refusal(problem or f"user '{_shortened(username)}' {why}", mechanism, delay)
-        accounts.throttle.succeeded(address, username)
+        username, secret = self._read_login(mechanism, response)
+        if self._attempt is None:
+            login = Login(username, secret, address, is_loopback(address), AMQP)
+            self._attempt = server.backends.attempt(login)
+        throttle = server.accounts.throttle
+        try:
+            user = self._attempt.user()
+        except Refused as refused:
+            delay = throttle.failed(address, username, server.loop.time())
+            raise self._login_refusal(str(refused), mechanism, delay) from None
+        throttle.succeeded(address, username)
         self.user = user
         self.auth_mechanism = mechanism
         settings = server.settings
         return encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat)
+
+    def _read_login(self, mechanism: str, response: bytes) -> tuple[str, bytes | None]:
+        """Return the user name and password that the client has sent, or the name in its certificate."""
+        if mechanism != _EXTERNAL:
+            try:
+                return MECHANISMS[mechanism](response)
+            except MalformedResponse as malformed:
+                raise Refusal(f"malformed response of mechanism {mechanism}: {malformed}") from None
+        username, problem = self._certified_user()
+        if problem:
+            server, address = self._server, self._peer[0]
+            server.accounts.attempts.count(AMQP, False)
+            delay = server.accounts.throttle.failed(address, username, server.loop.time())
+            raise self._login_refusal(problem, mechanism, delay)
+        return username, None
 
     def _mechanisms(self) -> list[str]:
         """Return the SASL mechanisms offered to this client."""
@@ -239,8 +247,13 @@ class Handshake:
     def _receive_open(self, vhost_name: str, capabilities: str, insist: bool) -> None:
         """Open the virtual host, with the checks in RabbitMQ's order."""
         vhost = self._check_limits(vhost_name, self.user)
-        if self._server.accounts.permissions(self.user.name, vhost_name) is None:
-            raise _not_allowed(f"access to vhost '{vhost_name}' refused for user '{self.user.name}'")
+        refusal = f"access to vhost '{vhost_name}' refused for user '{self.user.name}'"
+        try:
+            is_allowed = self._server.accounts.enters(self.user, vhost_name)
+        except Unavailable as unavailable:
+            is_allowed, refusal = False, refusal + unavailable.suffix
+        if not is_allowed:
+            raise _not_allowed(refusal)
         self.vhost = vhost
 
     def _check_limits(self, vhost_name: str, user: User) -> VirtualHost:
@@ -283,12 +296,6 @@ def _explain(header: bytes) -> str:
     if header[:4] in _HTTP:
         return "the client speaks HTTP, but this is a port for AMQP"
     return f"bad protocol header {format_binary(header)}"
-
-
-def _shortened(username: str) -> str:
-    """Return a user name for the log: that of a user, or the beginning of a very long text."""
-    username = escape_line(username)
-    return username if len(username) <= _NAME_MAX else f"{username[:_NAME_MAX]}..."
 
 
 def _not_allowed(explanation: str) -> ConnectionFault:

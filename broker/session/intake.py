@@ -144,6 +144,20 @@ class Intake:
         self._update_reading()
         self._turn.slices.wait(0, self._go_on)
 
+    def hold_until(self, answered: asyncio.Future[None]) -> None:
+        """Handle the current event again when something is done, and hold later events of this connection until then.
+
+        Args:
+            answered: What is awaited.
+        """
+        self._work, self._is_handled, self._taken = answered.done, False, 0
+        self._update_reading()
+        answered.add_done_callback(self._answered)
+
+    def _answered(self, answered: asyncio.Future[None]) -> None:
+        if self._work is not None:
+            self._turn.slices.wait(0, self._go_on)
+
     def _go_on(self, time_slice: TimeSlice) -> bool:
         if self._turn.is_stopped:
             return False

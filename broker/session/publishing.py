@@ -12,12 +12,13 @@ from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages import PublishDetails, Target
-from leveret.broker.core.scheduling.turn import TimeSlice, Unfinished
+from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import REPLY_QUEUE, Channel
 from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.routes import PublishRoute, cached_route
 from leveret.broker.session.shared_state import ChannelHost
+from leveret.broker.unfinished import Unfinished
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ReplyCode, not_implemented, precondition_failed

@@ -7,9 +7,10 @@ from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages import Remembering, Target
-from leveret.broker.core.scheduling.turn import Turn, Unfinished
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import Route, route_in_steps
 from leveret.broker.core.vhosts.topology import Topology
+from leveret.broker.unfinished import Unfinished
 from leveret.protocol.events import Publish
 from leveret.protocol.field_table import FieldTable
 from leveret.storage.message import NO_ENVELOPE

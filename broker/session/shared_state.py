@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
@@ -45,6 +46,7 @@ class Server:
     """State shared by all AMQP connections.
 
     Args:
+        backends: Log users in.
         memory_checks: Count received bytes, to check memory in time.
         interceptor: Gets the events of all connections first, in tests; None for none.
     """
@@ -53,14 +55,15 @@ class Server:
         self,
         settings: Settings,
         broker: Broker,
-        accounts: Accounts,
+        backends: AuthBackends,
         memory_checks: MemoryChecks,
         loop: asyncio.AbstractEventLoop,
         interceptor: Interceptor | None = None,
     ) -> None:
         self.settings = settings
         self.broker = broker
-        self.accounts = accounts
+        self.backends = backends
+        self.accounts = backends.accounts
         self.memory_checks = memory_checks
         self.loop = loop
         self.interceptor = interceptor
@@ -146,3 +149,8 @@ class ChannelHost:
         self.routes, self.route_search = RouteCache(), RouteSearch(broker.turn)
         self.max_message_size = settings.max_message_size
         self.consumer_max = settings.consumer_max_per_channel
+
+    def renew(self, user: User) -> None:
+        """Go on with what the user may do now. What it was allowed to publish is checked again."""
+        self.user = self.principal.user = user
+        self.routes.clear()

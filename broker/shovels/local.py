@@ -6,14 +6,16 @@ A URI without user may do everything, as in RabbitMQ: who sets a shovel needs th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, TypeVar
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
+from leveret.broker.auth.backends.interface import Login, Refused, Resource
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import table_from_json
@@ -26,7 +28,9 @@ from leveret.broker.operations import exchanges, publishing, queues
 from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.operations.principal import Principal
 from leveret.broker.shovels.ends import Delivered, EndFault, Outgoing, Owner
+from leveret.broker.unfinished import Unanswered
 from leveret.policies.amqp_uri import AmqpUri
+from leveret.policies.permissions import Kind, TopicKind
 from leveret.policies.shovel import Shovel, ShovelEnd
 from leveret.protocol.erlang_terms import format_text
 from leveret.protocol.faults import AmqpFault, ReplyCode, precondition_failed
@@ -35,6 +39,8 @@ from leveret.protocol.header_scan import STREAM_OFFSET
 from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
+
+T = TypeVar("T")
 
 #: User of URIs that name none, as RabbitMQ calls it.
 _NOBODY: Final = User("none", tags=("impersonator",))
@@ -51,18 +57,17 @@ _FEW: Final = 16
 class _AllAllowed(Accounts):
     """Accounts that refuse nothing."""
 
-    def check(self, user: User, vhost: str, kind: Literal["configure", "write", "read"], what: str, name: str) -> None:
+    def check(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> None:
         """Refuse nothing."""
 
-    def has_any(self, user: User, vhost: str, resource_name: str) -> bool:
-        """Return True."""
-        return True
+    def check_any(self, user: User, vhost: str, resource: Resource, name: str) -> None:
+        """Refuse nothing."""
 
-    def check_topic(self, user: User, vhost: str, kind: Literal["write", "read"], exchange: str, key: str) -> None:
+    def check_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> None:
         """Refuse nothing."""
 
 
-def open_principal(broker: Broker, accounts: Accounts, uri: AmqpUri) -> Principal:
+async def open_principal(broker: Broker, backends: AuthBackends, uri: AmqpUri) -> Principal:
     """Return the user of a URI in its virtual host. As in RabbitMQ, a password is checked only if there is one.
 
     Raises:
@@ -73,12 +78,24 @@ def open_principal(broker: Broker, accounts: Accounts, uri: AmqpUri) -> Principa
         raise EndFault(f"vhost {format_text(uri.vhost)} not found", is_refused=True)
     if uri.user is None:
         return Principal(_AllAllowed(), _NOBODY, vhost)
-    user = accounts.users.get(uri.user)
-    if user is not None and uri.password is not None:
-        user = accounts.authenticate(uri.user, uri.password.encode(), peer_is_loopback=True)
-    if user is None or accounts.permissions(user.name, vhost.name) is None:
-        raise EndFault(f"user {format_text(uri.user)} is refused", is_refused=True)
-    return Principal(accounts, user, vhost)
+    secret = None if uri.password is None else uri.password.encode()
+    accounts = backends.accounts
+    try:
+        user = await backends.login(Login(uri.user, secret, "127.0.0.1", True, None))
+        if await answered(lambda: accounts.enters(user, vhost.name)):
+            return Principal(accounts, user, vhost)
+    except Refused:
+        pass
+    raise EndFault(f"user {format_text(uri.user)} is refused", is_refused=True)
+
+
+async def answered(use: Callable[[], T]) -> T:
+    """Return the result of a function that may need answers of another server first."""
+    while True:
+        try:
+            return use()
+        except Unanswered as question:
+            await question.ask()
 
 
 def fault_of(fault: AmqpFault) -> EndFault:
@@ -170,7 +187,7 @@ class LocalSource:
         """Begin to deliver messages; see Source."""
         self.arguments = table_from_json(arguments)
         try:
-            queue = queues.open_for_reading(self._principal, self.queue.name, self)
+            queue = await answered(lambda: queues.open_for_reading(self._principal, self.queue.name, self))
             given = read_consumer_arguments(queue, self.arguments)
             check_exclusive_use(queue, False)
             self.priority = given.priority
@@ -289,6 +306,7 @@ class LocalDestination:
         self._origin = Origin(f"Shovel {owner.name}", 1, principal.user.name)
         self._prepared: tuple[tuple[bytes, bytes], publishing.Prepared] | None = None
         self._is_waiting = False
+        self._asking: asyncio.Task[None] | None = None
         self._queue = None if end.queue is None else _open_queue(principal, end)
 
     async def last_offset(self) -> int | None:
@@ -315,12 +333,12 @@ class LocalDestination:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an alarm is set; see Destination."""
+        """Whether an alarm is set, or another server is asked about the user; see Destination."""
         alarms = self._broker.alarms
         if alarms.any and not self._is_waiting:
             self._is_waiting = True
             alarms.wait(self, self._resume)
-        return alarms.any
+        return alarms.any or self._asking is not None
 
     def _resume(self) -> None:
         self._is_waiting = False
@@ -328,6 +346,7 @@ class LocalDestination:
 
     def publish(self, first: int, messages: Sequence[Outgoing]) -> None:
         """Publish messages; see Destination."""
+        done = 0
         try:
             for (route, header), same in groupby(messages, key=itemgetter(0, 1)):
                 bodies = [message.body for message in same]
@@ -335,13 +354,26 @@ class LocalDestination:
                 while bodies:
                     prepared = self._prepare(route, header)
                     count = 1 if prepared.varies or len(prepared.targets) > _FEW else len(bodies)
-                    self._send(first, prepared, bodies[:count])
-                    first += count
+                    self._send(first + done, prepared, bodies[:count])
+                    done += count
                     del bodies[:count]
+        except Unanswered as question:
+            rest = self._publish_later(question, first + done, messages[done:])
+            self._asking = asyncio.get_running_loop().create_task(rest)
         except AmqpFault as fault:
             raise fault_of(fault) from None
         finally:
             self._broker.turn.end_later()
+
+    async def _publish_later(self, question: Unanswered, first: int, messages: Sequence[Outgoing]) -> None:
+        """Publish messages when another server has answered; until then no others are taken."""
+        await question.ask()
+        self._asking = None
+        try:
+            self.publish(first, messages)
+        except EndFault as fault:
+            self._owner.failed(fault)
+        self._owner.writable()
 
     def _check_size(self, size: int) -> None:
         if size > self._max_message_size:
@@ -383,6 +415,8 @@ class LocalDestination:
     async def close(self) -> None:
         """Wait for nothing more; see End."""
         self._broker.alarms.forget(self)
+        if self._asking is not None:
+            self._asking.cancel()
 
     def abort(self) -> None:
         """Do nothing: it ends with the broker; see End."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.core.broker import Broker
 from leveret.broker.shovels.ends import WINDOW, WINDOW_BYTES, Delivered, Destination, EndFault, Source
-from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, fault_of, open_principal
+from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, answered, fault_of, open_principal
 from leveret.broker.shovels.rewriting import Rewriter
 from leveret.policies.shovel import Shovel
 from leveret.protocol.erlang_terms import format_text
@@ -70,7 +70,7 @@ class Place:
     """
 
     broker: Broker
-    accounts: Accounts
+    backends: AuthBackends
     max_message_size: int
 
 
@@ -221,8 +221,8 @@ class Run:
         place, shovel = self._place, self._shovel
         uri = random.choice(shovel.source.uris)
         if uri.is_local:
-            principal = open_principal(place.broker, place.accounts, uri)
-            return LocalSource(place.broker, principal, uri, shovel, self)
+            principal = await open_principal(place.broker, place.backends, uri)
+            return await answered(lambda: LocalSource(place.broker, principal, uri, shovel, self))
         try:
             from leveret.broker.shovels.remote import RemoteSource
         except ImportError:
@@ -236,14 +236,17 @@ class Run:
         place, end = self._place, self._shovel.destination
         uri = random.choice(end.uris)
         if uri.is_local:
-            principal = open_principal(place.broker, place.accounts, uri)
+            principal = await open_principal(place.broker, place.backends, uri)
             source = self._shovel.source
             if isinstance(self._source, LocalSource) and (self._source.uri.vhost, source.queue) == (
                 uri.vhost,
                 end.queue,
             ):
                 raise EndFault(format_text(f"queue '{end.queue}' is source and destination"))
-            return LocalDestination(place.broker, principal, uri, end, self, place.max_message_size, self._confirms)
+            confirms = self._confirms
+            return await answered(
+                lambda: LocalDestination(place.broker, principal, uri, end, self, place.max_message_size, confirms)
+            )
         try:
             from leveret.broker.shovels.remote import RemoteDestination
         except ImportError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.core.broker import Broker
 from leveret.policies.shovel import COMPONENT, InvalidShovel, Shovel, read_shovel
 
@@ -50,9 +50,11 @@ class Shovels:
         static: Those of the configuration: values as of parameters, by name.
     """
 
-    def __init__(self, broker: Broker, accounts: Accounts, max_message_size: int, static: Mapping[str, object]) -> None:
+    def __init__(
+        self, broker: Broker, backends: AuthBackends, max_message_size: int, static: Mapping[str, object]
+    ) -> None:
         self._broker = broker
-        self._accounts = accounts
+        self._backends = backends
         self._max_message_size = max_message_size
         self._static = static
         self._shovels: dict[_KEY, RunningShovel] = {}
@@ -124,7 +126,7 @@ class Shovels:
         way |= {"shovel-type": "static" if vhost_name is None else "dynamic", "shovel-name": name}
         if vhost_name is not None:
             way["shovel-vhost"] = vhost_name
-        place = Place(self._broker, self._accounts, self._max_message_size)
+        place = Place(self._broker, self._backends, self._max_message_size)
         run = Run(place, name, definition, way, partial(self._finished, (vhost_name, name)))
         self._shovels[vhost_name, name] = RunningShovel(vhost_name, name, definition, run)
 

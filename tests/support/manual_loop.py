@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 class ManualTimer:
@@ -43,7 +45,23 @@ class ManualLoop:
         """Return the time of the clock in seconds."""
         return self.now
 
-    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+    def create_task(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine in the next run(), as far as what it awaits is done."""
+        return asyncio.Task(coroutine, loop=self.loop)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self.loop)
+
+    def get_debug(self) -> bool:
+        """Return False; asked by tasks."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Fail: called for a task whose exception nobody has seen."""
+        raise AssertionError(context)
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any, context: object = None) -> None:
         """Schedule a callback for the next run()."""
         self._soon.append(lambda: callback(*arguments))
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pamqp import commands
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.resources.memory import MemoryMonitor
@@ -46,7 +47,9 @@ class MemoryBroker:
         self.accounts.set_permissions("guest", "/", ".*", ".*", ".*")
         monitor = MemoryMonitor(self.broker.alarms, _MEMORY_LIMIT, self.loop.time)
         self.memory_checks = MemoryChecks(monitor, Pager(self.broker.backings, _MEMORY_LIMIT), self.loop.loop)
-        self.server = Server(Settings(**settings), self.broker, self.accounts, self.memory_checks, self.loop.loop)
+        self.server = Server(
+            Settings(**settings), self.broker, AuthBackends(self.accounts), self.memory_checks, self.loop.loop
+        )
         self.connections = OpenConnections()
 
     def connect(self, **extra: Any) -> MemoryClient:

@@ -124,20 +124,6 @@ class Slices:
             self._schedule()
 
 
-class Unfinished(Exception):
-    """An event needs work that takes longer than a time slice. No later event of its sender may precede this work.
-
-    Args:
-        step: Runs one slice of the work; returns whether the work is finished.
-        is_handled: Whether only this work is left; otherwise the event must be handled again after it.
-    """
-
-    def __init__(self, step: Callable[[], bool], is_handled: bool = False) -> None:
-        super().__init__("handling the event is not finished")
-        self.step = step
-        self.is_handled = is_handled
-
-
 log = logging.getLogger("leveret.turn")
 
 

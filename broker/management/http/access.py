@@ -5,25 +5,35 @@ Source: https://www.rabbitmq.com/docs/management#permissions
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from leveret.broker.addresses import is_loopback
-from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import HTTP
+from leveret.broker.auth.backends.chain import AuthBackends, LoginAttempt
+from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.messages import Origin
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.errors import CHALLENGE, login_failed, missing, not_authorised, not_found
-from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, BrowserSessions, session_token
+from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, REFUSAL, BrowserSessions, session_token
 from leveret.broker.management.http.origins import check_host
 from leveret.broker.management.http.responses import require_json_accepted
 from leveret.broker.operations.principal import Principal
+from leveret.broker.unfinished import Unanswered
 
+log = logging.getLogger("leveret.http")
+
+#: Attempts to log in with a request, by name and password.
+_ATTEMPTS: Final = web.RequestKey("attempts", dict[tuple[str, str], LoginAttempt])
 #: The tags whose rights each tag includes.
 _INCLUDED: Final = {
     "administrator": frozenset(("administrator", "monitoring", "policymaker", "management")),
@@ -46,15 +56,17 @@ class Access:
     """Authenticates requests and checks permissions.
 
     Args:
+        backends: Log users in.
         allowed_hosts: Further host names of this machine, see check_host().
 
     Attributes:
         sessions: Sessions of users that are logged in to the web pages.
     """
 
-    def __init__(self, accounts: Accounts, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
-        self.sessions = BrowserSessions(accounts, broker.timers)
-        self._accounts = accounts
+    def __init__(self, backends: AuthBackends, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
+        self.sessions = BrowserSessions(backends.accounts, broker.timers)
+        self._backends = backends
+        self._accounts = backends.accounts
         self._broker = broker
         self._allowed_hosts = allowed_hosts
 
@@ -97,19 +109,28 @@ class Access:
         """
         remote = request.remote or ""
         request[LOGIN_NAME] = name
-        loopback = is_loopback(remote)
-        octets = password.encode("utf-8", "surrogateescape")
-        user = self._accounts.authenticate(name, octets, loopback, HTTP)
-        if user is None and not loopback and self._accounts.authenticate(name, octets, True, None) is not None:
-            raise not_authorised("User can only log in via localhost")
-        if user is None:
-            request[FAILED_LOGIN] = name
-            raise login_failed()
+        try:
+            user = self._attempt(request, name, password, remote).user()
+        except Refused as refused:
+            if refused.is_remote:
+                raise not_authorised("User can only log in via localhost") from None
+            request[FAILED_LOGIN], request[REFUSAL] = name, str(refused)
+            raise login_failed() from None
         self._accounts.throttle.succeeded(remote, name)
         self._check_host(request, user)
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
         return user
+
+    def _attempt(self, request: web.Request, name: str, password: str, remote: str) -> LoginAttempt:
+        """Return the attempt to log in; of one request the same each time it is handled again, see answer_questions."""
+        attempts: dict[tuple[str, str], LoginAttempt] = request.setdefault(_ATTEMPTS, {})
+        attempt = attempts.get((name, password))
+        if attempt is None:
+            octets = password.encode("utf-8", "surrogateescape")
+            attempt = self._backends.attempt(Login(name, octets, remote, is_loopback(remote), HTTP))
+            attempts[name, password] = attempt
+        return attempt
 
     def _check_host(self, request: web.Request, user: User) -> None:
         if user.name in self._accounts.loopback_users and is_loopback(request.remote or ""):
@@ -179,7 +200,7 @@ class Access:
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise not_authorised("Access refused.")
-        if self._accounts.permissions(user.name, vhost.name) is None:
+        if not self._enters(user, vhost.name):
             raise not_authorised("Access refused." if self.can_see(user, vhost.name) else _VHOST_REFUSAL)
         return Principal(self._accounts, user, vhost)
 
@@ -198,15 +219,53 @@ class Access:
         user = self.require(request, tag)
         name = request.headers.get("x-vhost")
         if not name:
-            return user, [vhost for vhost in self._broker.vhosts.values() if self.can_see(user, vhost.name)]
+            return user, self._visible_vhosts(user)
         if not self.can_see(user, name):
             raise not_authorised(_VHOST_REFUSAL)
         named = self._broker.vhosts.get(name)
         return user, [] if named is None else [named]
 
     def can_see(self, user: User, vhost_name: str) -> bool:
-        """Check whether a user may see the objects of a virtual host."""
-        return has_tag(user, "administrator") or self._accounts.permissions(user.name, vhost_name) is not None
+        """Check whether a user may see the objects of a virtual host.
+
+        Raises:
+            Unanswered: Another server has to be asked first.
+        """
+        return has_tag(user, "administrator") or self._enters(user, vhost_name)
+
+    def _enters(self, user: User, vhost_name: str) -> bool:
+        try:
+            return self._accounts.enters(user, vhost_name)
+        except Unavailable as unavailable:
+            log.warning("access to vhost '%s' refused for user '%s'%s", vhost_name, user.name, unavailable.suffix)
+            return False
+
+    def _visible_vhosts(self, user: User) -> list[VirtualHost]:
+        """Return the virtual hosts that a user may see. If another server has to be asked, it is asked about all."""
+        visible, questions = [], []
+        for vhost in self._broker.vhosts.values():
+            try:
+                if self.can_see(user, vhost.name):
+                    visible.append(vhost)
+            except Unanswered as question:
+                questions.append(question)
+        if questions:
+            raise Unanswered(partial(_ask_all, questions))
+        return visible
+
+
+async def _ask_all(questions: Sequence[Unanswered]) -> None:
+    await asyncio.gather(*(each.ask() for each in questions))
+
+
+@web.middleware
+async def answer_questions(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Handle a request again when another server has been asked about its user; nothing is done before that."""
+    while True:
+        try:
+            return await handler(request)
+        except Unanswered as question:
+            await question.ask()
 
 
 def _read_login(header: str) -> tuple[str, str]:

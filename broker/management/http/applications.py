@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from leveret.broker.management.http.access import answer_questions
 from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.controllers.backups import BackupResources
 from leveret.broker.management.http.controllers.bindings import Bindings
@@ -106,6 +107,7 @@ def _middlewares(context: RequestContext) -> list[Middleware]:
         delay_failed_logins(context.accounts.throttle),
         wait_for_changes(context.broker.gate),
         save_after_changes(context.save),
+        answer_questions,
     ]
 
 

@@ -18,12 +18,15 @@ from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import LoginThrottle
+from leveret.broker.auth.backends.internal import NAME as INTERNAL
 from leveret.broker.auth.users import User
 from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
 from leveret.storage.clock import Clock
 
 #: A session expires when it has not been used for this long. A page that refreshes itself uses it.
 IDLE_MICROSECONDS: Final = 3_600_000_000
+#: A session of a user whom another server knows ends after this, or earlier with its login: that user may be gone.
+_LONGEST_MICROSECONDS: Final = 8 * 3_600_000_000
 #: Maximum number of sessions. Above it, the least recently used one of the user with the most sessions ends.
 _SESSIONS_MAX: Final = 4096
 #: Maximum number of sessions of one user. Above it, the least recently used one ends.
@@ -34,6 +37,8 @@ UI_HEADER: Final = "x-leveret-ui"
 LOGIN_NAME: Final = web.RequestKey("login_name", str)
 #: Name of the user whose login failed; set by Access.authenticate().
 FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
+#: Why a login failed, for the log; set like FAILED_LOGIN.
+REFUSAL: Final = web.RequestKey("refusal", str)
 #: Set while the response is delayed.
 DELAYED: Final = web.RequestKey("delayed", bool)
 #: Interval in seconds of the check whether the client is still connected.
@@ -42,9 +47,9 @@ _CHECK_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class _Session:
-    username: str
-    password_hash: str
+    user: User
     last_used: int
+    ends: int
 
 
 class BrowserSessions:
@@ -65,7 +70,11 @@ class BrowserSessions:
     def start(self, user: User) -> str:
         """Start a session; return its token, 43 random characters."""
         token = secrets.token_urlsafe(32)
-        self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock.monotonic())
+        now = self._clock.monotonic()
+        left = _LONGEST_MICROSECONDS
+        if user.expires_at is not None:
+            left = min(left, int(user.expires_at * 1_000_000) - self._clock.now())
+        self._sessions[_digest(token)] = _Session(user, now, now + left)
         self._counts[user.name] += 1
         if self._counts[user.name] > _SESSIONS_OF_A_USER:
             self._end_oldest(user.name)
@@ -76,14 +85,14 @@ class BrowserSessions:
 
     def _end_oldest(self, username: str) -> None:
         """End the least recently used session of a user."""
-        self._pop(next(digest for digest, session in self._sessions.items() if session.username == username))
+        self._pop(next(digest for digest, session in self._sessions.items() if session.user.name == username))
 
     def _pop(self, digest: bytes) -> _Session | None:
         session = self._sessions.pop(digest, None)
         if session is not None:
-            self._counts[session.username] -= 1
-            if not self._counts[session.username]:
-                del self._counts[session.username]
+            self._counts[session.user.name] -= 1
+            if not self._counts[session.user.name]:
+                del self._counts[session.user.name]
         return session
 
     def user(self, token: str) -> User | None:
@@ -92,13 +101,22 @@ class BrowserSessions:
         session = self._pop(digest)
         if session is None or now - session.last_used > IDLE_MICROSECONDS:
             return None
-        user = self._accounts.users.get(session.username)
-        if user is None or user.password_hash != session.password_hash:
+        user = self._current(session, now)
+        if user is None:
             return None
         session.last_used = now
         self._sessions[digest] = session
-        self._counts[session.username] += 1
+        self._counts[session.user.name] += 1
         return user
+
+    def _current(self, session: _Session, now: int) -> User | None:
+        """Return the user of a session as it is now; None if the session has ended with its login."""
+        user = session.user
+        current = self._accounts.users.get(user.name)
+        if user.backend == INTERNAL:
+            return current if current is not None and current.password_hash == user.password_hash else None
+        is_known = user.rights is not None or current is not None
+        return user if is_known and now < session.ends else None
 
     def end(self, token: str) -> None:
         """End a session, if it exists."""

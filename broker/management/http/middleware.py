@@ -12,7 +12,7 @@ from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler
 
 from leveret.broker.management.http.errors import failure, from_fault, not_found
-from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, is_from_ui
+from leveret.broker.management.http.logins import LOGIN_NAME, REFUSAL, is_from_ui
 from leveret.broker.management.http.origins import SAFE_METHODS
 from leveret.broker.management.http.responses import accepts_gzip, require_json_accepted
 from leveret.protocol.faults import AmqpFault
@@ -86,8 +86,10 @@ def _log_denied(request: web.Request, error: web.HTTPUnauthorized) -> None:
     name = request.get(LOGIN_NAME)
     if name is None:
         return
-    why = "invalid credentials" if FAILED_LOGIN in request else json.loads(error.text or "{}").get("reason")
-    log.warning("HTTP access denied: user '%s' - %s", name, why)
+    if REFUSAL in request:
+        log.warning("HTTP access denied: %s", request[REFUSAL])
+    else:
+        log.warning("HTTP access denied: user '%s' - %s", name, json.loads(error.text or "{}").get("reason"))
 
 
 def _read_names(request: web.Request) -> None:

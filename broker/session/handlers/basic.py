@@ -7,7 +7,6 @@ from typing import Final
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.operations import queues
 from leveret.broker.operations.consumer_arguments import read_consumer_arguments
@@ -21,6 +20,7 @@ from leveret.broker.session.channel import (
 )
 from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.unacked import Outcome, Unacked
+from leveret.broker.unfinished import Unfinished
 from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,

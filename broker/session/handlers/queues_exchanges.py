@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.turn import Unfinished
 from leveret.broker.core.vhosts.topology import strip_line_ends
 from leveret.broker.operations import exchanges, queues
 from leveret.broker.operations.exchanges import Ends
 from leveret.broker.session.channel import REPLY_QUEUE, Channel
+from leveret.broker.unfinished import Unfinished
 from leveret.protocol.faults import access_refused, not_found
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX

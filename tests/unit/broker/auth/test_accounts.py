@@ -28,7 +28,7 @@ def alice(accounts: Accounts) -> User:
 
 
 def test_a_user_is_who_knows_the_password(accounts: Accounts) -> None:
-    assert accounts.authenticate("alice", b"secret", False) is alice(accounts)
+    assert accounts.verify("alice", b"secret") is alice(accounts)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_user_is_who_knows_the_password(accounts: Accounts) -> None:
     [("alice", b"Secret"), ("alice", b""), ("alice", b"secret\0"), ("bob", b"secret"), ("bob", b""), ("", b"")],
 )
 def test_nobody_else_is(accounts: Accounts, name: str, password: bytes) -> None:
-    assert accounts.authenticate(name, password, True) is None
+    assert accounts.verify(name, password) is None
 
 
 @pytest.mark.parametrize("is_hashed", [True, False])
@@ -45,7 +45,7 @@ def test_a_user_with_an_empty_password_or_none_cannot_log_in(
     accounts: Accounts, is_hashed: bool, password: bytes
 ) -> None:
     accounts.put_user(User("empty", hash_password(b"") if is_hashed else ""))
-    assert accounts.authenticate("empty", password, True) is None
+    assert accounts.verify("empty", password) is None
 
 
 def test_an_empty_password_is_stored_as_none(accounts: Accounts) -> None:
@@ -57,14 +57,8 @@ def test_an_empty_password_is_stored_as_none(accounts: Accounts) -> None:
 @pytest.mark.parametrize("algorithm", [MD5, SHA512])
 def test_imported_hashes_count(accounts: Accounts, algorithm: str) -> None:
     accounts.put_user(User("imported", hash_password("pw", algorithm), algorithm))
-    assert accounts.authenticate("imported", b"pw", False) is not None
-    assert accounts.authenticate("imported", b"wp", False) is None
-
-
-def test_loopback_users_come_from_this_machine_only(accounts: Accounts) -> None:
-    assert accounts.authenticate("guest", b"guest", True) is accounts.users["guest"]
-    assert accounts.authenticate("guest", b"guest", False) is None
-    assert accounts.authenticate("guest", b"wrong", True) is None
+    assert accounts.verify("imported", b"pw") is not None
+    assert accounts.verify("imported", b"wp") is None
 
 
 def test_tags_count_from_the_next_login_and_limits_at_once(accounts: Accounts) -> None:
@@ -82,7 +76,7 @@ def test_tags_count_from_the_next_login_and_limits_at_once(accounts: Accounts) -
 def test_a_name_is_taken_once(accounts: Accounts) -> None:
     with pytest.raises(UserExists, match=r"^user 'alice' exists already$"):
         accounts.add_user("alice", "other")
-    assert accounts.authenticate("alice", b"secret", True) is not None
+    assert accounts.verify("alice", b"secret") is not None
 
 
 def test_a_replaced_user_keeps_its_permissions(accounts: Accounts) -> None:
@@ -96,9 +90,9 @@ def test_a_deleted_user_leaves_nothing_behind(accounts: Accounts) -> None:
     accounts.set_permissions("guest", "/", ".*", ".*", ".*")
     accounts.set_topic_permissions("alice", "/", "amq.topic", "^$", "^$")
     user = alice(accounts)
-    assert accounts.allows(user, "/", "read", "q")
+    assert accounts.allows(user, "/", "read", "queue", "q")
     accounts.delete_user("alice")
-    assert not accounts.allows(user, "/", "read", "q")
+    assert not accounts.allows(user, "/", "read", "queue", "q")
     accounts.add_user("alice", "secret")
     assert accounts.permissions("alice", "/") is None
     accounts.check_topic(alice(accounts), "/", "write", "amq.topic", "any")
@@ -149,9 +143,9 @@ def test_every_change_begins_a_generation(accounts: Accounts, change: Callable[[
 def test_questions_change_nothing(accounts: Accounts) -> None:
     accounts.set_permissions("alice", "/", ".*", ".*", ".*")
     before = accounts.generation
-    accounts.authenticate("alice", b"secret", True)
-    accounts.allows(alice(accounts), "/", "read", "q")
-    accounts.has_any(alice(accounts), "/", "q")
+    accounts.verify("alice", b"secret")
+    accounts.allows(alice(accounts), "/", "read", "queue", "q")
+    accounts.check_any(alice(accounts), "/", "queue", "q")
     accounts.permissions("alice", "/")
     accounts.check_topic(alice(accounts), "/", "write", "amq.topic", "k")
     assert accounts.generation == before
@@ -176,17 +170,17 @@ def test_an_answer_is_forgotten_with_its_permission(accounts: Accounts) -> None:
     user = alice(accounts)
     for _ in range(2):
         accounts.set_permissions("alice", "/", ".*", ".*", ".*")
-        assert accounts.allows(user, "/", "read", "q")
-        assert accounts.allows(user, "/", "read", "q")
+        assert accounts.allows(user, "/", "read", "queue", "q")
+        assert accounts.allows(user, "/", "read", "queue", "q")
         accounts.set_permissions("alice", "/", ".*", ".*", "^$")
-        assert not accounts.allows(user, "/", "read", "q")
-        assert accounts.allows(user, "/", "write", "q")
+        assert not accounts.allows(user, "/", "read", "queue", "q")
+        assert accounts.allows(user, "/", "write", "queue", "q")
         accounts.clear_permissions("alice", "/")
-        assert not accounts.allows(user, "/", "write", "q")
+        assert not accounts.allows(user, "/", "write", "queue", "q")
         accounts.set_permissions("alice", "/", ".*", ".*", ".*")
-        assert accounts.allows(user, "/", "write", "q")
+        assert accounts.allows(user, "/", "write", "queue", "q")
         accounts.forget_vhost("/")
-        assert not accounts.allows(user, "/", "write", "q")
+        assert not accounts.allows(user, "/", "write", "queue", "q")
 
 
 def test_the_answers_kept_are_bounded(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +188,8 @@ def test_the_answers_kept_are_bounded(accounts: Accounts, monkeypatch: pytest.Mo
     accounts.set_permissions("alice", "/", "^x", ".*", ".*")
     kept = []
     for number in range(20):
-        assert accounts.allows(alice(accounts), "/", "write", f"q{number}")
-        assert not accounts.allows(alice(accounts), "/", "configure", f"q{number}")
+        assert accounts.allows(alice(accounts), "/", "write", "queue", f"q{number}")
+        assert not accounts.allows(alice(accounts), "/", "configure", "queue", f"q{number}")
         kept.append(len(accounts._allowed))
     assert max(kept) == 4
 

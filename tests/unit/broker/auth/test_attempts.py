@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import AMQP, HTTP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.backends.chain import AuthBackends
+from leveret.broker.auth.backends.interface import Login, Refused
 
 
 class TestAttempts:
@@ -21,10 +24,16 @@ class TestAttempts:
     def test_accounts_count_every_login(self) -> None:
         accounts = Accounts(["local"])
         accounts.add_user("local", "right")
-        accounts.authenticate("local", b"right", True)
-        accounts.authenticate("local", b"right", False)
-        accounts.authenticate("local", b"wrong", True, HTTP)
-        accounts.authenticate("nobody", b"right", True, HTTP)
+        backends = AuthBackends(accounts)
+        for name, secret, from_loopback, protocol in (
+            ("local", b"right", True, AMQP),
+            ("local", b"right", False, AMQP),
+            ("local", b"wrong", True, HTTP),
+            ("nobody", b"right", True, HTTP),
+            ("local", b"right", True, None),
+        ):
+            with suppress(Refused):
+                backends.login_at_once(Login(name, secret, "127.0.0.1", from_loopback, protocol))
         counted = {name: (each.succeeded, each.failed) for name, each in accounts.attempts.by_protocol.items()}
         assert counted == {"amqp091": (1, 1), "http": (0, 2)}
 

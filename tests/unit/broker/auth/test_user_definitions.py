@@ -55,7 +55,7 @@ def test_an_export_of_rabbitmq(accounts: Accounts) -> None:
         {"v"},
     )
     exported = accounts.users["exported"]
-    assert accounts.authenticate("exported", b"test12", False) is exported
+    assert accounts.verify("exported", b"test12") is exported
     assert exported.tags == ("management", "impersonator")
     assert (exported.max_connections, exported.max_channels) == (10, -1)
     assert accounts.permissions("exported", "v") == Permissions("", "^w", ".*")
@@ -72,7 +72,7 @@ def test_an_empty_document_changes_nothing(accounts: Accounts) -> None:
 @pytest.mark.parametrize("entry", [{}, {"password": ""}, {"password_hash": ""}])
 def test_a_user_without_password_cannot_log_in(accounts: Accounts, entry: dict[str, str]) -> None:
     assert loaded(accounts, user(**entry)).password_hash == ""
-    assert accounts.authenticate("new", b"", True) is None
+    assert accounts.verify("new", b"") is None
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_old_exports_do_not_name_the_algorithm(accounts: Accounts, version: dict
 def test_a_user_that_exists_is_replaced_and_keeps_its_permissions(accounts: Accounts) -> None:
     before = accounts.users["old"]
     load(accounts, {"users": [{"name": "old", "password": "x", "tags": "", "limits": {"max-channels": 1}}]})
-    assert accounts.authenticate("old", b"old-password", True) is None
-    assert accounts.authenticate("old", b"x", True) is accounts.users["old"]
+    assert accounts.verify("old", b"old-password") is None
+    assert accounts.verify("old", b"x") is accounts.users["old"]
     assert accounts.users["old"].tags == ()
     assert accounts.permissions("old", "/") == Permissions("a", "b", "c")
     # Live connections hold the object of before.

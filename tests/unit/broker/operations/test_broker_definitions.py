@@ -90,7 +90,7 @@ def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) ->
     import_definitions(document, other, other_accounts, "a test")
     again = whole(export_steps(other, other_accounts))
     assert again == document
-    assert other_accounts.authenticate("u", b"secret", True) is not None
+    assert other_accounts.verify("u", b"secret") is not None
 
 
 def test_importing_again_changes_nothing(broker: Broker, accounts: Accounts) -> None:

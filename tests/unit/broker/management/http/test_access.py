@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.management.http.access import Access
 from tests.support.memory_broker import MemoryBroker
 
@@ -26,7 +27,7 @@ def broker() -> MemoryBroker:
 
 @pytest.fixture
 def access(broker: MemoryBroker) -> Access:
-    return Access(broker.accounts, broker.broker)
+    return Access(AuthBackends(broker.accounts), broker.broker)
 
 
 def request(user: str, password: str = "secret", **match: str) -> web.Request:

@@ -7,6 +7,7 @@ import ssl
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
@@ -21,9 +22,9 @@ from tests.support.memory_broker import MemoryBroker
 @pytest.fixture
 def controller() -> BrowserSession:
     made = MemoryBroker()
-    access = Access(made.accounts, made.broker)
+    access = Access(AuthBackends(made.accounts), made.broker)
     jobs = Jobs(made.broker, made.accounts)
-    shovels = Shovels(made.broker, made.accounts, 0, {})
+    shovels = Shovels(made.broker, AuthBackends(made.accounts), 0, {})
     context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels)
     return BrowserSession(context)
 

@@ -7,6 +7,7 @@ from base64 import b64encode
 
 from aiohttp.test_utils import make_mocked_request
 
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
@@ -25,9 +26,9 @@ async def test_totals_have_the_start_of_counting() -> None:
     made.accounts.add_user("ann", "secret", ("administrator",))
     # Counting may have started before this run of the broker.
     made.broker.losses_since = 1_700_000_000
-    access = Access(made.accounts, made.broker)
+    access = Access(AuthBackends(made.accounts), made.broker)
     jobs = Jobs(made.broker, made.accounts)
-    shovels = Shovels(made.broker, made.accounts, 0, {})
+    shovels = Shovels(made.broker, AuthBackends(made.accounts), 0, {})
     context = RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels)
     controller = Losses(context)
     request = make_mocked_request("GET", "/api/losses?page=1", headers={"authorization": _AUTHORIZATION})

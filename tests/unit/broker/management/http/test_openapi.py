@@ -14,6 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 
 import leveret.broker.management.http.applications as applications
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management import fields
@@ -60,8 +61,8 @@ def templated(path: str) -> str:
 def make_context() -> RequestContext:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
     made = new_broker(loop)
-    access, jobs = Access(accounts, made), Jobs(made, accounts)
-    shovels = Shovels(made, accounts, 0, {})
+    access, jobs = Access(AuthBackends(accounts), made), Jobs(made, accounts)
+    shovels = Shovels(made, AuthBackends(accounts), 0, {})
     return RequestContext(made, accounts, Node(Clock()), settings, access, lambda: None, jobs, shovels)
 
 

@@ -9,6 +9,7 @@ import pytest
 from pamqp import commands
 from prometheus_client.parser import text_string_to_metric_families
 
+from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.core.stats.census import CounterTotals
@@ -39,9 +40,9 @@ def client(broker: MemoryBroker) -> MemoryClient:
 
 
 def context(broker: MemoryBroker) -> RequestContext:
-    access = Access(broker.accounts, broker.broker)
+    access = Access(AuthBackends(broker.accounts), broker.broker)
     jobs = Jobs(broker.broker, broker.accounts)
-    shovels = Shovels(broker.broker, broker.accounts, 0, {})
+    shovels = Shovels(broker.broker, AuthBackends(broker.accounts), 0, {})
     return RequestContext(
         broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None, jobs, shovels
     )

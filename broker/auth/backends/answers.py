@@ -1,0 +1,189 @@
+"""Answers of other servers about what users may do, kept for a while.
+
+Permissions of users whom a server authorizes are checked here: what is not known is asked, and the check is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from leveret.broker.auth.backends.interface import Explanation, Identity, Resource, Unavailable
+from leveret.broker.unfinished import Unanswered
+from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, TopicKind
+
+log = logging.getLogger("leveret.auth")
+
+#: Users, and answers about each, that are kept at most; above it the oldest are asked again.
+_USERS_MAX: Final = 4096
+_ANSWERS_MAX: Final = 1024
+#: Seconds for which every answer holds: an event that needs several is handled once all have come. RabbitMQ keeps
+#: neither refusals nor failures, so they hold no longer.
+_LEAST_SECONDS: Final = 1.0
+
+
+class Question(NamedTuple):
+    """What a server is asked about a user.
+
+    Attributes:
+        about: What it is about.
+        vhost: The virtual host.
+        kind: The permission; "" for the virtual host.
+        name: Name of the queue or exchange, the default exchange as ``amq.default``; "" for the virtual host.
+        routing_key: Routing key of a topic.
+    """
+
+    about: Literal["vhost", "queue", "exchange", "topic"]
+    vhost: str
+    kind: Literal["", "configure", "write", "read"] = ""
+    name: str = ""
+    routing_key: str = ""
+
+
+#: Asks a server; raises Unavailable.
+Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
+
+
+class _Generations(Protocol):
+    """What tells that permissions have changed."""
+
+    generation: int
+
+
+@dataclass(slots=True)
+class _Answer:
+    given: bool | Unavailable
+    until: float
+
+
+class Answers:
+    """What is known about one user, as seen from one address.
+
+    Args:
+        ttl: Seconds for which permission is kept.
+        generations: All answers are forgotten when its generation changes.
+        loop: The event loop.
+    """
+
+    def __init__(self, ttl: float, generations: _Generations, loop: asyncio.AbstractEventLoop) -> None:
+        self.ttl = max(ttl, _LEAST_SECONDS)
+        self._loop = loop
+        self._generations = generations
+        self._generation = generations.generation
+        self._known: dict[Question, _Answer] = {}
+        self._asking: dict[Question, asyncio.Task[None]] = {}
+
+    def get(self, question: Question, ask: Ask) -> bool:
+        """Return an answer.
+
+        Args:
+            ask: Asks the server.
+        Raises:
+            Unanswered: The server has to be asked first.
+            Unavailable: It could not be asked.
+        """
+        if self._generation != self._generations.generation:
+            self._generation = self._generations.generation
+            self._known.clear()
+        answer = self._known.get(question)
+        now = self._loop.time()
+        if answer is None or answer.until < now:
+            held = [each for each in self._known.values() if each.until >= now]
+            raise Unanswered(partial(self._find, question, ask, held), self.ttl)
+        if isinstance(answer.given, Unavailable):
+            raise answer.given
+        return answer.given
+
+    async def _find(self, question: Question, ask: Ask, held: list[_Answer]) -> None:
+        """Ask, unless that is going on. What is known already is not asked again before the check is made again."""
+        task = self._asking.get(question)
+        if task is None:
+            task = self._asking[question] = self._loop.create_task(self._fetch(question, ask))
+        await asyncio.shield(task)
+        least = self._loop.time() + _LEAST_SECONDS
+        for each in held:
+            each.until = max(each.until, least)
+
+    async def _fetch(self, question: Question, ask: Ask) -> None:
+        given: bool | Unavailable
+        try:
+            given = await ask(question)
+        except Unavailable as failure:
+            given = failure
+        except Exception:
+            log.exception("asking about permissions: internal error")
+            given = Unavailable("", "internal error")
+        finally:
+            del self._asking[question]
+        if len(self._known) >= _ANSWERS_MAX:
+            del self._known[next(iter(self._known))]
+        seconds = self.ttl if given is True else _LEAST_SECONDS
+        self._known[question] = _Answer(given, self._loop.time() + seconds)
+
+
+class AnswerCache:
+    """The answers about all users of one backend.
+
+    Args:
+        ttl: Seconds for which permission is kept.
+        generations: All answers are forgotten when its generation changes.
+        loop: The event loop.
+    """
+
+    def __init__(self, ttl: float, generations: _Generations, loop: asyncio.AbstractEventLoop) -> None:
+        self._ttl = ttl
+        self._loop = loop
+        self._generations = generations
+        self._users: OrderedDict[tuple[str, str], Answers] = OrderedDict()
+
+    def of(self, name: str, address: str) -> Answers:
+        """Return what is known about a user who has logged in from an address."""
+        answers = self._users.pop((name, address), None) or Answers(self._ttl, self._generations, self._loop)
+        self._users[name, address] = answers
+        if len(self._users) > _USERS_MAX:
+            self._users.popitem(last=False)
+        return answers
+
+
+class AskedRights:
+    """Rights for which a server is asked; see Rights.
+
+    Args:
+        backend: Name of the backend, for explanations.
+        answers: What is known about the user.
+        ask: Asks the server.
+    """
+
+    def __init__(self, backend: str, answers: Answers, ask: Ask) -> None:
+        self._backend = backend
+        self._answers = answers
+        self._ask = ask
+
+    def vhost(self, vhost: str) -> bool:
+        """Return whether the user may use a virtual host."""
+        return self._answers.get(Question("vhost", vhost), self._ask)
+
+    def resource(self, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
+        """Return whether the user has a permission."""
+        return self._answers.get(Question(resource, vhost, kind, name or DEFAULT_EXCHANGE), self._ask)
+
+    def topic(self, vhost: str, kind: TopicKind, exchange: str, routing_key: str) -> bool:
+        """Return whether the user may use a routing key."""
+        return self._answers.get(Question("topic", vhost, kind, exchange, routing_key), self._ask)
+
+    def explain(self, vhost: str, kind: Kind | None, resource: Resource, name: str) -> Explanation:
+        """Return what the server answers."""
+        try:
+            allowed = self.vhost(vhost) if kind is None else self.resource(vhost, kind, resource, name)
+        except Unavailable as failure:
+            return Explanation(False, self._backend, str(failure))
+        return Explanation(allowed, self._backend, "the server allows it" if allowed else "the server denies it")
+
+    async def renew(self, secret: bytes) -> Identity | None:
+        """Return None: permissions do not depend on the password."""
+        return None

@@ -1,0 +1,298 @@
+"""The backends that `auth_backends` names, tried in order.
+
+Source: https://www.rabbitmq.com/docs/access-control#backends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.interface import Backend, Identity, Login, Refused, Unavailable
+from leveret.broker.auth.backends.internal import NAME, InternalBackend, shortened
+from leveret.broker.auth.users import User
+from leveret.broker.unfinished import Unanswered
+
+log = logging.getLogger("leveret.auth")
+
+#: Logins that are known at most.
+_LOGINS_MAX: Final = 4096
+#: Reason of a refusal by a backend that failed in a way nobody foresaw.
+_UNFORESEEN: Final = "internal error"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of `auth_backends`.
+
+    Args:
+        name: The entry as configured, such as ``ldap+internal``.
+        authenticates: The backend that authenticates.
+        authorizes: The one that authorizes; None for the same.
+    """
+
+    name: str
+    authenticates: Backend
+    authorizes: Backend | None
+
+
+class AuthBackends:
+    """All backends of a broker, in order.
+
+    Args:
+        accounts: The broker's own users, which the backend ``internal`` has.
+        names: Names of backends, or of two joined by a plus sign: the first authenticates, the second authorizes.
+        others: Backends besides ``internal``, by name.
+        ttl: Seconds for which a login is known, beside those of ``internal``.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        names: Sequence[str] = (NAME,),
+        others: Mapping[str, Backend] | None = None,
+        ttl: float = 0.0,
+    ) -> None:
+        self.accounts = accounts
+        self._logins = _LoginCache(ttl, accounts)
+        self._key = secrets.token_bytes(32)
+        self._internal = InternalBackend(accounts)
+        self._known: dict[str, Backend] = {NAME: self._internal, **(others or {})}
+        self._entries = [self._entry(name) for name in names]
+        self._knows_at_once = all(name == NAME for name in names)
+
+    def _entry(self, name: str) -> _Entry:
+        authenticates, plus, authorizes = name.partition("+")
+        return _Entry(name, self._known[authenticates], self._known[authorizes] if plus else None)
+
+    # -- logins -------------------------------------------------------------------------------------------
+
+    def attempt(self, login: Login) -> LoginAttempt:
+        """Return an attempt to log in, which has not asked anyone yet."""
+        return LoginAttempt(self, login)
+
+    def login_at_once(self, login: Login) -> User | None:
+        """Return the user of a login; None if that takes asking.
+
+        Raises:
+            Refused: Name or password are wrong, or the user may not log in from there.
+        """
+        if not self._knows_at_once:
+            return None
+        with self._counting(login.protocol):
+            return self._user(self._internal.verify(login), NAME, login)
+
+    async def login(self, login: Login) -> User:
+        """Return the user of a login: of the first backend that knows it.
+
+        Raises:
+            Refused: None does, or the user may not log in from there; the last backend's reason.
+        """
+        with self._counting(login.protocol):
+            return await self._first(login)
+
+    @contextmanager
+    def _counting(self, protocol: str | None) -> Iterator[None]:
+        succeeded = False
+        try:
+            yield
+            succeeded = True
+        finally:
+            if protocol is not None:
+                self.accounts.attempts.count(protocol, succeeded)
+
+    async def _first(self, login: Login) -> User:
+        refused = Refused("no backend is configured")
+        for entry in self._entries:
+            try:
+                return self._user(await self._ask(entry, login), entry.name, login)
+            except Refused as refusal:
+                refused = refusal
+                if refusal.is_remote:
+                    break
+        raise refused
+
+    async def _ask(self, entry: _Entry, login: Login) -> Identity:
+        """Ask one backend, or two, unless they have known the same login a moment ago."""
+        key = entry.name, login.name, login.address, self._digest(login.secret)
+        known = self._logins.get(key)
+        if known is not None:
+            return known
+        found = await self._ask_now(entry, login)
+        if entry.name != NAME:
+            self._logins.put(key, found)
+        return found
+
+    def _digest(self, secret: bytes | None) -> bytes:
+        """Return what tells secrets from each other, so that memory has none."""
+        return b"" if secret is None else hmac.digest(self._key, secret, "sha256")
+
+    async def _ask_now(self, entry: _Entry, login: Login) -> Identity:
+        known = await _failing_alike(entry.authenticates, "authenticating", login, entry.authenticates.authenticate)
+        if entry.authorizes is None:
+            return known
+        login = replace(login, name=known.name)
+        found = await _failing_alike(entry.authorizes, "authorizing", login, entry.authorizes.authorize)
+        ends = [each.expires_at for each in (known, found) if each.expires_at is not None]
+        tags = tuple(dict.fromkeys((*known.tags, *found.tags)))
+        return Identity(known.name, tags, found.rights, min(ends, default=None))
+
+    def _user(self, identity: Identity, backend: str, login: Login) -> User:
+        """Return the user that a backend has found, with the limits of the broker's own user of the name."""
+        accounts, name = self.accounts, identity.name
+        # By name, whoever has authenticated it, as in RabbitMQ.
+        if name in accounts.loopback_users and not login.from_loopback:
+            raise Refused(f"user '{shortened(name)}' can only connect via localhost", is_remote=True)
+        known = accounts.users.get(name)
+        if known is not None and backend == NAME:
+            return known
+        user = User(name) if known is None else known
+        return replace(
+            user, tags=identity.tags, rights=identity.rights, expires_at=identity.expires_at, backend=backend
+        )
+
+    # -- users that have logged in ------------------------------------------------------------------------
+
+    def renewal(self, user: User, secret: bytes) -> Renewal:
+        """Return an attempt to go on with another secret, which has not asked anyone yet."""
+        return Renewal(user, secret)
+
+    async def close(self) -> None:
+        """Close all connections to other servers."""
+        for backend in self._known.values():
+            await backend.close()
+
+
+class _LoginCache:
+    """Logins that were known a moment ago, and whom they are of; refusals are not kept, as in RabbitMQ.
+
+    Args:
+        ttl: Seconds for which they are known.
+        accounts: All are forgotten when permissions change.
+    """
+
+    def __init__(self, ttl: float, accounts: Accounts) -> None:
+        self._ttl = ttl
+        self._accounts = accounts
+        self._generation = accounts.generation
+        self._known: OrderedDict[tuple[str, str, str, bytes], tuple[Identity, float]] = OrderedDict()
+
+    def get(self, key: tuple[str, str, str, bytes]) -> Identity | None:
+        """Return whom a login is of; None if it has to be asked."""
+        if self._generation != self._accounts.generation:
+            self._generation = self._accounts.generation
+            self._known.clear()
+        found = self._known.get(key)
+        return found[0] if found is not None and asyncio.get_running_loop().time() < found[1] else None
+
+    def put(self, key: tuple[str, str, str, bytes], identity: Identity) -> None:
+        """Note whom a login is of; what ends by itself is asked each time."""
+        if not self._ttl or identity.expires_at is not None:
+            return
+        self._known.pop(key, None)
+        self._known[key] = identity, asyncio.get_running_loop().time() + self._ttl
+        if len(self._known) > _LOGINS_MAX:
+            self._known.popitem(last=False)
+
+
+class _Attempt:
+    """Something that takes asking, and is tried again when the answer has come."""
+
+    def __init__(self) -> None:
+        self._user: User | None = None
+        self._refusal: Refused | None = None
+
+    def user(self) -> User:
+        """Return the user.
+
+        Raises:
+            Refused: It is refused.
+            Unanswered: It has to be asked first.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        if self._user is None:
+            self._user = self._at_once()
+        if self._user is None:
+            raise Unanswered(self._find)
+        return self._user
+
+    def _at_once(self) -> User | None:
+        return None
+
+    async def _find(self) -> None:
+        try:
+            self._user = await self._ask()
+        except Refused as refusal:
+            self._refusal = refusal
+
+    def _ask(self) -> Coroutine[Any, Any, User]:
+        raise NotImplementedError
+
+
+class LoginAttempt(_Attempt):
+    """An attempt to log in."""
+
+    def __init__(self, backends: AuthBackends, login: Login) -> None:
+        super().__init__()
+        self._backends = backends
+        self._login = login
+
+    def _at_once(self) -> User | None:
+        return self._backends.login_at_once(self._login)
+
+    def _ask(self) -> Coroutine[Any, Any, User]:
+        return self._backends.login(self._login)
+
+
+class Renewal(_Attempt):
+    """An attempt to go on with another password or token."""
+
+    def __init__(self, user: User, secret: bytes) -> None:
+        super().__init__()
+        self._old = user
+        self._secret = secret
+
+    def _at_once(self) -> User | None:
+        return self._old if self._old.rights is None else None
+
+    async def _ask(self) -> User:
+        old = self._old
+        assert old.rights is not None
+        try:
+            found = await old.rights.renew(self._secret)
+        except Refused:
+            raise
+        except Exception:
+            log.exception("renewing the secret of user '%s': internal error", shortened(old.name))
+            raise Refused(_UNFORESEEN) from None
+        if found is None:
+            return old
+        if found.name != old.name:
+            raise Refused(f"the new secret is of user '{shortened(found.name)}'")
+        return replace(old, tags=found.tags, rights=found.rights, expires_at=found.expires_at)
+
+
+async def _failing_alike(
+    backend: Backend, what: str, login: Login, ask: Callable[[Login], Coroutine[Any, Any, Identity]]
+) -> Identity:
+    """Ask a backend; log that it could not tell, in RabbitMQ's words."""
+    try:
+        return await ask(login)
+    except Unavailable as failure:
+        text = f"{backend.module} failed {what} {shortened(login.name)}: {failure}"
+        log.warning("%s", text)
+        raise Refused(text) from None
+    except Refused:
+        raise
+    except Exception:
+        log.exception("%s failed %s %s", backend.module, what, shortened(login.name))
+        raise Refused(_UNFORESEEN) from None
