@@ -271,8 +271,8 @@ class _Reader:
             value, end = self._decoder.raw_decode(window)
         except (ValueError, RecursionError):
             return self._read_long_value()
-        if end == len(window) and self._position + end < len(self._text):
-            # A number may continue after the window.
+        if end + len("e+") >= len(window) and self._position + len(window) < len(self._text):
+            # A number may continue after the window, whose last characters may be its point, or "e+".
             return self._read_long_value()
         if SURROGATES.search(window, 0, end):
             value = replace_surrogates(value)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.broker.core import json_values
@@ -90,6 +90,9 @@ values = st.recursive(
 
 
 @given(values, st.sampled_from([None, 1]), st.booleans())
+@example(1000000.0, None, True)
+@example(1.2345e34, None, True)
+@example(1.23456e34, None, True)
 def test_reads_what_was_written(value: Any, indent: int | None, ascii_only: bool) -> None:
     octets = f" {json.dumps(value, indent=indent, ensure_ascii=ascii_only)}\n".encode("utf-8", "surrogatepass")
     assert read(octets)[0] == value
