@@ -317,13 +317,9 @@ class QueueBacking(_EngineBacking):
         if stored is None:
             self.store.close()
         elif self._request.durable:
-            self._when_written(partial(self._delete, stored))
+            self._when_written(partial(self._engine.delete_queue, stored))
         else:
-            self._delete(stored)
-
-    def _delete(self, stored: StoredQueue) -> None:
-        self.store.close()
-        self._engine.delete_queue(stored)
+            self._engine.delete_queue(stored)
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
         """Return message and byte counts by location.

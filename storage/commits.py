@@ -258,10 +258,18 @@ class Commits:
 
     def wait(self) -> None:
         """Wait until everything submitted has been synced, if callbacks wait for that."""
-        if self._committer is not None and self._waits_for_syncs:
-            self._committer.wait()
+        if self._waits_for_syncs:
+            self.barrier()()
+
+    def barrier(self) -> Callable[[], bool]:
+        """Return what waits until everything submitted has been synced; see Committer.barrier()."""
+        return _at_once if self._committer is None else self._committer.barrier()
 
     def close(self) -> bool:
         """End the thread; following groups are committed at once. Return whether all syncs succeeded."""
         committer, self._committer = self._committer, None
         return committer is None or committer.close()
+
+
+def _at_once() -> bool:
+    return True

@@ -658,6 +658,16 @@ class StorageEngine:
         """Return whether messages are being moved whose copies may not be on disk yet."""
         return bool(self._commits.departures)
 
+    def sync_copies(self) -> Callable[[], bool] | None:
+        """Write the copies of moved messages, without which their queue must not be deleted for good.
+
+        Returns:
+            What waits, in any thread, until they are synced; it returns False if a sync failed. None if no messages
+            are being moved.
+        """
+        self.flush()
+        return self._commits.barrier() if self.is_moving() else None
+
     def describe_queue(self, queue: StoredQueue, attributes: Mapping[str, object]) -> None:
         """Set the attributes of a queue again, which damage has destroyed.
 

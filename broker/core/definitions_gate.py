@@ -7,6 +7,7 @@ depends on a definition waits for its batch, and all later output of the same co
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,8 @@ _RETRY_SECONDS: Final = 1.0
 _WRITTEN: Final = "after definitions were written"
 #: Cause of the disk alarm.
 _CAUSE: Final = "definitions"
+#: Definitions of what has messages on disk.
+_WITH_MESSAGES: Final = ("queue", "exchange")
 
 
 class HoldableOutput(Protocol):
@@ -56,6 +59,8 @@ class DefinitionsGate:
         is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
         alarm_seconds: Those 30 s.
         copies: Other machines that must have a batch before replies are sent; None without.
+        sync_copies: See StorageEngine. What a queue has dead-lettered must be on disk before the definition goes, as
+            the messages of a queue without one are deleted at the next start.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class DefinitionsGate:
     ) -> None:
         self.alarm_seconds = ALARM_SECONDS
         self.copies: Copies | None = None
+        self.sync_copies: Callable[[], Callable[[], bool] | None] = lambda: None
         self._call_later = call_later
         self._alarms = alarms or Alarms()
         self._new_slice = new_slice
@@ -77,6 +83,8 @@ class DefinitionsGate:
         self._before_write: list[Callable[[], None]] = []
         self._pending_write: Future[Exception | None] | None = None
         self._batch: Changes = {}
+        #: Whether what had messages was deleted since the last batch, even if it was declared again.
+        self._removes_messages = False
         #: Number of the last batch that was started; changes go into the next one.
         self._started = 0
         #: Batch number of each definition that is not written yet.
@@ -120,6 +128,7 @@ class DefinitionsGate:
         """Remove a definition with the next batch."""
         if self._database is not None:
             self._database.delete(kind, key)
+            self._removes_messages = self._removes_messages or kind in _WITH_MESSAGES
             self._add_unwritten(kind, key)
 
     def before_write(self, callback: Callable[[], None]) -> None:
@@ -196,9 +205,10 @@ class DefinitionsGate:
         if database is None or not database.changes or self._pending_write is not None or self._retry is not None:
             return
         assert self._writer is not None
+        synced = self._sync_copies()
         self._batch = database.take()
         try:
-            self._pending_write = self._writer.submit(self._commit, database, self._batch)
+            self._pending_write = self._writer.submit(self._commit, database, self._batch, synced)
         except RuntimeError:
             database.put_back(self._batch)
             raise
@@ -218,6 +228,7 @@ class DefinitionsGate:
         if error is not None:
             self._database.put_back(self._batch)
         self._pending_write = None
+        _await(self._sync_copies())
         self._database.commit()
         self._started += 1
         self._mark_written(self._started)
@@ -245,10 +256,18 @@ class DefinitionsGate:
         if self._writer is not None:
             self._writer.shutdown()
 
-    def _commit(self, database: DefinitionsDatabase, batch: Changes) -> Exception | None:
+    def _sync_copies(self) -> Callable[[], bool] | None:
+        """Return what waits until the changes may be written; None if they may be written at once."""
+        removes, self._removes_messages = self._removes_messages, False
+        return self.sync_copies() if removes else None
+
+    def _commit(
+        self, database: DefinitionsDatabase, batch: Changes, synced: Callable[[], bool] | None
+    ) -> Exception | None:
         """Write a batch; runs in the thread."""
         failure: Exception | None = None
         try:
+            _await(synced)
             database.write(batch)
         except Exception as error:  # noqa: BLE001 - after any error the batch has not been written
             failure = error
@@ -325,6 +344,11 @@ class DefinitionsGate:
         for timer in timers:
             if timer is not None:
                 timer.cancel()
+
+
+def _await(synced: Callable[[], bool] | None) -> None:
+    if synced is not None and not synced():
+        raise sqlite3.OperationalError("copies of messages that have left a deleted queue could not be synced")
 
 
 #: A gate without a database, which delays nothing.

@@ -127,6 +127,8 @@ class MessageStores:
         self.on_readable: Callable[[Collection[int]], None] = _ignore
         self.engine = engine
         self._gate = gate or ALWAYS_OPEN
+        if gate is not None:
+            gate.sync_copies = engine.sync_copies
         self._end_turn = end_turn
         self._waiting: list[SyncWaiter] = []
         #: Called once the events of this turn are synced.

@@ -213,7 +213,7 @@ class Committer:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._completed: deque[CommitGroup] = deque()
         self._closing = threading.Event()
-        #: Held where `_failed` is set or read, so that wait() adds no event after the thread has ended.
+        #: Held where `_failed` is set or read, so that barrier() adds no event after the thread has ended.
         self._failure_lock = threading.Lock()
         self._failed = False
         #: Begins with the first group.
@@ -226,14 +226,22 @@ class Committer:
             self._syncer = threading.Thread(target=self._run, name="committer", daemon=True)
             self._syncer.start()
 
-    def wait(self) -> None:
-        """Wait until all groups have been synced or a sync failed. Callbacks are called later."""
+    def barrier(self) -> Callable[[], bool]:
+        """Return what waits, in any thread, until the groups submitted by now are synced; False if a sync failed.
+
+        Their callbacks are called later.
+        """
+        synced = threading.Event()
         with self._failure_lock:
             if self._failed or self._syncer is None:
-                return
-            synced = threading.Event()
-            self._tasks.put(synced)
+                synced.set()
+            else:
+                self._tasks.put(synced)
+        return partial(self._await, synced)
+
+    def _await(self, synced: threading.Event) -> bool:
         synced.wait()
+        return not self._failed
 
     def close(self) -> bool:
         """Commit waiting groups, end the thread and call all callbacks; return whether all syncs succeeded."""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Set
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
 from leveret.broker.core.deduplication.values import read_key
+from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.storage.definitions_database import DefinitionsDatabase
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
@@ -65,18 +69,28 @@ class SimulatedLoad:
 
 
 class SimulatedBroker:
-    """A virtual host in a data directory; commits end when the time advances."""
+    """A virtual host in a data directory; commits end when the time advances.
 
-    def __init__(self, files: SimulatedFiles, options: EngineOptions, now: float) -> None:
+    Args:
+        definitions: Where its definitions are; None if they are not on the disk.
+    """
+
+    def __init__(
+        self, files: SimulatedFiles, options: EngineOptions, now: float, definitions: DefinitionsDatabase | None = None
+    ) -> None:
         self.loop = ManualLoop()
         self.loop.now = now
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         turn = Turn(self.loop.call_soon)
-        turn.before_writing.append(lambda: self.stores.write())
+        self.gate = DefinitionsGate(self.loop.call_later)
+        turn.before_writing += [self.gate.write, lambda: self.stores.write()]
+        if definitions is not None:
+            self.gate.attach(definitions, self._calls.put, turn.end_later)
         timers = ManualTimers(self.loop)
+        options = replace(options, when_defined=self.gate.when_written)
         self.engine = StorageEngine(ROOT, self._calls.put, files=files, clock=timers, options=options)
-        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later)
-        self.vhost = VirtualHost("v", turn, timers, stores=self.stores)
+        self.stores = MessageStores(self.engine, turn.end_later, timers.real_call_later, gate=self.gate)
+        self.vhost = VirtualHost("v", turn, timers, self.stores, recorder=DurableRecorder("v", self.gate, self.gate))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

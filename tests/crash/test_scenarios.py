@@ -15,6 +15,7 @@ import pytest
 
 from tests.crash.comparison import End
 from tests.crash.delayed_client import DelayedClient
+from tests.crash.deleting_load import DeletingLoad
 from tests.crash.process_loads import DeduplicatingClients, OneClient, QueueClients, RetryClients
 from tests.crash.reader_loads import ArchiverClients, QueryClients
 from tests.crash.rows.table import run_rows
@@ -36,6 +37,7 @@ _REDO: Final = tuple(
 SCENARIOS: Final = (
     Scenario("queues", QueueLoad, QueueClients, redo=_REDO, more_ends=2),
     Scenario("moves", MovingLoad),
+    Scenario("moves out of deleted queues", DeletingLoad),
     Scenario("delayed", DelayedLoad, partial(OneClient, DelayedClient), share=2),
     Scenario("retries", partial(RetryLoad, "classic"), RetryClients, share=2),
     Scenario("retries of a quorum queue", partial(RetryLoad, "quorum")),

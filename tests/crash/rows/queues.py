@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.bounded import outcomes, refill
+from tests.conformance.deaths import dead_letter_to
 from tests.conformance.topology import drain, exists, got, numbered
 from tests.crash.rows.table import Steps, row
 from tests.integration.restarts import PERSISTENT, Restarts
@@ -51,6 +52,20 @@ def a_deleted_queue_is_gone(place: Restarts) -> Steps:
     assert not exists(place.connect, queue)
     channel.queue_declare(queue, durable=True)
     assert channel.get(queue) is None
+
+
+@row()
+def dead_letters_stay_when_their_queue_is_deleted_at_once(place: Restarts) -> Steps:
+    channel = place.channel()
+    letters = place.queue(channel, hint="letters")
+    queue = place.queue(channel, *dead_letter_to("", letters))
+    refill(channel, queue, *numbered(3), **PERSISTENT)
+    for _ in range(2):
+        channel.reject(got(channel, queue).delivery_tag, requeue=False)
+    channel.queue_delete(queue)
+    channel = yield
+    assert not exists(place.connect, queue)
+    assert drain(channel, letters) == numbered(2)
 
 
 @row()

@@ -48,6 +48,16 @@ def test_dropped_messages(
     assert removals(start)[kind, not exchange] == 0
 
 
+def test_dead_letters_of_a_queue_that_is_deleted_at_once(files: SimulatedFiles) -> None:
+    start = Start(files, dead_letter_exchange="nowhere")
+    publish(start.queue, *"abc", persistent=True)
+    start.loop.run()
+    start.queue.reject([start.got()])
+    start.vhost.delete_queue(start.queue)
+    start.stop()
+    assert removals(start) == {(EventKind.REJECT, True): 1, (EventKind.QUEUE_DELETED, False): 2}
+
+
 def test_messages_that_have_expired_behind_one_that_is_delivered(files: SimulatedFiles) -> None:
     start = Start(files)
     publish(start.queue, "a", persistent=True)
