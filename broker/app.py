@@ -162,9 +162,11 @@ class App:
             gate=gate,
             cluster_name=settings.cluster_name,
             store_files=settings.storage.append_files + settings.storage.read_files,
+            event_vhost=_event_vhost(settings),
         )
         self.accounts = Accounts(settings.loopback_users)
         self._auth_backends = AuthBackends(self.accounts)
+        self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
         self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
         self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
         limit = memory_limit(settings)
@@ -173,6 +175,7 @@ class App:
         self.node = Node(timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_limit)
         if self._replica is not None:
             self.node.name = self._replica.node
+        self.broker.events.node = self.node.name
         self._memory_checks = MemoryChecks(
             MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
             Pager(self.broker.backings, _paging_threshold(settings, limit)),
@@ -248,6 +251,7 @@ class App:
         self._loss_log.start()
         self.jobs.restore(keeper.stored(KIND))
         self._memory_checks.start()
+        self.broker.start_events()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
 
@@ -481,6 +485,11 @@ def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str
     """
     where = " ".join(f"{name}={','.join(format_address(*each) for each in bound)}" for name, bound in addresses.items())
     return f"leveret {VERSION} ready {where} data={data_dir}{f' role={role}' if role else ''}"
+
+
+def _event_vhost(settings: Settings) -> str | None:
+    """Return the virtual host that has the exchange of events; None if there is none."""
+    return (settings.event_exchange.vhost or settings.default_vhost) if settings.event_exchange.enabled else None
 
 
 def _make_side_programs(settings: Settings, backups: Backups) -> list[SideProgram]:

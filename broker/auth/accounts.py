@@ -48,6 +48,7 @@ class Accounts:
         generation: Incremented by every change, so that callers can cache permission checks.
         on_change: Called after every change.
         on_delete: Called with the name of a user who was deleted.
+        tell: Called with the kind of an event and its fields, as in RabbitMQ's events.
         attempts: Counters of login attempts.
         throttle: Delays the answers to failed logins.
         password_rules: What is asked of new passwords.
@@ -58,6 +59,7 @@ class Accounts:
         self.generation = 0
         self.on_change: Callable[[], None] = _ignore
         self.on_delete: Callable[[str], None] = _ignore
+        self.tell: Callable[[str, dict[str, Any]], None] = _ignore
         self.attempts = AuthAttempts()
         self.throttle = LoginThrottle()
         self.password_rules = NO_RULES
@@ -92,8 +94,14 @@ class Accounts:
 
     def put_user(self, user: User) -> User:
         """Create or replace a user; an existing one keeps its permissions."""
+        known = self._users.get(user.name)
         self._users[user.name] = user
         self._changed()
+        if known is None:
+            self.tell("user.created", {"name": user.name})
+        elif known.password_hash != user.password_hash:
+            self.tell("user.password.changed", {"name": user.name})
+        self.tell("user.tags.set", {"name": user.name, "tags": list(user.tags)})
         return user
 
     def change_password(self, name: str, password: str | bytes) -> None:
@@ -105,7 +113,9 @@ class Accounts:
         """
         self.password_rules.check(password)
         hashed = hash_password(password) if password else ""
-        self.put_user(replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256))
+        self._users[name] = replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256)
+        self._changed()
+        self.tell("user.password.changed", {"name": name})
 
     def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> None:
         """Limit a user's connections and channels. The limits also apply to connections that are open.
@@ -119,6 +129,9 @@ class Accounts:
         limits = self._user(name).limits
         limits.max_connections, limits.max_channels = max_connections, max_channels
         self._changed()
+        left = limits.document()
+        of_user = {"name": "limits", "username": name, **left}
+        self.tell("user.limits.set" if left else "user.limits.cleared", of_user)
 
     def delete_user(self, name: str) -> None:
         """Delete a user and all its permissions. The caller closes its connections.
@@ -132,6 +145,7 @@ class Accounts:
         self.unrestored = [each for each in self.unrestored if each[1].get("user") != name]
         self._changed()
         self.on_delete(name)
+        self.tell("user.deleted", {"name": name})
 
     def verify(self, username: str, password: bytes) -> User | None:
         """Return the user of a name if this is its password; None otherwise."""
@@ -154,6 +168,8 @@ class Accounts:
         """
         self._permissions[self._user(username).name, vhost] = Permissions(configure, write, read)
         self._changed()
+        patterns = {"configure": configure, "write": write, "read": read}
+        self.tell("permission.created", {"user": username, "vhost": vhost, **patterns})
 
     def clear_permissions(self, username: str, vhost: str) -> None:
         """Remove a user's permissions in a virtual host, which includes access to it. Does nothing if it has none.
@@ -163,6 +179,7 @@ class Accounts:
         """
         self._permissions.pop((self._user(username).name, vhost), None)
         self._changed()
+        self.tell("permission.deleted", {"user": username, "vhost": vhost})
 
     def set_topic_permissions(self, username: str, vhost: str, exchange: str, write: str, read: str) -> None:
         """Set which routing keys a user may use on a topic exchange; see TopicPermissions for the patterns.
@@ -174,6 +191,8 @@ class Accounts:
         name = self._user(username).name
         self._topic_permissions[name, vhost, exchange] = TopicPermissions(write, read, name, vhost)
         self._changed()
+        patterns = {"exchange": exchange, "write": write, "read": read}
+        self.tell("topic.permission.created", {"user": username, "vhost": vhost, **patterns})
 
     def clear_topic_permissions(self, username: str, vhost: str, exchange: str | None = None) -> None:
         """Remove a user's topic permissions on one exchange, or on all. Does nothing if it has none.
@@ -188,13 +207,17 @@ class Accounts:
             if key[:2] != of or exchange not in (None, key[2])
         }
         self._changed()
+        self.tell("topic.permission.deleted", {"user": username, "vhost": vhost, "exchange": exchange})
 
     def forget_vhost(self, name: str) -> None:
         """Remove all permissions in a deleted virtual host."""
+        lost = [user for user, vhost in self._permissions if vhost == name]
         self._permissions = {key: value for key, value in self._permissions.items() if key[1] != name}
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[1] != name}
         self.unrestored = [each for each in self.unrestored if each[1].get("vhost") != name]
         self._changed()
+        for user in lost:
+            self.tell("permission.deleted", {"user": user, "vhost": name})
 
     def permissions(self, username: str, vhost: str) -> Permissions | None:
         """Return a user's permissions in a virtual host; None if the user has no access to it."""
@@ -307,5 +330,5 @@ class Accounts:
         self.on_change()
 
 
-def _ignore(*_: str) -> None:
+def _ignore(*_: Any) -> None:
     pass

@@ -367,6 +367,18 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventExchange:
+    """The exchange `amq.rabbitmq.event`, which tells what is done as RabbitMQ's event exchange plugin does."""
+
+    enabled: bool = option(
+        kinds.boolean(), True, "Whether there is the exchange `amq.rabbitmq.event`; without bindings it costs nothing."
+    )
+    vhost: str | None = option(
+        kinds.optional(kinds.text(), "none"), None, "Vhost that has the exchange; by default `default_vhost`."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
     """Metrics for Prometheus."""
 
@@ -580,6 +592,7 @@ class Settings:
     backup: Backup = group(Backup)
     replication: Replication = group(Replication)
     compat: Compat = group(Compat)
+    event_exchange: EventExchange = group(EventExchange)
     management: Management = group(Management)
     management_agent: ManagementAgent = group(ManagementAgent)
     prometheus: Prometheus = group(Prometheus)

@@ -14,11 +14,14 @@ from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.events import BROKER, Events, named
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhosts.event_exchange import EventExchange
+from leveret.broker.core.vhosts.event_fields import exchange_fields, parameter_fields, vhost_fields, vhost_limits_fields
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata, metadata_to_json
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.tracing import Tracer
@@ -39,10 +42,14 @@ class GlobalParameters:
 
     Attributes:
         journal: Where changes are written.
+
+    Args:
+        events: Who is told of changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, events: Events) -> None:
         self.journal: Journal = NoJournal()
+        self._events = events
         self._values: dict[str, Any] = {}
 
     @property
@@ -60,6 +67,7 @@ class GlobalParameters:
         is_new = name not in self._values
         self._values[name] = value
         self.journal.put(_KIND, (name,), {"value": value})
+        self._events.tell("parameter.set", _global_parameter, name, value)
         return is_new
 
     def clear(self, name: str) -> bool:
@@ -68,6 +76,8 @@ class GlobalParameters:
             return False
         del self._values[name]
         self.journal.delete(_KIND, (name,))
+        # As in RabbitMQ: set to nothing.
+        self._events.tell("parameter.set", _global_parameter, name)
         return True
 
     def ensure_cluster_id(self) -> None:
@@ -83,10 +93,14 @@ class RuntimeParameters:
     Attributes:
         journal: Where changes are written.
         on_change: Called with virtual host, component and name after a parameter has been set or cleared.
+
+    Args:
+        events: Who is told of changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, events: Events) -> None:
         self.journal: Journal = NoJournal()
+        self._events = events
         self.on_change: Callable[[str, str, str], None] = _ignore
         self._values: dict[tuple[str, str, str], Any] = {}
 
@@ -101,6 +115,7 @@ class RuntimeParameters:
         is_new = key not in self._values
         self._values[key] = value
         self.journal.put(_PARAMETER, key, {"value": value})
+        self._events.tell("parameter.set", parameter_fields, *key, value)
         self.on_change(*key)
         return is_new
 
@@ -111,6 +126,7 @@ class RuntimeParameters:
             return False
         del self._values[key]
         self.journal.delete(_PARAMETER, key)
+        self._events.tell("parameter.cleared", parameter_fields, *key)
         self.on_change(*key)
         return True
 
@@ -122,6 +138,11 @@ class RuntimeParameters:
 
 def _ignore(vhost_name: str, component: str, name: str) -> None:
     """Do nothing."""
+
+
+def _global_parameter(name: str, *value: Any) -> dict[str, Any]:
+    fields = {"component": "global", "name": name}
+    return {**fields, "value": value[0]} if value else fields
 
 
 log = logging.getLogger("leveret.patterns")
@@ -139,8 +160,10 @@ class Broker:
         gate: Delays replies that depend on definitions that are not written yet, also for the stores.
         cluster_name: Cluster name unless a global parameter sets it; by default with the name of the host.
         store_files: Number of message files that may be open.
+        event_vhost: Name of the virtual host that has the exchange of events; None for no such exchange.
 
     Attributes:
+        events: Who is told what is done.
         stores: The message stores of queues.
         vhosts: Virtual hosts by name.
         alarms: Resource alarms.
@@ -166,7 +189,11 @@ class Broker:
         gate: DefinitionsGate | None = None,
         cluster_name: str | None = None,
         store_files: int = 384,
+        event_vhost: str | None = None,
     ) -> None:
+        self.events = Events(timers)
+        self._event_vhost = event_vhost
+        self._event_exchange = None if event_vhost is None else EventExchange(turn)
         self.stores = stores
         self.stores.on_readable = self._resume
         self.turn = turn
@@ -175,13 +202,14 @@ class Broker:
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = alarms or Alarms()
+        self.alarms.on_change = self._tell_alarm
         self.gate = gate or DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
-        self.global_parameters = GlobalParameters()
-        self.parameters = RuntimeParameters()
+        self.global_parameters = GlobalParameters(self.events)
+        self.parameters = RuntimeParameters(self.events)
         self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
         report_to(_log_slow_pattern)
         self.statistics = BrokerStatistics()
-        self.connections = Connections(self.statistics)
+        self.connections = Connections(self.statistics, self.events)
         self.last_sample = 0
         self.losses_since = timers.seconds()
         #: Definitions that could not be restored because their virtual host is missing: kind and key by virtual host.
@@ -191,13 +219,22 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Return a virtual host, which is created if it does not exist."""
         if name not in self.vhosts:
-            recorder = DurableRecorder(name, self._journal, self.gate)
+            recorder = DurableRecorder(name, self._journal, self.gate, self.events)
             vhost = self.vhosts[name] = VirtualHost(
                 name, self.turn, self.timers, self.stores, self._trust_publishers, recorder
             )
+            if self._event_exchange is not None and name == self._event_vhost:
+                self._event_exchange.open(vhost.topology)
             self._delete_orphaned(name)
             self.save_vhost(vhost)
+            for exchange in vhost.topology.exchanges.values():
+                self.events.tell("exchange.created", exchange_fields, exchange)
         return self.vhosts[name]
+
+    def start_events(self) -> None:
+        """Begin to tell what is done: definitions are restored."""
+        if self._event_exchange is not None:
+            self.events.takers.append(self._event_exchange)
 
     def backings(self) -> Iterator[QueueBacking]:
         """Return where the messages of all queues are kept."""
@@ -241,6 +278,14 @@ class Broker:
         }
         self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
 
+    def put_vhost(self, name: str, metadata: VirtualHostMetadata) -> VirtualHost:
+        """Add a virtual host with metadata, or replace the metadata of one, and tell so."""
+        kind = "vhost.updated" if name in self.vhosts else "vhost.created"
+        vhost = self.add_vhost(name)
+        self.set_metadata(vhost, metadata)
+        self.events.tell(kind, vhost_fields, name, metadata, self.events.node)
+        return vhost
+
     def set_metadata(self, vhost: VirtualHost, metadata: VirtualHostMetadata) -> None:
         """Replace and save the metadata of a virtual host. This also starts or stops tracing."""
         vhost.metadata = metadata
@@ -267,11 +312,31 @@ class Broker:
         self.parameters.clear_vhost(name)
         waiting = vhost.delayed_count
         vhost.delete_contents()
+        for exchange in vhost.topology.exchanges.values():
+            self.events.tell("exchange.deleted", named, name, exchange.name)
         if waiting:
             # Nothing remains that could count them.
             losses_log.warning("vhost '%s' was deleted, and with its exchanges %d delayed messages", name, waiting)
         self.statistics.ended.absorb(vhost.statistics)
         self._journal.delete("vhost", (name,))
+        self.events.tell("vhost.deleted", dict, {"name": name})
+        if vhost.has_limits:
+            self.tell_limits(name, None)
+        self.events.tell("vhost.down", dict, {"name": name, "node": self.events.node}, by_broker=True)
+
+    def tell_limits(self, vhost_name: str, limits: Mapping[str, Any] | None) -> None:
+        """Tell that the limits of a virtual host are other ones; None if they are removed."""
+        of_parameter = parameter_fields, vhost_name, "vhost-limits", "limits"
+        if limits is None:
+            self.events.tell("parameter.cleared", *of_parameter)
+            self.events.tell("vhost.limits.cleared", vhost_limits_fields, vhost_name, {})
+        else:
+            self.events.tell("parameter.set", *of_parameter, limits or [])
+            self.events.tell("vhost.limits.set", vhost_limits_fields, vhost_name, limits)
+
+    def _tell_alarm(self, resource: str, is_set: bool) -> None:
+        about = {"node": self.events.node, "source": resource}
+        self.events.tell("alarm.set" if is_set else "alarm.cleared", dict, about, actor=BROKER)
 
     def forget_connection(self, connection: ClientConnection) -> None:
         """Stop counting a connection, if it has opened a virtual host."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.counters.totals import BrokerStatistics
+from leveret.broker.core.events import Actor, Events
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.protocol.faults import AmqpFault
-from leveret.protocol.field_table import FieldTable
+from leveret.protocol.field_table import FieldTable, as_text, find
+
+#: AMQP 0-9-1, as RabbitMQ's events name it.
+_PROTOCOL: Final = "{0,9,1}"
 
 
 class ClientIdentity(Protocol):
@@ -197,6 +201,7 @@ class Connections(Set[ClientConnection]):
 
     Args:
         statistics: Counts opened and closed connections and channels.
+        events: Who is told of them.
 
     Attributes:
         by_user: Number of connections by user name, without zeros.
@@ -204,8 +209,9 @@ class Connections(Set[ClientConnection]):
         channels_by_user: Number of open channels by user name, without zeros.
     """
 
-    def __init__(self, statistics: BrokerStatistics) -> None:
+    def __init__(self, statistics: BrokerStatistics, events: Events) -> None:
         self._statistics = statistics
+        self._events = events
         self._connections: set[ClientConnection] = set()
         self.by_user: Counter[str] = Counter()
         self.by_vhost: Counter[str] = Counter()
@@ -231,6 +237,9 @@ class Connections(Set[ClientConnection]):
         self._statistics.connection_created += 1
         self.by_user[connection.username] += 1
         self.by_vhost[connection.vhost_name] += 1
+        self._events.tell(
+            "connection.created", connection_fields, connection, self._events.node, actor=actor_of(connection)
+        )
 
     def remove(self, connection: ClientConnection) -> None:
         """Remove a closed connection."""
@@ -238,16 +247,137 @@ class Connections(Set[ClientConnection]):
         self._statistics.connection_closed += 1
         _count_down(self.by_user, connection.username)
         _count_down(self.by_vhost, connection.vhost_name)
+        self._events.tell("connection.closed", closed_connection_fields, connection, self._events.node)
 
-    def channel_opened(self, username: str) -> None:
-        """Count a new channel of a user."""
+    def channel_opened(self, channel: ClientChannel) -> None:
+        """Count a new channel."""
         self._statistics.channel_created += 1
-        self.channels_by_user[username] += 1
+        self.channels_by_user[channel.client.username] += 1
+        self._events.tell("channel.created", channel_fields, channel, actor=actor_of(channel.client))
 
-    def channel_closed(self, username: str) -> None:
-        """Count a closed channel of a user."""
+    def channel_closed(self, channel: ClientChannel) -> None:
+        """Count a closed channel."""
         self._statistics.channel_closed += 1
-        _count_down(self.channels_by_user, username)
+        _count_down(self.channels_by_user, channel.client.username)
+        self._events.tell("channel.closed", closed_channel_fields, channel, actor=actor_of(channel.client))
+
+
+def actor_of(client: ClientIdentity) -> Actor:
+    """Return who acts over a connection."""
+    return Actor(client.username, client.peer[0])
+
+
+def channel_name(channel: ClientChannel) -> str:
+    """Return the name of a channel: its connection's name and its number in brackets."""
+    return f"{channel.client.name} ({channel.number})"
+
+
+# -- fields of events, as in RabbitMQ's; names stand for processes ---------------------------------------
+
+
+def connection_fields(connection: ClientConnection, node: str) -> dict[str, Any]:
+    """Return the fields of ``connection.created``."""
+    tls = connection.tls
+    return {
+        **_identity_fields(connection, node),
+        "type": "network",
+        "host": connection.local[0],
+        "port": connection.local[1],
+        "peer_host": connection.peer[0],
+        "peer_port": connection.peer[1],
+        "ssl": tls is not None,
+        "ssl_protocol": "" if tls is None else tls.protocol,
+        "ssl_cipher": "" if tls is None else tls.cipher,
+        "ssl_key_exchange": "",
+        "ssl_hash": "",
+        "peer_cert_subject": "" if tls is None else tls.subject,
+        "peer_cert_issuer": "" if tls is None else tls.issuer,
+        "peer_cert_validity": "" if tls is None else tls.validity,
+        "auth_mechanism": connection.auth_mechanism,
+        "protocol": _PROTOCOL,
+        "user": connection.username,
+        "vhost": connection.vhost_name,
+        "timeout": connection.heartbeat,
+        "frame_max": connection.frame_max,
+        "channel_max": connection.channel_max,
+        "connected_at": connection.connected_at,
+    }
+
+
+def closed_connection_fields(connection: ClientConnection, node: str) -> dict[str, Any]:
+    """Return the fields of ``connection.closed``."""
+    return _identity_fields(connection, node)
+
+
+def _identity_fields(connection: ClientIdentity, node: str) -> dict[str, Any]:
+    given = find(connection.client_properties, "connection_name")
+    return {
+        "name": connection.name,
+        "pid": connection.name,
+        "node": node,
+        "client_properties": connection.client_properties,
+        "user_provided_name": as_text(given) if given is not None and given.kind == "S" else None,
+    }
+
+
+def channel_fields(channel: ClientChannel) -> dict[str, Any]:
+    """Return the fields of ``channel.created``."""
+    client, name = channel.client, channel_name(channel)
+    of_client = {"connection": client.name, "user": client.username, "vhost": client.vhost_name}
+    return {"pid": name, "name": name, "number": channel.number, **of_client}
+
+
+def closed_channel_fields(channel: ClientChannel) -> dict[str, Any]:
+    """Return the fields of ``channel.closed``."""
+    return {"pid": channel_name(channel)}
+
+
+def consumer_fields(consumer: ClientConsumer) -> dict[str, Any]:
+    """Return the fields of ``consumer.created``."""
+    return {
+        **ended_consumer_fields(consumer),
+        "exclusive": consumer.exclusive,
+        "ack_required": not consumer.no_ack,
+        "prefetch_count": consumer.prefetch,
+        "arguments": consumer.arguments,
+    }
+
+
+def ended_consumer_fields(consumer: ClientConsumer) -> dict[str, Any]:
+    """Return the fields of ``consumer.deleted``."""
+    of_queue = {"queue": consumer.queue.name, "vhost": consumer.queue.vhost_name}
+    return {"consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), **of_queue}
+
+
+def login_fields(
+    name: str,
+    connection: str,
+    ends: tuple[tuple[str, int], tuple[str, int]],
+    mechanism: str,
+    is_tls: bool,
+    error: str = "",
+) -> dict[str, Any]:
+    """Return the fields of ``user.authentication.success`` and, with an error, ``user.authentication.failure``.
+
+    Args:
+        name: The user name that the client sent.
+        connection: Name of the connection.
+        ends: Address and port of the client and of the broker.
+        mechanism: The SASL mechanism.
+    """
+    (peer_host, peer_port), (host, _) = ends
+    return {
+        "connection_type": "network",
+        "name": name,
+        "host": host,
+        "connection_name": connection,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "protocol": _PROTOCOL,
+        "auth_mechanism": mechanism,
+        "ssl": is_tls,
+        "error": error or None,
+    }
 
 
 def _count_down(counts: Counter[str], name: str) -> None:

@@ -26,7 +26,7 @@ _PLUGINS: Final[Mapping[str, tuple[Verdict, str, str]]] = {
     "rabbitmq_auth_mechanism_ssl": (_FINE, _BUILT_IN, "docs/operations.md#tls"),
     "rabbitmq_consistent_hash_exchange": (_FINE, _BUILT_IN, ""),
     "rabbitmq_delayed_message_exchange": (_FINE, _BUILT_IN, ""),
-    "rabbitmq_event_exchange": (_UNSUPPORTED, "there is no exchange of events", "the event log: docs/analytics.md"),
+    "rabbitmq_event_exchange": (_FINE, _BUILT_IN, "docs/audit.md"),
     "rabbitmq_federation": (_UNSUPPORTED, "there is no federation", "a shovel does the same: docs/shovels.md"),
     "rabbitmq_jms_topic_exchange": (_UNSUPPORTED, "the exchange type is not there", "use a topic or headers exchange"),
     "rabbitmq_management": (_FINE, _BUILT_IN, ""),

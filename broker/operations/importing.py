@@ -16,7 +16,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.types import check_exchange_type
 from leveret.broker.core.json_values import check_nesting, table_from_json
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.vhosts.metadata import InvalidMetadata, read_metadata
+from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.exchanges import Ends, add_binding, find_destination
 from leveret.broker.operations.virtual_hosts import (
@@ -75,14 +75,13 @@ def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
 
 def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
     # A document may only name a virtual host: then an existing one keeps its metadata.
-    is_new = name not in broker.vhosts
-    vhost = broker.add_vhost(name)
-    if is_new or len(entry) > 1:
+    known = broker.vhosts.get(name)
+    if known is None or len(entry) > 1:
         try:
-            metadata = read_metadata(entry, vhost.metadata)
+            metadata = read_metadata(entry, VirtualHostMetadata() if known is None else known.metadata)
         except InvalidMetadata as invalid:
             raise DefinitionsError(f"vhosts: '{name}': {invalid.reason}", invalid.reason) from None
-        broker.set_metadata(vhost, metadata)
+        broker.put_vhost(name, metadata)
 
 
 def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:

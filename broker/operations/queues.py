@@ -13,6 +13,7 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
 from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal
 from leveret.policies.stream_arguments import StreamPlace, consumer_name_error
@@ -239,7 +240,10 @@ def purge(principal: Principal, name: str, owner: object | None = None) -> int:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
         ConnectionFault: NOT_IMPLEMENTED (540) for a stream.
     """
-    return _refuse_stream(open_for_reading(principal, name, owner), "queue.purge").purge()
+    queue = _refuse_stream(open_for_reading(principal, name, owner), "queue.purge")
+    purged = queue.purge()
+    principal.vhost.events.tell("queue.purged", counted_fields, queue, purged)
+    return purged
 
 
 # -- named consumers of streams: all need read permission --------------------------------------------------

@@ -21,7 +21,7 @@ from leveret.protocol.faults import ConnectionFault, ReplyCode
 def put_vhost(broker: Broker, accounts: Accounts, creator: User, name: str, metadata: VirtualHostMetadata) -> None:
     """Create a virtual host, in which its creator has all permissions, or change its metadata."""
     existed = name in broker.vhosts
-    broker.set_metadata(broker.add_vhost(name), metadata)
+    broker.put_vhost(name, metadata)
     if not existed:
         grant_to_creator(accounts, creator, name)
 
@@ -41,8 +41,9 @@ def delete_vhost(broker: Broker, accounts: Accounts, vhost: VirtualHost) -> Gene
         return False
     # Clients may have connected meanwhile.
     close_connections(broker, reason, vhost=vhost.name)
-    broker.delete_vhost(vhost.name)
+    # Told in RabbitMQ's order.
     accounts.forget_vhost(vhost.name)
+    broker.delete_vhost(vhost.name)
     return True
 
 
@@ -97,12 +98,14 @@ def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) ->
         raise InvalidLimits(refusal)
     vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
     broker.save_vhost(vhost)
+    broker.tell_limits(vhost.name, limits)
 
 
 def clear_limits(broker: Broker, vhost: VirtualHost) -> None:
     """Remove the limits of a virtual host."""
     vhost.clear_limits()
     broker.save_vhost(vhost)
+    broker.tell_limits(vhost.name, None)
 
 
 def set_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> tuple[bool, Iterator[None]]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from leveret.broker.core.queues.queue import Consumer
 from leveret.broker.core.scheduling.timers import Timer, Timers
-from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel import Channel, tell_ended
 from leveret.broker.session.unacked import GetHolder
 from leveret.policies.keys import MAX_TTL_MS
 from leveret.protocol.faults import ChannelFault, ReplyCode
@@ -112,6 +112,7 @@ class AckDeadline:
         del channel.consumers[consumer.tag]
         channel.shared_prefetch.remove(consumer)
         channel.send(_CANCEL, consumer.tag, True)
+        tell_ended(consumer, by_broker=True)
         queue.remove_consumer(consumer)
         queue.release(consumer, entries, "abandoned")
         channel.shared_prefetch.release(len(entries))

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from leveret.broker.core.clients import consumer_fields, ended_consumer_fields
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages import Origin
@@ -214,6 +215,7 @@ class Channel:
         """Cancel all consumers; return their queues."""
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
+            tell_ended(consumer, by_broker=True)
             consumer.queue.remove_consumer(consumer)
         return {consumer.queue for consumer in consumers.values()}
 
@@ -390,8 +392,24 @@ class ChannelConsumer(Consumer):
         channel = self.channel
         channel.consumers.pop(self.tag, None)
         channel.shared_prefetch.remove(self)
+        tell_ended(self, by_broker=True)
         if channel.host.notifies_cancel:
             channel.send(_CANCEL, self.tag, True)
+
+
+def tell_started(consumer: ChannelConsumer) -> None:
+    """Tell that a consumer has been started."""
+    consumer.channel.vhost.events.tell("consumer.created", consumer_fields, consumer)
+
+
+def tell_ended(consumer: Consumer, by_broker: bool = False) -> None:
+    """Tell that a consumer has been cancelled.
+
+    Args:
+        by_broker: Whether it goes with its channel or its queue, or was too slow.
+    """
+    assert isinstance(consumer, ChannelConsumer)
+    consumer.channel.vhost.events.tell("consumer.deleted", ended_consumer_fields, consumer, by_broker=by_broker)
 
 
 class ChannelStreamConsumer(ChannelConsumer):

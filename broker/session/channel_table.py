@@ -103,14 +103,14 @@ class ChannelTable:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
         self._check_limits()
         channel = self._by_number[number] = Channel(self.host, number, state)
-        self._broker.connections.channel_opened(self.host.username)
+        self._broker.connections.channel_opened(channel)
         return channel
 
     def remove(self, channel: Channel) -> None:
         """Remove a closed channel; its number can be reused."""
         del self._by_number[channel.number]
         self.host.vhost.statistics.channels.absorb(channel.counters)
-        self._broker.connections.channel_closed(self.host.username)
+        self._broker.connections.channel_closed(channel)
 
     def close_all(self) -> None:
         """Close all channels."""

@@ -12,6 +12,8 @@ from leveret.broker.addresses import connection_name, disable_delay, endpoints, 
 from leveret.broker.auth.backends.chain import Renewal
 from leveret.broker.auth.backends.interface import Refused
 from leveret.broker.auth.users import User
+from leveret.broker.core.clients import login_fields
+from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_table import ChannelTable, method_of
 from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
@@ -250,7 +252,11 @@ class Connection:
             self.channels.publish_varied(event)
         elif type(event) is MethodReceived:
             if event.channel:
-                self.channels.handle(event)
+                self.host.events.actor = self.host.actor
+                try:
+                    self.channels.handle(event)
+                finally:
+                    self.host.events.actor = BROKER
             else:
                 self._handle_own(event)
         elif isinstance(event, Exception):
@@ -351,6 +357,8 @@ class Connection:
                 self._heartbeats.start(self.heartbeat, partial(self.drop, "reset"))
         elif received is ConnectionInput.OPEN:
             self._open(handshake)
+        elif received is ConnectionInput.START_OK:
+            self._tell_login("success", handshake.user.name, handshake.auth_mechanism)
         if reply:
             self.output.send(reply)
 
@@ -385,6 +393,9 @@ class Connection:
 
     def _refuse(self, refusal: Refusal) -> None:
         """Refuse the handshake, now or after its delay. If the handshake timeout comes first, only drop the socket."""
+        if refusal.login is not None:
+            self._tell_login("failure", *refusal.login)
+            refusal.login = None
         if refusal.delay:
             self.reader.discard_input()
             timeout = self._server.settings.handshake_timeout / 1000
@@ -401,6 +412,12 @@ class Connection:
             self._end_handshake()
             self.reader.discard_input()
         self.drop_later(_SILENCE_SECONDS)
+
+    def _tell_login(self, result: str, username: str, mechanism: str, why: str = "") -> None:
+        """Tell that a login has succeeded or failed."""
+        about = username, self.name, (self.peer, self.local), mechanism, self.tls is not None, why
+        actor = Actor(username, self.peer[0])
+        self._server.broker.events.tell(f"user.authentication.{result}", login_fields, *about, actor=actor)
 
     def _end_handshake(self) -> None:
         self._handshake = None
@@ -503,9 +520,13 @@ class Connection:
         self.reader.set_channel_frames(ChannelFrames.SKIPPED)
         if self.is_open:
             self.is_open = False
+            acting = self.host.events.actor
+            if acting is BROKER:
+                self.host.events.actor = self.host.actor
             self.channels.close_all()
             self.host.routes.clear()
             self.host.route_search.cancel()
             self.output.confirming.clear()
             self.host.vhost.delete_queues_of(self.host)
             self._server.broker.forget_connection(self)
+            self.host.events.actor = acting

@@ -11,6 +11,7 @@ from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.attempts import AMQP
 from leveret.broker.auth.backends.chain import LoginAttempt
 from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
+from leveret.broker.auth.backends.internal import shortened
 from leveret.broker.auth.users import User
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.session.peer_certificate import TlsSession
@@ -66,12 +67,16 @@ class Refusal(Exception):
         reason: The reason, for the log.
         fault: Sent to the client in connection.close; None to send nothing, as in most cases in RabbitMQ.
         delay: Time before the refusal takes effect, in seconds.
+
+    Attributes:
+        login: Of a failed login, the user name, the mechanism and why it failed.
     """
 
     def __init__(self, reason: str, fault: ConnectionFault | None = None, delay: float = 0.0) -> None:
         super().__init__(reason)
         self.fault = fault
         self.delay = delay
+        self.login: tuple[str, str, str] | None = None
 
 
 class Capabilities:
@@ -192,7 +197,9 @@ class Handshake:
             user = self._attempt.user()
         except Refused as refused:
             delay = throttle.failed(address, username, server.loop.time())
-            raise self._login_refusal(str(refused), mechanism, delay) from None
+            refusal = self._login_refusal(str(refused), mechanism, delay)
+            refusal.login = shortened(username), mechanism, str(refused)
+            raise refusal from None
         throttle.succeeded(address, username)
         self.user = user
         self.auth_mechanism = mechanism

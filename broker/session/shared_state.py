@@ -13,6 +13,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.events import Actor
 from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
@@ -94,7 +95,9 @@ class ChannelHost:
         frame_max: Maximum frame size in bytes, including the frame header and end.
 
     Attributes:
+        actor: Who acts over the connection.
         consumer_max: Maximum number of consumers of a channel; None for no limit.
+        events: Who is told what is done.
         gate: Holds output that depends on definitions that are not written yet.
         max_message_size: Maximum size of a body in bytes.
         principal: The user with its permissions.
@@ -106,8 +109,10 @@ class ChannelHost:
     """
 
     __slots__ = (
+        "actor",
         "client_properties",
         "consumer_max",
+        "events",
         "frame_max",
         "gate",
         "max_message_size",
@@ -146,6 +151,7 @@ class ChannelHost:
         self.name, self.peer, self.client_properties = name, peer, client_properties
         self.frame_max, self.notifies_cancel = frame_max, notifies_cancel
         self.gate, self.stores = broker.gate, broker.stores
+        self.actor, self.events = Actor(user.name, peer[0]), broker.events
         self.routes, self.route_search = RouteCache(), RouteSearch(broker.turn)
         self.max_message_size = settings.max_message_size
         self.consumer_max = settings.consumer_max_per_channel

@@ -71,9 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _plugins(http_url: str) -> set[str]:
-    """Return the exchange types that the broker has, and the plugins with pages in its management, such as shovel."""
+    """Return the exchange types and exchanges that it has, and the plugins with pages in its management: shovel."""
     management = Management(http_url)
     types = {each["name"] for each in management.request("GET", "overview")["exchange_types"]}
+    types |= {each["name"] for each in management.request("GET", "exchanges")}
     return types | {each["javascript"].removesuffix(".js") for each in management.request("GET", "extensions")}
 
 

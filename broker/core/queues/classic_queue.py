@@ -67,7 +67,7 @@ class ClassicQueue(Queue):
         outbox = self.outbox = DeadLetterOutbox(name, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
         self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
-        self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
+        self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self, True))
         self._head_timer = HeadTimer(host.timers, self.deliver)
         self._counter = DeliveryCounter()
         #: What happens to returned messages; None if they go back to where they were.
@@ -481,7 +481,7 @@ class ClassicQueue(Queue):
         if not len(self.consumers):
             self.expiry.set_in_use(False)
             if self.auto_delete:
-                self.host.delete_queue(self)
+                self.host.delete_queue(self, by_broker=True)
 
     def unblock(self, consumer: QueueConsumer) -> None:
         """Return a consumer that was blocked without credit to the ring."""

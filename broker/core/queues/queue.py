@@ -45,8 +45,8 @@ class QueueHost(Protocol):
     def dead_letter(self, batch: DeadLetterBatch) -> None:
         """Publish messages to the dead-letter exchange; results are reported to DeadLetterOutbox.sent()."""
 
-    def delete_queue(self, queue: Queue) -> int:
-        """Delete an expired or auto-delete queue; return the number of its messages."""
+    def delete_queue(self, queue: Queue, by_broker: bool = False) -> int:
+        """Delete a queue; return the number of its messages. An expired or auto-delete one is deleted by the broker."""
 
 
 class Drop(NamedTuple):

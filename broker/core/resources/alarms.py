@@ -16,14 +16,16 @@ class Alarms:
 
     Attributes:
         any: Whether an alarm is set; read on the path of every message.
+        on_change: Called when the alarm of a resource is set or cleared, with its name and whether it is set.
     """
 
-    __slots__ = ("_blocked", "_set", "any")
+    __slots__ = ("_blocked", "_set", "any", "on_change")
 
     def __init__(self) -> None:
         self._set: set[tuple[str, str]] = set()
         self._blocked: dict[int, Callable[[], None]] = {}
         self.any = False
+        self.on_change: Callable[[str, bool], None] = _ignore
 
     @property
     def resources(self) -> frozenset[str]:
@@ -42,12 +44,18 @@ class Alarms:
             resource: ``memory``, ``disk`` or ``copies``.
             cause: The reason; the alarm remains set until all its causes are cleared.
         """
+        is_new = resource not in self.resources
         self._set.add((resource, cause))
         self.any = True
+        if is_new:
+            self.on_change(resource, True)
 
     def clear(self, resource: str, cause: str = "") -> None:
         """Clear the alarm of a resource for one cause. Once no alarm is set, all blocked connections resume."""
+        was_set = resource in self.resources
         self._set.discard((resource, cause))
+        if was_set and resource not in self.resources:
+            self.on_change(resource, False)
         self.any = bool(self._set)
         if not self.any:
             waiting, self._blocked = self._blocked, {}
@@ -60,3 +68,7 @@ class Alarms:
     def forget(self, connection: object) -> None:
         """Drop the callback of a closed connection."""
         self._blocked.pop(id(connection), None)
+
+
+def _ignore(resource: str, is_set: bool) -> None:
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Records durable definitions of a virtual host: exchanges, queues, bindings and policies.
+"""Records durable definitions of a virtual host: exchanges, queues, bindings and policies; tells of all changes.
 
 Names may be any bytes; they are stored as text with surrogate escapes, which JSON supports. Field tables are stored in
 their wire format, so that no type is lost.
@@ -11,14 +11,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.events import Events, named
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhosts.event_fields import (
+    binding_fields,
+    exchange_fields,
+    operator_policy_parameter,
+    parameter_fields,
+    policy_fields,
+    queue_fields,
+)
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import not_found
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
+from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 
 
@@ -37,22 +47,31 @@ def table_from_text(text: str) -> FieldTable:
 
 
 class DurableRecorder:
-    """Writes durable definitions of one virtual host to a journal.
+    """Writes durable definitions of one virtual host to a journal, and tells what has become of any definition.
 
     Args:
         journal: Where definitions are written; None to write nothing.
         gate: Delays replies that depend on unwritten definitions; None without a data directory.
+        events: Who is told of changes; None for nobody.
 
     Attributes:
         journal: See Args.
+        events: See Args.
     """
 
-    __slots__ = ("_gate", "_vhost_name", "journal")
+    __slots__ = ("_gate", "_vhost_name", "events", "journal")
 
-    def __init__(self, vhost_name: str, journal: Journal | None = None, gate: DefinitionsGate | None = None) -> None:
+    def __init__(
+        self,
+        vhost_name: str,
+        journal: Journal | None = None,
+        gate: DefinitionsGate | None = None,
+        events: Events | None = None,
+    ) -> None:
         self._vhost_name = vhost_name
         self.journal = NoJournal() if journal is None else journal
         self._gate = gate
+        self.events = Events(Clock()) if events is None else events
 
     def rely_on(self, kind: str, name: str) -> None:
         """Note that a reply depends on a queue or exchange; see DefinitionsGate."""
@@ -69,7 +88,8 @@ class DurableRecorder:
             self._gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
 
     def exchange_declared(self, exchange: Exchange) -> None:
-        """Record a new exchange if it is durable."""
+        """Tell of a new exchange, and record it if it is durable."""
+        self.events.tell("exchange.created", exchange_fields, exchange)
         if exchange.durable:
             value: dict[str, Any] = {
                 "type": exchange.type_name,
@@ -84,13 +104,19 @@ class DurableRecorder:
                 value["values_qid"] = values_qid
             self.journal.put("exchange", (self._vhost_name, exchange.name), value)
 
-    def exchange_deleted(self, exchange: Exchange) -> None:
-        """Record the deletion of an exchange."""
+    def exchange_deleted(self, exchange: Exchange, by_broker: bool = False) -> None:
+        """Record the deletion of an exchange.
+
+        Args:
+            by_broker: Whether it goes with something else.
+        """
+        self.events.tell("exchange.deleted", named, self._vhost_name, exchange.name, by_broker=by_broker)
         if exchange.durable:
             self.journal.delete("exchange", (self._vhost_name, exchange.name))
 
     def queue_declared(self, queue: Queue) -> None:
-        """Record a new queue if it is durable."""
+        """Tell of a new queue, and record it if it is durable."""
+        self.events.tell("queue.created", queue_fields, queue)
         if queue.durable:
             value = {
                 "auto_delete": queue.auto_delete,
@@ -100,22 +126,31 @@ class DurableRecorder:
             self.journal.put("queue", (self._vhost_name, queue.name), value)
 
     def queue_deleted(self, queue: Queue) -> None:
-        """Record the deletion of a queue."""
+        """Record the deletion of a queue; its event is told with the number of its messages."""
         if queue.durable:
             self.journal.delete("queue", (self._vhost_name, queue.name))
 
     def bound(self, binding: Binding) -> None:
-        """Record a new binding if its source and destination are durable."""
+        """Tell of a new binding, and record it if its source and destination are durable."""
+        self.events.tell("binding.created", binding_fields, self._vhost_name, binding)
         if _is_durable(binding):
             self.journal.put("binding", self._binding_key(binding), {})
 
-    def unbound(self, binding: Binding) -> None:
-        """Record the removal of a binding."""
+    def unbound(self, binding: Binding, by_broker: bool = False) -> None:
+        """Record the removal of a binding.
+
+        Args:
+            by_broker: Whether it goes with something else.
+        """
+        self.events.tell("binding.deleted", binding_fields, self._vhost_name, binding, by_broker=by_broker)
         if _is_durable(binding):
             self.journal.delete("binding", self._binding_key(binding))
 
     def policy_set(self, policy: Policy, operator: bool) -> None:
         """Record a new or changed policy."""
+        if operator:
+            self.events.tell("parameter.set", operator_policy_parameter, self._vhost_name, policy)
+        self.events.tell("policy.set", policy_fields, self._vhost_name, policy)
         value: dict[str, Any] = {
             "pattern": policy.pattern,
             "definition": dict(policy.definition),
@@ -126,6 +161,9 @@ class DurableRecorder:
 
     def policy_cleared(self, name: str, operator: bool) -> None:
         """Record the removal of a policy."""
+        if operator:
+            self.events.tell("parameter.cleared", parameter_fields, self._vhost_name, "operator_policy", name)
+        self.events.tell("operator.policy.cleared" if operator else "policy.cleared", named, self._vhost_name, name)
         self.journal.delete(_policy_kind(operator), (self._vhost_name, name))
 
     def _binding_key(self, binding: Binding) -> tuple[str, ...]:

@@ -58,13 +58,19 @@ class Topology:
         now = self._clock.seconds()
         self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues, now)}
         self.generation = 0
+        self._predeclared = [DEFAULT_EXCHANGE]
         self._on_exchange_deleted = on_exchange_deleted
         self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
         for name, type_name, internal in _PREDECLARED:
-            exchange_type = EXCHANGE_TYPES[type_name]
-            self.exchanges[name] = exchange_type(vhost_name, name, internal=internal, since=now)
+            self.predeclare(name, type_name, internal)
 
     # -- exchanges ----------------------------------------------------------------------------------------
+
+    def predeclare(self, name: str, type_name: str, internal: bool) -> None:
+        """Add a durable exchange that exists as long as the virtual host, and is not recorded."""
+        since = self._clock.seconds()
+        self.exchanges[name] = EXCHANGE_TYPES[type_name](self.vhost_name, name, internal=internal, since=since)
+        self._predeclared.append(name)
 
     def exchange(self, name: str) -> Exchange:
         """Find an exchange.
@@ -159,8 +165,7 @@ class Topology:
     def delete_all(self) -> None:
         """Delete all bindings, and all exchanges but the predeclared ones."""
         self._drop([binding for exchange in self.exchanges.values() for binding in exchange.bindings.values()])
-        predeclared = {DEFAULT_EXCHANGE, *(name for name, *_ in _PREDECLARED)}
-        self._delete_exchanges([each for name, each in self.exchanges.items() if name not in predeclared])
+        self._delete_exchanges([each for name, each in self.exchanges.items() if name not in self._predeclared])
 
     def set_alternate(self, exchange: Exchange, name: str | None) -> None:
         """Set the alternate exchange that a policy names.
@@ -184,7 +189,7 @@ class Topology:
         """Remove a queue and its bindings; auto-delete exchanges that lose their last binding are deleted."""
         del self.queues[queue.name]
         self.generation += 1
-        self._delete_exchanges(self._drop(self.bindings_of(queue)))
+        self._delete_exchanges(self._drop(self.bindings_of(queue), by_broker=True), by_broker=True)
 
     # -- bindings -----------------------------------------------------------------------------------------
 
@@ -251,7 +256,7 @@ class Topology:
                 f" in exchange '{name}' in vhost '{self.vhost_name}'"
             )
 
-    def _drop(self, bindings: Iterable[Binding]) -> list[Exchange]:
+    def _drop(self, bindings: Iterable[Binding], by_broker: bool = False) -> list[Exchange]:
         """Remove existing bindings; return the auto-delete exchanges that have none left."""
         sources: dict[Exchange, None] = {}
         for binding in bindings:
@@ -261,11 +266,11 @@ class Topology:
             if not incoming:
                 del self._bindings_to[binding.destination]
             sources[binding.source] = None
-            self._recorder.unbound(binding)
+            self._recorder.unbound(binding, by_broker)
             self.generation += 1
         return [source for source in sources if source.auto_delete and not source.bindings]
 
-    def _delete_exchanges(self, exchanges: Iterable[Exchange]) -> None:
+    def _delete_exchanges(self, exchanges: Iterable[Exchange], by_broker: bool = False) -> None:
         """Delete exchanges, then auto-delete exchanges that lost their last binding, and so on."""
         waiting = list(exchanges)
         while waiting:
@@ -273,11 +278,11 @@ class Topology:
             if self.exchanges.get(exchange.name) is not exchange:
                 continue
             del self.exchanges[exchange.name]
-            self._recorder.exchange_deleted(exchange)
+            self._recorder.exchange_deleted(exchange, by_broker)
             self._on_exchange_deleted(exchange)
             self.generation += 1
-            self._drop(tuple(exchange.bindings.values()))
-            waiting += self._drop(self.bindings_of(exchange))
+            self._drop(tuple(exchange.bindings.values()), by_broker)
+            waiting += self._drop(self.bindings_of(exchange), by_broker)
 
 
 def generate_name(prefix: str) -> str:

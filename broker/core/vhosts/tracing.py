@@ -11,12 +11,10 @@ from typing import Any, Final
 
 from leveret.broker.core.messages import Origin, Target, names_of, published_to, read_extra_keys
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhosts.routing import route
+from leveret.broker.core.vhosts.broker_messages import publish
 from leveret.broker.core.vhosts.topology import Topology
-from leveret.protocol import properties
-from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize
-from leveret.protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
+from leveret.protocol.properties import FLAGS, Properties
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
@@ -93,21 +91,13 @@ class Tracer:
 
     def _copy(self, key: str, messages: Sequence[Message], about: FieldTable) -> None:
         """Publish copies of messages with one envelope and of one size."""
-        envelope, size = messages[0].envelope, len(messages[0].body)
+        envelope = messages[0].envelope
         exchange = self._topology.exchanges[TRACE_EXCHANGE]
         if not exchange.bindings or envelope.route.startswith(_TRACE_ROUTE):
             return
         headers = (*_describe(envelope), ("node", longstr(self._node_name)), *about)
-        octets = key.encode("utf-8", "surrogateescape")[:SHORTSTR_MAX]
-        header = encode_content_header(size, {properties.HEADERS: encode_headers(headers)})
-        made = Envelope(_TRACE_ROUTE + encode_shortstr(octets), header)
-        copies = [Message(made, message.body) for message in messages]
-        found = route(self._topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers, header)
-        for history in found.histories:
-            history.remember(copies)
-        for queue in found.queues:
-            if not queue.deleted:
-                queue.publish(copies, len(copies) * size)
+        octets = key.encode("utf-8", "surrogateescape")
+        publish(self._topology, exchange, octets, headers, [message.body for message in messages])
 
 
 def _describe(envelope: Envelope) -> FieldTable:

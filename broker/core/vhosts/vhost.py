@@ -35,6 +35,7 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.scheduling.work import Work
 from leveret.broker.core.vhosts.dead_letters import DeadLetters
 from leveret.broker.core.vhosts.due_messages import DueMessages
+from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.core.vhosts.policies import VirtualHostPolicies
 from leveret.broker.core.vhosts.recorder import DurableRecorder, Unrestored
@@ -137,6 +138,7 @@ class VirtualHost:
 
     Attributes:
         queues: Queues by name; kept by the topology.
+        events: Who is told of changes.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
         due_work: Works on messages that are due, of exchanges and queues.
@@ -168,6 +170,7 @@ class VirtualHost:
         self.turn = turn
         self.timers = timers
         self.recorder = recorder or DurableRecorder(name)
+        self.events = self.recorder.events
         self.topology = Topology(name, self.recorder, timers, self._on_exchange_deleted)
         self.queues: Mapping[str, Queue] = self.topology.queues
         self.replies: dict[str, ReplyReceiver] = {}
@@ -324,8 +327,12 @@ class VirtualHost:
         if is_new:
             self.policies.apply_to_exchange(exchange)
 
-    def delete_queue(self, queue: Queue) -> int:
-        """Delete a queue; return its number of ready messages."""
+    def delete_queue(self, queue: Queue, by_broker: bool = False) -> int:
+        """Delete a queue; return its number of ready messages.
+
+        Args:
+            by_broker: Whether nobody has asked for it: it has expired, or goes with its last consumer or connection.
+        """
         if queue.deleted:
             return 0
         if queue.owner is not None:
@@ -337,6 +344,7 @@ class VirtualHost:
         self.dead_letters.clear_cache()
         self.due_messages.clear_cache()
         deleted = queue.delete()
+        self.events.tell("queue.deleted", counted_fields, queue, deleted, by_broker=by_broker)
         counters = queue.counters
         counters.deleted = deleted
         self.statistics.deleted(queue.queue_type, counters)
@@ -352,7 +360,7 @@ class VirtualHost:
         while queues:
             # Messages of the closed connection may still be on their way back.
             if queues[0].return_some(time_slice):
-                self.delete_queue(queues.popleft())
+                self.delete_queue(queues.popleft(), by_broker=True)
             if queues and time_slice.is_over():
                 self.timers.call_later(0, partial(self._delete_in_slices, queues))
                 return

@@ -21,6 +21,7 @@ from leveret.broker.auth.backends.chain import AuthBackends, LoginAttempt
 from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.events import Actor
 from leveret.broker.core.messages import Origin
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.errors import CHALLENGE, login_failed, missing, not_authorised, not_found
@@ -97,8 +98,13 @@ class Access:
             raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
         request[LOGIN_NAME] = user.name
         self._check_host(request, user)
+        return self._admit(request, user)
+
+    def _admit(self, request: web.Request, user: User) -> User:
+        """Let a user act who may use the API: what the request changes is done by this user."""
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
+        self._broker.events.actor = Actor(user.name, request.remote or "")
         return user
 
     def authenticate(self, request: web.Request, name: str, password: str) -> User:
@@ -115,12 +121,16 @@ class Access:
             if refused.is_remote:
                 raise not_authorised("User can only log in via localhost") from None
             request[FAILED_LOGIN], request[REFUSAL] = name, str(refused)
+            self._tell_failure(name, remote, str(refused))
             raise login_failed() from None
         self._accounts.throttle.succeeded(remote, name)
         self._check_host(request, user)
-        if not has_tag(user, "management"):
-            raise not_authorised(_REFUSALS["management"])
-        return user
+        return self._admit(request, user)
+
+    def _tell_failure(self, name: str, remote: str, why: str) -> None:
+        """Tell of a failed login, which RabbitMQ does only of AMQP."""
+        about = {"connection_type": "http", "name": name, "error": why}
+        self._broker.events.tell("user.authentication.failure", dict, about, actor=Actor(name, remote))
 
     def _attempt(self, request: web.Request, name: str, password: str, remote: str) -> LoginAttempt:
         """Return the attempt to log in; of one request the same each time it is handled again, see answer_questions."""

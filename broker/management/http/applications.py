@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.access import answer_questions
+from leveret.broker.management.http.acting import act_for_requests
 from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.controllers.backups import BackupResources
 from leveret.broker.management.http.controllers.bindings import Bindings
@@ -101,6 +102,7 @@ def _middlewares(context: RequestContext) -> list[Middleware]:
     cors = context.settings.management.cors
     refuse_other_origins = refuse_cross_origin_changes(cors.allow_origins)
     return [
+        act_for_requests(context.broker.events),
         allow_origins(cors),
         format_responses,
         refuse_other_origins,

@@ -17,6 +17,8 @@ from leveret.broker.session.channel import (
     ChannelConsumer,
     ChannelStreamConsumer,
     ReplyConsumer,
+    tell_ended,
+    tell_started,
 )
 from leveret.broker.session.delivery_frames import send_message
 from leveret.broker.session.unacked import Outcome, Unacked
@@ -99,12 +101,14 @@ def consume(
             reader = ChannelStreamConsumer(channel, queue, tag, exclusive, prefetch, arguments)
             queue.add_consumer(reader, given.place, given.name, given.wanted)
             channel.consumers[tag] = reader
+            tell_started(reader)
         else:
             consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, given.priority, prefetch, arguments)
             channel.consumers[tag] = consumer
             if given.timeout_ms is not None and not no_ack:
                 channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, given.timeout_ms)
             queue.add_consumer(consumer)
+            tell_started(consumer)
     if not nowait:
         channel.send(_CONSUME_OK, tag)
 
@@ -143,6 +147,7 @@ def cancel(channel: Channel, tag: str, nowait: bool) -> None:
         channel.send(_CANCEL_OK, tag)
     if consumer is not None:
         channel.shared_prefetch.remove(consumer)
+        tell_ended(consumer)
         consumer.queue.remove_consumer(consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
         channel.cancel_replies()

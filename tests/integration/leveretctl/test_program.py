@@ -67,7 +67,7 @@ def test_a_command(ctl: LeveretctlProgram) -> None:
     assert ran == CommandResult(
         0,
         "\tdirect\namq.direct\tdirect\namq.fanout\tfanout\namq.headers\theaders\namq.match\theaders\n"
-        "amq.rabbitmq.trace\ttopic\namq.topic\ttopic\n",
+        "amq.rabbitmq.event\ttopic\namq.rabbitmq.trace\ttopic\namq.topic\ttopic\n",
         "",
     )
 

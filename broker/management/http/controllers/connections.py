@@ -9,7 +9,7 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, Access, has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
@@ -17,7 +17,6 @@ from leveret.broker.management.http.documents.clients import (
     CHANNEL_SORT_KEYS,
     ConnectionView,
     channel_document,
-    channel_name,
     client_provided_name,
     connection_document,
     consumer_document,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, channel_name
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
@@ -203,11 +203,6 @@ def connection_document(connection: ClientConnection, node: str, rates: Rates, a
 def connection_details(connection: ClientIdentity) -> dict[str, Any]:
     """Return the fields that identify a connection in the documents of other objects."""
     return {"name": connection.name, "peer_host": connection.peer[0], "peer_port": connection.peer[1]}
-
-
-def channel_name(channel: ClientChannel) -> str:
-    """Return the name of a channel: its connection's name and its number in brackets."""
-    return f"{channel.client.name} ({channel.number})"
 
 
 def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
@@ -28,7 +28,6 @@ from leveret.broker.management.http.documents.clients import (
     ConnectionView,
     ConsumerNameView,
     ConsumerView,
-    channel_name,
 )
 from leveret.broker.management.http.documents.queues import QueueView
 from leveret.broker.management.http.documents.topology import ExchangeView, VirtualHostView

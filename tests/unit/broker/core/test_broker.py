@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from leveret.broker.core.broker import CLUSTER_ID, CLUSTER_NAME, Broker, ClientConnection, GlobalParameters
+from leveret.broker.core.clients import ClientChannel
 from leveret.broker.core.counters.counters import ConnectionCounters
+from leveret.broker.core.events import Events
 from leveret.broker.core.node import Node
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue
+from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import Key
 from tests.support.delayed import declare_delayed, publish_delayed
 from tests.support.manual_loop import ManualLoop
@@ -31,6 +35,7 @@ class FakeConnection:
     def __init__(self, username: str, vhost_name: str) -> None:
         self.username = username
         self.vhost_name = vhost_name
+        self.peer = ("127.0.0.1", 1)
         self.output = FakeOutput()
 
 
@@ -97,9 +102,10 @@ def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:
 
 def test_channels_are_counted_by_user(broker: Broker) -> None:
     connections = broker.connections
-    for user in ("ann", "ann", "bob"):
-        connections.channel_opened(user)
-    connections.channel_closed("bob")
+    channels = [SimpleNamespace(client=connect(user, "v"), number=1) for user in ("ann", "ann", "bob")]
+    for channel in channels:
+        connections.channel_opened(cast("ClientChannel", channel))
+    connections.channel_closed(cast("ClientChannel", channels[-1]))
     assert (connections.channel_count, connections.channels_by_user) == (2, {"ann": 2})
 
 
@@ -161,7 +167,7 @@ def test_delayed_messages_of_a_deleted_vhost_are_logged(broker: Broker, caplog: 
 
 
 def test_what_is_set_is_kept_and_what_is_cleared_is_not() -> None:
-    parameters, journal = GlobalParameters(), Rows()
+    parameters, journal = GlobalParameters(Events(Clock())), Rows()
     parameters.journal = journal
     assert parameters.set("a", {"x": [1, None]})
     assert not parameters.set("a", None)
@@ -173,7 +179,7 @@ def test_what_is_set_is_kept_and_what_is_cleared_is_not() -> None:
 
 
 def test_a_broker_has_one_identity_for_good() -> None:
-    parameters, other = GlobalParameters(), GlobalParameters()
+    parameters, other = (GlobalParameters(Events(Clock())) for _ in range(2))
     parameters.ensure_cluster_id()
     first = parameters.values[CLUSTER_ID]
     parameters.ensure_cluster_id()
