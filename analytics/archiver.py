@@ -12,19 +12,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.buckets import Buckets
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.layout import is_broker_name, parse_data_name
-from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
 from leveret.analytics.archive.upkeep import Upkeep
 from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.columns import ARCHIVED_TABLES, TABLES, TIME_COLUMNS
 from leveret.analytics.data_files import absolute_location
-from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError
+from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError, missing_iceberg
 from leveret.analytics.option_values import names_text
 from leveret.analytics.options import parse_options
 from leveret.analytics.streaming.event_stream import EventStream
@@ -86,6 +87,25 @@ class ArchiverOptions:
         return {name: value for name, value in named.items() if value is not None}
 
 
+class Tables(Protocol):
+    """Tables that have the files of the archive."""
+
+    @property
+    def buckets(self) -> Buckets:
+        """The buckets into which rows are put."""
+
+    def follow(self, state: BrokerFiles) -> object:
+        """Make the tables the same as the manifests.
+
+        Raises:
+            ArchiveError: That is not possible now.
+        """
+
+
+#: Opens the tables of an archive, which take the time from a clock; returns None for none.
+OpenTables: TypeAlias = Callable[[ArchiveFiles, Callable[[], int]], Tables | None]
+
+
 class Copied(NamedTuple):
     """What one manifest has added.
 
@@ -107,6 +127,7 @@ class Archiver:
 
     Args:
         files: The archive; it is made if it does not exist.
+        tables: Tables that have its files; None for none.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         ArchiveRefusedError: The broker's name does not fit the archive.
@@ -114,21 +135,26 @@ class Archiver:
         AnalyticsError: The reader cannot be made.
     """
 
-    def __init__(self, options: ArchiverOptions, files: ArchiveFiles) -> None:
+    def __init__(self, options: ArchiverOptions, files: ArchiveFiles, tables: Tables | None = None) -> None:
         self._options = options
         self._files = files
+        self._tables = tables
+        self._buckets = None if tables is None else tables.buckets
+        #: The newest manifest that the tables have; None before they have one.
+        self._followed: Manifest | None = None
         store_id = read_directory_format(DiskFiles(), options.data_dir).store_id.hex()
         files.make()
         self.broker = _broker_name(options, files, store_id)
         self._log = ManifestLog(files, store_id, self.broker, options.clock)
-        self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock)
+        self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock, self._buckets)
         # Of two archivers the manifests refuse the older one: it may have been believed dead.
         self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream(), False)
         self._events = EventStream(parse_options(options.source_options("events")).for_stream())
         before = self._log.state.last
         self._position = before.position if before is not None else self._begin()
         self._log.append(self._position)
-        self._delete_left_over()
+        if tables is None:
+            self._delete_left_over()
         self._note_archive()
 
     def copy(self) -> Copied:
@@ -159,8 +185,24 @@ class Archiver:
         finally:
             release()
 
+    def follow(self) -> None:
+        """Make the tables that have the archive's files the same as its manifests.
+
+        Raises:
+            ArchiveError: That is not possible now. The archive has what it had before.
+        """
+        state = self._log.state
+        if self._tables is not None and state.last is not self._followed:
+            self._tables.follow(state)
+            if self._followed is None:
+                # Not earlier: the tables may have had such a file until now.
+                self._delete_left_over()
+            self._followed = state.last
+
     def keep_up(self) -> None:
         """Remove what is too old, and put small files together, as far as is worth it now.
+
+        Files that tables have are only removed when the tables were the same as the manifests: see follow().
 
         Raises:
             ArchiveRefusedError: Another archiver writes for this data directory.
@@ -184,7 +226,7 @@ class Archiver:
 
     def _write(self, following: dict[str, Any]) -> list[DataFile]:
         """Write what is between the present position and the following one; return the files."""
-        with DataWriter(self._files, self.broker, self._log.state.next_number) as writer:
+        with DataWriter(self._files, self.broker, self._log.state.next_number, self._buckets) as writer:
             for table, stream in (("messages", self._messages), ("events", self._events)):
                 for partition in stream.partitions(self._position[table], following[table]):
                     for batch in read_partition(partition, table, list(TABLES[table]), fail_fast=False):
@@ -262,11 +304,11 @@ def main(arguments: Sequence[str]) -> int:
         with exit_on_sigterm():
             if given.until_eof:
                 Thread(target=end_at_eof, daemon=True).start()
-            options = _options(given)
+            options, open_tables = _options(given), _open_tables(given)
             if given.once:
-                _run(options, given.to, None)
+                _run(options, given.to, None, open_tables)
             else:
-                _run_for_ever(options, given.to, given.interval)
+                _run_for_ever(options, given.to, given.interval, open_tables)
     except (AnalyticsError, DataDirectoryError, SnapshotError, OSError) as error:
         _say(str(error))
         return 1
@@ -291,11 +333,23 @@ def _options(given: argparse.Namespace) -> ArchiverOptions:
     )
 
 
-def _run_for_ever(options: ArchiverOptions, url: str, interval: float) -> None:
+def _open_tables(given: argparse.Namespace) -> OpenTables:
+    """Return what opens the tables of an archive; None without tables."""
+    if not given.iceberg:
+        return lambda files, clock: None
+    try:
+        # Only who wants tables needs the library, which takes long to load.
+        from leveret.analytics.iceberg.tables import IcebergTables
+    except ImportError as error:
+        raise missing_iceberg(error) from error
+    return lambda files, clock: IcebergTables(given.iceberg, given.iceberg_namespace, files, clock)
+
+
+def _run_for_ever(options: ArchiverOptions, url: str, interval: float, open_tables: OpenTables) -> None:
     """Copy until something fails that time does not mend."""
     while True:
         try:
-            _run(options, url, interval)
+            _run(options, url, interval, open_tables)
         except (AnalyticsError, SnapshotError, OSError) as error:
             is_loss = options.fail_on_data_loss and not isinstance(error, ArchiveError | SnapshotError | OSError)
             if is_loss or isinstance(error, ArchiveRefusedError):
@@ -305,25 +359,58 @@ def _run_for_ever(options: ArchiverOptions, url: str, interval: float) -> None:
             time.sleep(interval)
 
 
-def _run(options: ArchiverOptions, url: str, interval: float | None) -> None:
+def _run(options: ArchiverOptions, url: str, interval: float | None, open_tables: OpenTables) -> None:
     """Copy what is there, and then what comes, once in an interval; None to end when nothing is left."""
     files = ArchiveFiles(url)
     _check_apart(options.data_dir, files)
-    archiver = Archiver(options, files)
+    archiver = Archiver(options, files, open_tables(files, options.clock))
+    follower = _Follower(archiver, fails=interval is None)
     try:
         while True:
             began = time.monotonic()
             copied = archiver.copy()
             if copied.number:
                 _tell(copied)
+            has_followed = follower.follow()
             if not copied.is_all:
                 continue
-            archiver.keep_up()
+            if has_followed:
+                archiver.keep_up()
+                follower.follow()
             if interval is None:
                 return
             time.sleep(max(0.0, began + interval - time.monotonic()))
     finally:
         archiver.close()
+
+
+class _Follower:
+    """Makes tables follow the archive, which goes on without them.
+
+    Args:
+        fails: Whether it is an error that they cannot. Otherwise it is said once.
+    """
+
+    def __init__(self, archiver: Archiver, fails: bool) -> None:
+        self._archiver = archiver
+        self._fails = fails
+        self._said = ""
+
+    def follow(self) -> bool:
+        """Return whether the tables are the same as the manifests."""
+        try:
+            self._archiver.follow()
+        except ArchiveError as error:
+            if self._fails:
+                raise
+            if str(error) != self._said:
+                self._said = str(error)
+                _say(f"{error} (the archive goes on without the tables)")
+            return False
+        if self._said:
+            self._said = ""
+            _say("the tables have followed: they are the same as the archive again")
+        return True
 
 
 def _check_apart(data_dir: str, files: ArchiveFiles) -> None:

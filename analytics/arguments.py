@@ -43,6 +43,7 @@ _WITHOUT_SPARK: Final = """
 
 without Spark (pip install 'leveret[arrow]'):
   archive          copies messages and events to Parquet as they come; see leveret-analytics archive --help
+  iceberg          makes an archive's files tables of Iceberg; see leveret-analytics iceberg --help
   table-reference  prints every column of the tables, and every kind of event
 
 leveret-analytics JOB --help shows the options of a job.
@@ -172,6 +173,12 @@ def _master(text: str) -> str:
 
 ARCHIVE_PROGRAM: Final = "leveret-analytics archive"
 URL_VARIABLE: Final = "LEVERET_ARCHIVE_URL"
+#: The environment variable that can have the catalog, for the same reason.
+ICEBERG_VARIABLE: Final = "LEVERET_ARCHIVE_ICEBERG"
+ICEBERG_PROGRAM: Final = f"{PROGRAM} iceberg"
+#: The catalog that is in the archive itself, and the namespace of the tables.
+IN_ARCHIVE: Final = "archive"
+NAMESPACE: Final = "leveret"
 """Environment variable with the URL of the archive: that of the broker's option `archive.url`."""
 
 #: A reader that is not seen for a day is dropped by default.
@@ -224,6 +231,7 @@ def make_archive_parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="how long rows stay in the archive, such as 30d or 12h (default: for ever)",
     )
+    _add_iceberg(parser, "have the archive's files as tables of Iceberg, in a catalog:")
     parser.add_argument(
         "--fail-on-data-loss",
         choices=("true", "false"),
@@ -232,6 +240,47 @@ def make_archive_parser() -> argparse.ArgumentParser:
         "manifest counts them (default: false)",
     )
     return parser
+
+
+def make_iceberg_parser() -> argparse.ArgumentParser:
+    """Return the parser of `leveret-analytics iceberg`."""
+    parser = argparse.ArgumentParser(
+        prog=ICEBERG_PROGRAM,
+        description="Make tables of Iceberg the same as an archive: the files that the archive has, also of brokers "
+        "whose archivers do not run any more, are in the tables once. No data are copied. Archivers that run with "
+        "--iceberg do it themselves.",
+    )
+    url = os.environ.get(URL_VARIABLE)
+    parser.add_argument(
+        "--archive",
+        required=not url,
+        default=url,
+        metavar="URL",
+        help=f"the archive: a path, or s3://bucket/path, gs://… (default: ${URL_VARIABLE})",
+    )
+    _add_iceberg(parser, "the tables' catalog:", IN_ARCHIVE)
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="also if somebody else has written to the tables, or they are ahead of the archive: rows that the archive "
+        "does not have are removed from the tables",
+    )
+    return parser
+
+
+def _add_iceberg(parser: argparse.ArgumentParser, what: str, default: str | None = None) -> None:
+    """Add the options that say where tables are."""
+    usual = f"${ICEBERG_VARIABLE}, or {default or 'none'}"
+    parser.add_argument(
+        "--iceberg",
+        default=os.environ.get(ICEBERG_VARIABLE) or default,
+        metavar="CATALOG",
+        help=f"{what} archive for one in the archive itself, a URL of a REST, Hive or SQL catalog, or a name in "
+        f"pyiceberg's configuration (default: {usual})",
+    )
+    parser.add_argument(
+        "--iceberg-namespace", default=NAMESPACE, metavar="NAME", help=f"namespace of the tables (default: {NAMESPACE})"
+    )
 
 
 def _reader(text: str) -> str:

@@ -26,6 +26,11 @@ class ArchiveRefusedError(ArchiveError):
     """What was asked for does not fit the archive, so that trying it again changes nothing."""
 
 
+def missing_iceberg(error: ImportError) -> AnalyticsError:
+    """Return the error that says how to install what tables of Iceberg need."""
+    return AnalyticsError(f"the Python package {error.name} is missing; pip install 'leveret[iceberg]'")
+
+
 _LOG: Final = logging.getLogger(__name__)
 
 

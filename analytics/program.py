@@ -9,9 +9,12 @@ from typing import Final
 
 from leveret.analytics.arguments import asks_for_help, print_help
 from leveret.analytics.arguments import make_archive_parser as archive_parser
+from leveret.analytics.arguments import make_iceberg_parser as iceberg_parser
 
 #: Command that prints docs/tables.md.
 _TABLE_REFERENCE: Final = "table-reference"
+#: Programs that are no jobs, and their parsers.
+_PARSERS: Final = {"archive": archive_parser, "iceberg": iceberg_parser}
 #: Packages of the extra `analytics`, and what they bring along.
 _LIBRARIES: Final = ("fsspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark")
 
@@ -23,8 +26,9 @@ def main() -> int:
         The exit status.
     """
     if asks_for_help(sys.argv[1:]):
-        if _command() == "archive":
-            archive_parser().print_help()
+        parser = _PARSERS.get(_command())
+        if parser is not None:
+            parser().print_help()
         else:
             print_help(sys.argv[1:])
         return 0
@@ -35,7 +39,7 @@ def main() -> int:
             raise
         how = (
             "install what it needs: pip install 'leveret[arrow]'"
-            if _command() in ("archive", _TABLE_REFERENCE)
+            if _command() in (*_PARSERS, _TABLE_REFERENCE)
             else "install what the jobs need: pip install 'leveret[analytics]' (leveret-analytics archive needs "
             "'leveret[arrow]' only)"
         )
@@ -49,6 +53,10 @@ def _program() -> Callable[[], int]:
         from leveret.analytics.archiver import main as archive
 
         return partial(archive, sys.argv[2:])
+    if _command() == "iceberg":
+        from leveret.analytics.iceberg.command import main as iceberg
+
+        return partial(iceberg, sys.argv[2:])
     if _command() == _TABLE_REFERENCE:
         from leveret.analytics.table_reference import reference_page
 

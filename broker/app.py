@@ -498,7 +498,8 @@ def _make_side_programs(settings: Settings, backups: Backups) -> list[SideProgra
         arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
         arguments += [f"--keep={archive.keep}s"] if archive.keep else []
         arguments += [f"--broker={archive.broker}"] if archive.broker else []
-        found.append(SideProgram(ARCHIVER, archive.url, arguments))
+        arguments.append(f"--iceberg-namespace={archive.iceberg_namespace}")
+        found.append(SideProgram(ARCHIVER, archive.url, arguments, environment={"archive.iceberg": archive.iceberg}))
     if backup.url:
         arguments = [f"--data-dir={settings.data_dir}", f"--interval={backup.interval}", f"--keep={backup.keep}"]
         arguments += [f"--log-interval={backup.log_interval}"]

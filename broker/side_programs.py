@@ -11,7 +11,7 @@ import struct
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -76,6 +76,7 @@ class SideProgram:
         arguments: Further command-line arguments.
         on_report: Called with each line that it writes to stdout; None to drop them.
         on_end: Called with what is logged when it has ended or could not be started.
+        environment: Further options, by name, that it gets in their environment variables.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class SideProgram:
         arguments: Sequence[str],
         on_report: Callable[[bytes], object] | None = None,
         on_end: Callable[[str], object] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._kind = kind
         self._on_report = on_report
         self._on_end = on_end
         self._log = logging.getLogger(f"leveret.{kind.name}")
-        self._environment = {**os.environ, OPTIONS[kind.option].environment: url}
+        given = {kind.option: url, **(environment or {})}
+        self._environment = {**os.environ, **{OPTIONS[name].environment: value for name, value in given.items()}}
         self._arguments = arguments
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None

@@ -124,6 +124,15 @@ class ArchiveFiles:
                 raise FileExistsError(where)
             self._system.mv(draft, where)
 
+    def replace(self, path: str, octets: bytes) -> None:
+        """Make a small file, or give it other contents: a hint, since it is neither synced nor made in one step.
+
+        Raises:
+            ArchiveError: It could not be written.
+        """
+        with self.errors(path, is_written=True):
+            self._system.pipe_file(self._at(path), octets)
+
     def new_file(self, path: str) -> NewFile:
         """Begin a new data file.
 
@@ -237,6 +246,10 @@ class ArchiveFiles:
     def full_path(self, path: str) -> str:
         """Return where a file is, for other programs."""
         return f"{self._root}/{path}" if self._is_local else str(self._system.unstrip_protocol(self._at(path)))
+
+    def location(self, path: str) -> str:
+        """Return the URL of a file, also of a local one."""
+        return f"file://{self._root}/{path}" if self._is_local else self.full_path(path)
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"

@@ -1,8 +1,8 @@
-"""Writes rows of tables to the Parquet files of one manifest, by date, with bounded memory."""
+"""Writes rows of tables to the Parquet files of one manifest, by date and bucket, with bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
+from leveret.analytics.archive.buckets import Bucket, Buckets
+from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
 from leveret.analytics.archive.manifest import DataFile
 from leveret.analytics.columns import TIME_COLUMNS
@@ -21,12 +23,15 @@ _Queues: TypeAlias = set[tuple[str | None, str | None]]
 _GROUP_BYTES: Final = 16 << 20
 #: Maximum bytes of rows that wait in memory for their row groups, of all files together.
 _BUFFERED_MAX: Final = 64 << 20
-#: Maximum number of files that are written at a time: each is of a date.
+#: Maximum number of files that are written at a time: each is of a date, and of a bucket.
 _OPEN_MAX: Final = 8
+_OPEN_MAX_BY_BUCKET: Final = 24
 #: Size in bytes at which a file is full.
 _FILE_BYTES: Final = 256 << 20
 #: A file that is of more queues does not name them.
 _QUEUES_MAX: Final = 100
+#: What a file whose row groups are sorted says: whether all of it is.
+SORTED: Final = "leveret.sorted"
 #: Columns whose values are long or all different: neither a dictionary nor their extremes are of use.
 _LONG: Final = frozenset({"body", "headers", "headers_json"})
 
@@ -38,14 +43,18 @@ class DataWriter:
 
     Args:
         number: Number of the manifest that will name the files.
+        buckets: Puts the queues into buckets: each file has rows of one, and row groups are sorted by time. None for
+            files with rows of all queues, one queue after the other.
     """
 
-    def __init__(self, files: ArchiveFiles, broker: str, number: int) -> None:
+    def __init__(self, files: ArchiveFiles, broker: str, number: int, buckets: Buckets | None = None) -> None:
         self._files = files
         self._broker = broker
         self._number = number
-        #: The file that is being written, by table and date; the one that was written to last is the last.
-        self._open: dict[tuple[str, str], _OpenFile] = {}
+        self._buckets = buckets
+        self._open_max = _OPEN_MAX if buckets is None else _OPEN_MAX_BY_BUCKET
+        #: The file that is being written, by table, date and bucket; the one that was written to last is the last.
+        self._open: dict[tuple[str, str, Bucket | None], _OpenFile] = {}
         self._done: list[DataFile] = []
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
@@ -54,15 +63,16 @@ class DataWriter:
         Raises:
             ArchiveError: They could not be written.
         """
-        for date, part in _by_date(batch, TIME_COLUMNS[table]):
-            key = table, date
-            file = self._open.pop(key, None) or self._make(table, date, batch.schema)
-            self._open[key] = file
-            file.add(part)
-            if file.buffered >= _GROUP_BYTES:
-                file.write_group()
-                if file.written >= _FILE_BYTES:
-                    self._finish(key)
+        for date, day in _by_date(batch, TIME_COLUMNS[table]):
+            for bucket, part in [(None, day)] if self._buckets is None else self._buckets.split(day):
+                key = table, date, bucket
+                file = self._open.pop(key, None) or self._make(table, date, bucket)
+                self._open[key] = file
+                file.add(part)
+                if file.buffered >= _GROUP_BYTES:
+                    file.write_group()
+                    if file.written >= _FILE_BYTES:
+                        self._finish(key)
         if sum(file.buffered for file in self._open.values()) > _BUFFERED_MAX:
             for file in self._open.values():
                 file.write_group()
@@ -85,22 +95,29 @@ class DataWriter:
             file.discard()
         self._open.clear()
 
-    def _make(self, table: str, date: str, schema: pa.Schema) -> _OpenFile:
-        if len(self._open) >= _OPEN_MAX:
+    def _make(self, table: str, date: str, bucket: Bucket | None) -> _OpenFile:
+        if len(self._open) >= self._open_max:
             self._finish(next(iter(self._open)))
-        return _OpenFile(table, self._files.new_file(data_path(table, date, self._broker, self._number)), schema)
+        notes = {} if bucket is None or self._buckets is None else self._buckets.notes(bucket)
+        return _OpenFile(table, self._files.new_file(data_path(table, date, self._broker, self._number)), notes)
 
-    def _finish(self, key: tuple[str, str]) -> None:
+    def _finish(self, key: tuple[str, str, Bucket | None]) -> None:
         self._done.append(self._open[key].finish())
         del self._open[key]
 
 
 class _OpenFile:
-    """A Parquet file that is being written."""
+    """A Parquet file that is being written.
 
-    def __init__(self, table: str, file: NewFile, schema: pa.Schema) -> None:
+    Args:
+        notes: What the file says of itself; then its row groups are sorted by time, and it says so if all of it is.
+    """
+
+    def __init__(self, table: str, file: NewFile, notes: Mapping[str, str]) -> None:
         self._table = table
         self._file = file
+        self._notes = notes
+        schema = archived_schema(table)
         short = [name for name in schema.names if name not in _LONG]
         with file.errors():
             self._writer = pq.ParquetWriter(
@@ -110,6 +127,8 @@ class _OpenFile:
         self._rows = 0
         self._first: int | None = None
         self._last = 0
+        #: The latest time of the row groups that have been written; None if they are not sorted.
+        self._sorted_until: int | None = -(1 << 63)
         self._queues: _Queues | None = set()
         #: Bytes of the rows in memory.
         self.buffered = 0
@@ -138,6 +157,8 @@ class _OpenFile:
         if self._batches:
             table = pa.Table.from_batches(self._batches)
             self._batches, self.buffered = [], 0
+            if self._notes:
+                table = self._sorted(table)
             with self._file.errors():
                 self._writer.write_table(table, row_group_size=table.num_rows)
 
@@ -146,11 +167,27 @@ class _OpenFile:
         assert self._first is not None, "an empty file was begun"
         self.write_group()
         with self._file.errors():
+            if self._notes:
+                self._writer.add_key_value_metadata(
+                    {**self._notes, SORTED: str(self._sorted_until is not None).lower()}
+                )
             self._writer.close()
         size = self.written
         self._file.finish()
         queues = None if self._queues is None else tuple(sorted(self._queues, key=str))
         return DataFile(self._table, self._file.path, self._rows, size, self._first, self._last, queues)
+
+    def _sorted(self, table: pa.Table) -> pa.Table:
+        """Return the rows of a row group in the order of their times."""
+        column = TIME_COLUMNS[self._table]
+        times = _microseconds(table, column)
+        if (times[1:] < times[:-1]).any():
+            # Rows of the same time stay in their order.
+            order = np.argsort(times, kind="stable")
+            table, times = table.take(pa.array(order)), times[order]
+        is_later = self._sorted_until is not None and int(times[0]) >= self._sorted_until
+        self._sorted_until = int(times[-1]) if is_later else None
+        return table
 
     def discard(self) -> None:
         """Drop the file."""
@@ -167,7 +204,7 @@ def _by_date(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.Recor
         yield date_of(day * DAY), batch if len(found) == 1 else batch.filter(pa.array(days == day))
 
 
-def _microseconds(batch: pa.RecordBatch, column: str) -> npt.NDArray[np.int64]:
+def _microseconds(batch: pa.RecordBatch | pa.Table, column: str) -> npt.NDArray[np.int64]:
     """Return a column of times in microseconds since 1970."""
     times: npt.NDArray[np.int64] = batch.column(column).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return times

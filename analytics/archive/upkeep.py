@@ -2,7 +2,8 @@
 
 Both are manifests like those that add rows, so readers see the files from before or from after, and every row once. A
 file that does not belong to the archive any more is moved away, so that who reads all files of a table has each row
-once, and deleted an hour later, so that queries that have begun can read it.
+once, and deleted an hour later, so that queries that have begun can read it. If tables of a catalog have the files,
+which know them by their paths, it stays where it is until it is deleted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.buckets import Bucket, Buckets
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.file_reading import read_file
 from leveret.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
@@ -26,7 +28,7 @@ _MANY: Final = 60
 #: Maximum bytes of the files that are put together at a time.
 _MERGE_BYTES: Final = 256 << 20
 #: Microseconds for which a file that was removed stays for queries that have begun.
-_GRACE: Final = 3_600_000_000
+GRACE: Final = 3_600_000_000
 
 
 class Upkeep:
@@ -35,16 +37,24 @@ class Upkeep:
     Args:
         keep: Microseconds for which rows are kept; None for ever.
         clock: Returns the time in microseconds since 1970.
+        buckets: Those of the files, if tables of a catalog have them; None if not.
     """
 
     def __init__(
-        self, files: ArchiveFiles, log: ManifestLog, broker: str, keep: int | None, clock: Callable[[], int]
+        self,
+        files: ArchiveFiles,
+        log: ManifestLog,
+        broker: str,
+        keep: int | None,
+        clock: Callable[[], int],
+        buckets: Buckets | None = None,
     ) -> None:
         self._files = files
         self._log = log
         self._broker = broker
         self._keep = keep
         self._clock = clock
+        self._buckets = buckets
         #: Files that were removed: those that have been moved away, and those that have been deleted.
         self._moved: set[str] = set()
         self._deleted: set[str] = set()
@@ -66,7 +76,8 @@ class Upkeep:
         small = self._small_files()
         if small:
             self._merge(small)
-        self._move_removed()
+        if self._buckets is None:
+            self._move_removed()
         self._delete_removed()
 
     def _remove_old(self) -> None:
@@ -78,23 +89,24 @@ class Upkeep:
                 self._append((), old)
 
     def _small_files(self) -> list[DataFile]:
-        """Return small files of one table and date that are worth being put together; an empty list for none."""
-        found: dict[tuple[str, str], list[DataFile]] = {}
+        """Return small files of a table, date and bucket that are worth being put together; an empty list for none."""
+        found: dict[tuple[str, str, Bucket | None], list[DataFile]] = {}
         for each in self._log.state.files.values():
             if each.bytes < _SMALL:
-                found.setdefault((each.table, parse_data_date(each.path)), []).append(each)
+                bucket = None if self._buckets is None else self._buckets.of_file(self._files, each)
+                found.setdefault((each.table, parse_data_date(each.path), bucket), []).append(each)
         # An hour later nearly all rows of a day have come.
         today = date_of(self._clock() - DAY // 24)
-        for (_, date), files in sorted(found.items()):
+        for (_, date, _), files in sorted(found.items(), key=lambda item: str(item[0])):
             if len(files) >= (2 if date < today else _MANY):
                 return _within(files)
         return []
 
     def _merge(self, small: Sequence[DataFile]) -> None:
-        """Put files of one table and date together."""
+        """Put files of one table, date and bucket together."""
         table, columns = small[0].table, list(ARCHIVED_TABLES[small[0].table])
         everything = ArchivePart(self._files.url, [], None, None, Selection())
-        with DataWriter(self._files, self._broker, self._log.state.next_number) as writer:
+        with DataWriter(self._files, self._broker, self._log.state.next_number, self._buckets) as writer:
             for each in small:
                 for batch in read_file(self._files, each.path, everything, table, columns):
                     writer.add(table, batch)
@@ -109,11 +121,11 @@ class Upkeep:
                 self._moved.add(path)
 
     def _delete_removed(self) -> None:
-        """Delete the files that were removed long enough ago."""
-        end = self._clock() - _GRACE
+        """Delete the files that were removed long enough ago, wherever they are."""
+        end = self._clock() - GRACE
         for path, since in self._log.state.removed.items():
             if since < end and path not in self._deleted:
-                self._files.delete(superseded_path(path))
+                self._files.delete(superseded_path(path) if path in self._moved else path)
                 self._deleted.add(path)
 
     def _append(self, added: Sequence[DataFile], removed: Sequence[str]) -> None:

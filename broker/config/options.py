@@ -340,6 +340,13 @@ class Archive:
     broker: str = option(
         kinds.text(empty=True), "", "Name of the broker in the archive; empty for the first part of the host's name."
     )
+    iceberg: str = option(
+        kinds.location(),
+        "",
+        "Catalog in which the archive's files are Iceberg tables: archive for one in the archive itself, the URL of a"
+        " REST, Hive or SQL catalog, or a name in pyiceberg's configuration; empty for no tables.",
+    )
+    iceberg_namespace: str = option(kinds.text(), "leveret", "Namespace of these tables.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

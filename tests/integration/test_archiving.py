@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 import leveret
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.iceberg.catalogs import open_catalog
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files
 from tests.integration.program import run
@@ -83,6 +86,51 @@ def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> Non
         assert broker.stop() == 0
         assert not is_there(third)
     assert set(leveret.scan(url, columns=["broker"]).read_all()["broker"].to_pylist()) == {"one"}
+
+
+@pytest.mark.parametrize("catalog", ["archive", "sqlite"])
+def test_the_archiver_keeps_tables_up(tmp_path: Path, catalog: str) -> None:
+    url, name = tmp_path / "archive", "archive" if catalog == "archive" else f"sqlite:///{tmp_path}/catalog.db"
+    settings: dict[str, object] = {"archive.url": str(url), "archive.interval": "1s", "archive.iceberg": name}
+
+    def in_table() -> Counter[int]:
+        try:
+            table = open_catalog(name, ArchiveFiles(str(url))).load_table("leveret.messages")
+        except NoSuchTableError:
+            return Counter()
+        return Counter(int(body) for body in table.scan(selected_fields=("body",)).to_arrow()["body"].to_pylist())
+
+    with LeveretProcess(tmp_path, settings=settings) as broker:
+        for number in range(0, 300, 100):
+            publish(broker.url, number, 100)
+            wait_until(lambda: in_table().total() >= 100, "messages are in the table")
+            for pid in archivers(broker):
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: bool(archivers(broker)), "it was started again")
+        wait_until(lambda: in_table() == Counter(range(300)), "all messages are in the table, each once")
+        assert broker.stop() == 0
+
+
+def test_the_archive_goes_on_while_a_catalog_is_away(tmp_path: Path) -> None:
+    url, catalog = tmp_path / "archive", tmp_path / "later" / "catalog.db"
+    settings: dict[str, object] = {
+        "archive.url": str(url),
+        "archive.interval": "1s",
+        "archive.iceberg": f"sqlite:///{catalog}",
+    }
+    with LeveretProcess(tmp_path, settings=settings) as broker:
+        publish(broker.url, 0, 10)
+        wait_until(lambda: archived(url) == Counter(range(10)), "the messages are in the archive")
+        said = f"the Iceberg catalog sqlite:///{catalog} cannot be reached: "
+        wait_until(lambda: said in broker.log_text(), "the log says it")
+        publish(broker.url, 10, 10)
+        wait_until(lambda: archived(url) == Counter(range(20)), "the archive goes on")
+        assert broker.log_text().count(said) == 1
+        catalog.parent.mkdir()
+        wait_until(lambda: "they are the same as the archive again" in broker.log_text(), "the tables follow")
+        table = open_catalog(f"sqlite:///{catalog}", ArchiveFiles(str(url))).load_table("leveret.messages")
+        assert table.scan().to_arrow().num_rows == 20
+        assert broker.stop() == 0
 
 
 def test_an_archiver_that_cannot_work_is_told_in_the_log(tmp_path: Path) -> None:

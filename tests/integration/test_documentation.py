@@ -189,7 +189,7 @@ def test_flags_exist() -> None:
     others += ["tests.bench.archive", "tests.bench.replication", "tests.bench.takeovers"]
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
     helps += [[module, "--help"] for module in others]
-    helps.append(["leveret.analytics.program", "archive", "--help"])
+    helps += [["leveret.analytics.program", each, "--help"] for each in ("archive", "iceberg")]
     helps += [["leveret.analytics.backup", each, "--help"] for each in ("backup", "restore", "verify")]
     for words in helps:
         help_of = [sys.executable, "-m", *words]

@@ -144,7 +144,7 @@ def test_a_kill_at_any_call_leaves_each_row_once(
 ) -> None:
     # Files are put together all the time, and deleted at once.
     monkeypatch.setattr(upkeep, "_MANY", 2)
-    monkeypatch.setattr(upkeep, "_GRACE", 0)
+    monkeypatch.setattr(upkeep, "GRACE", 0)
     store = builder.store(builder.queue("q"))
     sent: Counter[bytes] = Counter()
     kills = 0

@@ -77,7 +77,7 @@ def test_messages_are_merged_into_a_delta_table(builder: DirectoryBuilder) -> No
 
 
 def test_messages_are_merged_into_an_iceberg_table(builder: DirectoryBuilder, tmp_path: Path) -> None:
-    program = block("python", "from pyiceberg")
+    program = block("python", "from pyiceberg.catalog.sql")
     for expected in (80, 160):
         for _ in range(2):
             run(program)
@@ -99,7 +99,7 @@ def test_recipes_of_tables_take_200_000_rows(builder: DirectoryBuilder, monkeypa
         many = row.take(pa.array(np.zeros(count, np.int64)))
         many = many.set_column(column, "seq", pa.array(np.arange(count)))
         monkeypatch.setattr(leveret, "scan", lambda *_, found=many, **__: found.to_reader())
-        for text in ("from pyiceberg", "from deltalake import"):
+        for text in ("from pyiceberg.catalog.sql", "from deltalake import"):
             run(block("python", text))
     assert DeltaTable("delta/messages").to_pyarrow_dataset().count_rows() == 200_001
     catalog = SqlCatalog("local", uri="sqlite:///iceberg/catalog.db")

@@ -1,0 +1,57 @@
+"""What a table says of a Parquet file of the archive: its partition and statistics."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from leveret.analytics.archive import manifest
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.archive.buckets import Bucket
+from leveret.analytics.archive.data_writer import SORTED
+from leveret.analytics.archive.file_reading import open_data
+from leveret.analytics.archive.layout import DAY
+from leveret.analytics.errors import ArchiveError
+
+
+def table_file(
+    files: ArchiveFiles, file: manifest.DataFile, metadata: TableMetadata, bucket: Bucket | None
+) -> DataFile:
+    """Return what a table says of a file.
+
+    Args:
+        metadata: That of the table; its default partitions are those of the file.
+        bucket: The bucket of its queues; None if they are of several.
+    Raises:
+        ArchiveError: The file cannot be read.
+    """
+    try:
+        with files.errors(file.path), open_data(files, file.path) as source:
+            footer = pq.read_metadata(source)
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{files.shown}/{file.path} is missing; restore it from a copy of the archive") from error
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        footer, compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
+    )
+    day = file.first // DAY
+    is_sorted = (footer.metadata or {}).get(SORTED.encode()) == b"true"
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=files.location(file.path),
+        file_format=FileFormat.PARQUET,
+        partition=Record(day) if bucket is None else Record(day, bucket.number),
+        file_size_in_bytes=file.bytes,
+        sort_order_id=metadata.default_sort_order_id if is_sorted else 0,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )

@@ -1,0 +1,140 @@
+"""How the Iceberg tables are made, and older ones brought up to date: columns, partitions, sort order, properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+
+from leveret.analytics.archive.buckets import Buckets
+from leveret.analytics.archive.field_ids import FIRST_COLUMNS, LATER_COLUMNS, field_ids
+from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS
+from leveret.analytics.errors import ArchiveRefusedError
+
+#: Number of buckets of queues.
+_BUCKETS: Final = 8
+_BUCKET: Final = "queue_bucket"
+_QUEUE: Final = "queue"
+#: The property of a table that says which archive it is of.
+ARCHIVE: Final = "leveret.archive"
+_PRIMITIVES: Final[Mapping[str, IcebergType]] = {
+    "string": StringType(),
+    "bigint": LongType(),
+    "int": IntegerType(),
+    "boolean": BooleanType(),
+    "binary": BinaryType(),
+    "timestamp": TimestamptzType(),
+}
+_PROPERTIES: Final = {
+    TableProperties.FORMAT_VERSION: "2",
+    # What is to be committed depends on what the table has, so a refused commit is never repeated as it was.
+    TableProperties.COMMIT_NUM_RETRIES: "0",
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
+    # The files have no statistics of them.
+    **{
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}": "none"
+        for name in ("body", "headers.key", "headers.value", "headers_json")
+    },
+}
+
+
+def queue_buckets() -> Buckets:
+    """Return the buckets of queues, by Iceberg's hash."""
+    return Buckets(_BUCKETS, BucketTransform(_BUCKETS).transform(StringType()))  # type: ignore[arg-type]
+
+
+def new_table(name: str) -> dict[str, Any]:
+    """Return the arguments with which a catalog makes a table; prepare() does the rest."""
+    numbers = field_ids(name)
+    fields = [_field(name, column, numbers) for column in FIRST_COLUMNS[name]]
+    time = TIME_COLUMNS[name]
+    return {
+        "schema": Schema(*fields),
+        "partition_spec": PartitionSpec(PartitionField(numbers[time], 1000, DayTransform(), f"{time}_day")),
+        "sort_order": SortOrder(SortField(numbers[time], IdentityTransform()), order_id=1),
+        "properties": _PROPERTIES,
+    }
+
+
+def prepare(table: Table, name: str, archive: str, where: str) -> None:
+    """Bring a table up to date: columns that have come later, buckets of queues, names of columns in older files.
+
+    Args:
+        archive: URL of the archive that the table is of, without passwords.
+        where: The table's name for error texts.
+    Raises:
+        ArchiveRefusedError: It is not a table of this archive.
+    """
+    found = table.properties.get(ARCHIVE)
+    is_new = found is None and table.current_snapshot() is None
+    if found != archive and not is_new:
+        whose = "somebody else has made it" if found is None else f"it is of the archive {found}"
+        raise ArchiveRefusedError(
+            f"table {where} is not of the archive {archive}: {whose}; name another namespace with --iceberg-namespace, "
+            "or drop the table"
+        )
+    wanted = {ARCHIVE: archive, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    missing = [column for column in LATER_COLUMNS[name] if column not in table.schema().column_names]
+    needs_bucket = all(field.name != _BUCKET for field in table.spec().fields)
+    if missing or needs_bucket or any(table.properties.get(key) != value for key, value in wanted.items()):
+        numbers = field_ids(name)
+        with table.transaction() as change:
+            mapping = table.schema().name_mapping.model_dump_json()
+            change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping, **wanted})
+            for column in missing:
+                field = _field(name, column, numbers)
+                with change.update_schema() as update:
+                    update.add_column(column, field.field_type, field.doc)
+            if needs_bucket:
+                with change.update_spec() as spec:
+                    add_bucket(spec)
+    _check_numbers(table, name, where)
+
+
+def add_bucket(spec: Any) -> None:
+    """Add the bucket of the queue to the partitions, in an update of them."""
+    spec.add_field(_QUEUE, BucketTransform(_BUCKETS), _BUCKET)
+
+
+def remove_bucket(spec: Any) -> None:
+    """Remove it, for files that have rows of several buckets."""
+    spec.remove_field(_BUCKET)
+
+
+def _check_numbers(table: Table, name: str, where: str) -> None:
+    """Check that the columns have the numbers that they have in the files."""
+    there = {path: table.schema().find_field(path).field_id for path in table.schema().column_names}
+    wrong = [path for path, number in field_ids(name).items() if there.get(path) != number]
+    if wrong:
+        raise ArchiveRefusedError(
+            f"table {where} does not know the columns by the numbers that the files have ({', '.join(wrong[:5])}): "
+            "somebody else has changed it; drop the table, it is made again from the archive"
+        )
+
+
+def _field(table: str, column: str, numbers: Mapping[str, int]) -> NestedField:
+    kind = ARCHIVED_TABLES[table][column]
+    doc = "Name of the broker in the archive" if column == BROKER else COLUMNS[table][column].meaning
+    found = _PRIMITIVES.get(kind) or MapType(
+        numbers[f"{column}.key"], StringType(), numbers[f"{column}.value"], StringType(), False
+    )
+    # A column that is newer than a file is null in it.
+    return NestedField(numbers[column], column, found, required=False, doc=doc)
