@@ -35,10 +35,10 @@ run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: setup
-setup: needs-java needs-chromium offer-etcd offer-helm $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, and etcd where it may
+setup: needs-java needs-chromium offer-etcd offer-slapd offer-helm $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium, etcd and slapd where it may
 
 .PHONY: test
-test: offer-java offer-chromium offer-etcd $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
+test: offer-java offer-chromium offer-etcd offer-slapd $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the tests but for what is slow by nature, in minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docker" $(ARGS)
 
 .PHONY: test-all
@@ -185,8 +185,8 @@ needs-java:
 	@sh tests/system-needs.sh java
 
 # What the tests can do without is installed only where it may be; else they leave out what needs it.
-.PHONY: offer-java offer-chromium offer-etcd offer-helm
-offer-java offer-chromium offer-etcd offer-helm:
+.PHONY: offer-java offer-chromium offer-etcd offer-slapd offer-helm
+offer-java offer-chromium offer-etcd offer-slapd offer-helm:
 	@sh tests/system-needs.sh offer $(@:offer-%=%)
 
 .PHONY: needs-chromium

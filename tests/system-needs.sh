@@ -5,10 +5,11 @@
 #   system-needs.sh java          a JDK 17+ and Maven, for the tests with the Java client
 #   system-needs.sh chromium      Chromium, for the tests of the UI
 #   system-needs.sh etcd          etcd, for the tests of replication
+#   system-needs.sh slapd         slapd of OpenLDAP, for the tests of LDAP
 #   system-needs.sh helm          Helm, for the tests of the chart: built by Go, where that is there, into .venv/cache
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh offer WHAT    the same, but is content if it may not install it
-#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd, helm or docker is there
+#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd, slapd, helm or docker is there
 #   system-needs.sh how WHAT …    prints the command that installs all of these
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
@@ -60,6 +61,12 @@ find_chromium() {
 
 has_etcd() {
     command -v etcd >/dev/null 2>&1 && command -v etcdctl >/dev/null 2>&1
+}
+
+# It is not on the path of everybody.
+has_slapd() {
+    PATH=$PATH:/usr/sbin:/usr/local/sbin:/usr/libexec
+    command -v slapd >/dev/null 2>&1
 }
 
 # Where the tests look for it, too.
@@ -115,6 +122,7 @@ apt_packages() {
             ;;
         chromium) first_available chromium-headless-shell chromium chromium-browser ;;
         etcd) echo "etcd-server etcd-client" ;;
+        slapd) echo slapd ;;
         helm) echo "golang-go" ;;
         docker) echo "docker.io debootstrap" ;;
     esac
@@ -125,6 +133,7 @@ dnf_packages() {
         python) echo python3.12 ;;
         jdk) echo java-21-openjdk-devel ;;
         java) echo java-21-openjdk-devel maven ;;
+        slapd) echo openldap-servers ;;
         docker) echo moby-engine debootstrap ;;
         *) echo "$1" ;;
     esac
@@ -135,6 +144,7 @@ brew_packages() {
         python) echo python@3.12 ;;
         jdk) echo openjdk@21 ;;
         java) echo openjdk@21 maven ;;
+        slapd) echo openldap ;;
         *) echo "$1" ;;
     esac
 }
@@ -181,6 +191,7 @@ has() {
         jdk) has_jdk ;;
         chromium) find_chromium >/dev/null ;;
         etcd) has_etcd ;;
+        slapd) has_slapd ;;
         helm) has_helm ;;
         docker) has_docker ;;
     esac
@@ -258,6 +269,7 @@ case ${1:-} in
     java) need java "a JDK 17 or newer and Maven" has_java ;;
     chromium) need chromium "Chromium" find_chromium ;;
     etcd) need etcd "etcd" has_etcd ;;
+    slapd) need slapd "slapd of OpenLDAP" has_slapd ;;
     helm) has_helm || build_helm ;;
     docker) need docker "Docker and debootstrap" has_docker ;;
     offer) offer "${2:?usage: $0 offer WHAT}" ;;
@@ -269,7 +281,7 @@ case ${1:-} in
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)
-        echo "usage: $0 python | java | chromium | etcd | helm | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
+        echo "usage: $0 python | java | chromium | etcd | slapd | helm | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
         exit 2
         ;;
 esac

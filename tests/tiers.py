@@ -104,6 +104,7 @@ NEEDS: Final = (
     Need("java", "the Java client", "java"),
     Need("ui", "the web pages", "chromium"),
     Need("etcd", "replication", "etcd"),
+    Need("ldap", "LDAP", "slapd"),
     Need("helm", "the Helm chart", "helm"),
 )
 _SCRIPT: Final = str(Path(__file__).with_name("system-needs.sh"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from leveret.protocol.units import DURATION_UNITS, parse_duration, parse_size, whole
-from leveret.storage.url_secrets import mask_url
+from leveret.storage.url_secrets import MASK, mask_url
 
 T = TypeVar("T")
 
@@ -232,6 +232,9 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
     def read(value: object) -> tuple[str, ...]:
         if isinstance(value, str):
             value = _read_yaml(value) if value.lstrip().startswith("[") else _split(value)
+        elif isinstance(value, dict):
+            # RabbitMQ's auth_ldap.servers.1 and so on.
+            value = list(value.values())
         if not isinstance(value, list) or not (value or empty):
             raise ValueError(value)
         if any(not isinstance(name, str) or not name or (choices and name not in choices) for name in value):
@@ -292,6 +295,37 @@ def documents() -> Kind[tuple[Mapping[str, object], ...]]:
         return tuple(_read_mapping(each) for each in value)
 
     return Kind(read, "a list of mappings")
+
+
+def query() -> Kind[object]:
+    """Return the kind of queries, which whoever asks them validates: a boolean, a mapping or a text."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            return {"true": True, "false": False}.get(value.strip().casefold(), value)
+        if not isinstance(value, bool | dict):
+            raise ValueError(value)
+        return value
+
+    return Kind(read, "true, false, a mapping, or a text in YAML or of an Erlang term")
+
+
+def bind() -> Kind[str | Mapping[str, str]]:
+    """Return the kind of ways to log in to a directory: the words as_user and anon, or a DN with its password."""
+
+    def read(value: object) -> str | Mapping[str, str]:
+        if value in ("as_user", "anon"):
+            return str(value)
+        found = _read_mapping(value)
+        if {*found} != {"user_dn", "password"} or not all(isinstance(each, str) and each for each in found.values()):
+            raise ValueError(value)
+        return {name: str(each) for name, each in found.items()}
+
+    return Kind(read, "as_user, anon, or a mapping with user_dn and password", masked=_mask_bind)
+
+
+def _mask_bind(value: str | Mapping[str, str]) -> str | Mapping[str, str]:
+    return value if isinstance(value, str) else {**value, "password": MASK}
 
 
 def product() -> Kind[ProductVersion]:
