@@ -163,6 +163,7 @@ class App:
             cluster_name=settings.cluster_name,
             store_files=settings.storage.append_files + settings.storage.read_files,
             event_vhost=_event_vhost(settings),
+            quorum_release=settings.compat.quorum_queues,
         )
         self.accounts = Accounts(settings.loopback_users)
         self._auth_backends = AuthBackends(self.accounts)

@@ -19,6 +19,7 @@ from leveret.storage.stores.returns_store import (
     waiting_level,
 )
 from leveret.storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.strict_priority_store import StrictPriorityStore
 
 log = logging.getLogger("leveret.storage")
 #: Approximate memory of a queue and of a message, without bodies, in bytes.
@@ -33,7 +34,7 @@ class StoreRequest(NamedTuple):
         vhost_name: Name of the virtual host.
         name: Name of the queue.
         durable: Whether the queue survives a restart.
-        max_priority: The highest priority, 0..255.
+        max_priority: The highest priority, 0..255; 31 for a quorum queue with strict priorities.
         persists_transient: Whether transient messages survive a restart too, as in quorum queues.
         kind: ``queue`` or ``exchange``: what keeps the messages; ``deduplication``: what an exchange remembers;
             ``offsets``: what a stream knows of its named consumers.
@@ -368,6 +369,8 @@ class QueueBacking(_EngineBacking):
         has_returns = max_priority <= RETURNS_PRIORITY_MAX and any(
             level >= first_returned_level(max_priority) for level in levels
         )
+        if self._request.persists_transient and max_priority:
+            return StrictPriorityStore(self._level, levels)
         if self._request.persists_transient or has_returns:
             return ReturnsStore(self._level, levels, max_priority)
         if not max_priority:

@@ -120,8 +120,10 @@ def choice(*words: str) -> Kind[str]:
     """Return the kind of enumerated words, case-insensitive."""
 
     def read(value: object) -> str:
+        # YAML parses a release of two numbers as one.
+        text = str(value) if isinstance(value, float) else value
         for word in words:
-            if isinstance(value, str) and value.casefold() == word.casefold():
+            if isinstance(text, str) and text.casefold() == word.casefold():
                 return word
         raise ValueError(value)
 

@@ -270,6 +270,12 @@ class Compat:
         "Product and version in connection.start, on which some clients base their behaviour; none for Leveret's own."
         " `platform` and `information` always name Leveret.",
     )
+    quorum_queues: str = option(
+        kinds.choice("3.10.8", "4.3"),
+        "3.10.8",
+        "Release of RabbitMQ that new quorum queues follow; existing ones stay as they are. 4.3: strict priorities 0 to"
+        " 31 without `x-max-priority`, and `basic.nack` does not count toward the delivery limit.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

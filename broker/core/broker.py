@@ -16,6 +16,7 @@ from leveret.broker.core.counters.totals import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.events import BROKER, Events, named
 from leveret.broker.core.message_stores import MessageStores
+from leveret.broker.core.queues.traits import DEFAULT_RELEASE
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
@@ -161,6 +162,7 @@ class Broker:
         cluster_name: Cluster name unless a global parameter sets it; by default with the name of the host.
         store_files: Number of message files that may be open.
         event_vhost: Name of the virtual host that has the exchange of events; None for no such exchange.
+        quorum_release: See VirtualHost.
 
     Attributes:
         events: Who is told what is done.
@@ -190,6 +192,7 @@ class Broker:
         cluster_name: str | None = None,
         store_files: int = 384,
         event_vhost: str | None = None,
+        quorum_release: str = DEFAULT_RELEASE,
     ) -> None:
         self.events = Events(timers)
         self._event_vhost = event_vhost
@@ -199,6 +202,7 @@ class Broker:
         self.turn = turn
         self.timers = timers
         self._trust_publishers = trust_publishers
+        self._quorum_release = quorum_release
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = alarms or Alarms()
@@ -221,7 +225,7 @@ class Broker:
         if name not in self.vhosts:
             recorder = DurableRecorder(name, self._journal, self.gate, self.events)
             vhost = self.vhosts[name] = VirtualHost(
-                name, self.turn, self.timers, self.stores, self._trust_publishers, recorder
+                name, self.turn, self.timers, self.stores, self._trust_publishers, recorder, self._quorum_release
             )
             if self._event_exchange is not None and name == self._event_vhost:
                 self._event_exchange.open(vhost.topology)

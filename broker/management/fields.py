@@ -347,6 +347,7 @@ QUEUE: Final[Table] = (
     Field("messages_dlx", "queue.retained_count", "integer", "Dead letters that no queue has accepted yet", of=_QUORUM),
     Field("message_bytes_dlx", "queue.retained_bytes", "integer", "Body bytes of these", of=_QUORUM),
     Field("delivery_limit", "delivery_limit", "integer|string", "As in RabbitMQ 4: a number, or unlimited", of=_QUORUM),
+    Field("release", "queue.traits.release", "string", "Release of RabbitMQ whose rules it follows", of=_QUORUM),
     Field("messages_ready_ram", "figures.messages_ready_ram", "integer", "Ready messages in memory", SAME,
           _gauge("queue_messages_ready_ram", "Ready messages stored in memory", _METRICS), _CLASSIC),
     Field("messages_unacknowledged_ram", "figures.messages_unacknowledged_ram", "integer",

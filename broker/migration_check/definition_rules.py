@@ -184,8 +184,8 @@ def _queues(trial: Trial, release: tuple[int, ...]) -> Iterator[Rule]:
         if release >= (4,):
             yield (
                 _DIFFERS,
-                "a quorum queue has no priorities, as in RabbitMQ 3; since 4.0 there are two",
-                "docs/rules/quorum-queues.md",
+                "a quorum queue has no priorities, as in RabbitMQ 3, unless an option asks for those of 4.3",
+                "set compat.quorum_queues to 4.3 before the queue is declared: docs/moving-in.md",
             )
     elif kind == "stream":
         yield _DIFFERS, "a stream has one member, and no stream protocol; AMQP 0-9-1 works", "docs/streams.md"

@@ -127,12 +127,15 @@ class Prepared(NamedTuple):
     varies: bool
 
 
-def prepare(principal: Principal, exchange_name: str, routing_key: str, header: bytes) -> Prepared:
+def prepare(
+    principal: Principal, exchange_name: str, routing_key: str, header: bytes, *, keeps_deaths: bool = False
+) -> Prepared:
     """Check whether messages may be published, and find where they go.
 
     Args:
         exchange_name: Name of the exchange; "" is the default exchange.
         header: Their content header.
+        keeps_deaths: Whether the header x-death is a broker's own: then it goes on when they die again.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
@@ -142,6 +145,7 @@ def prepare(principal: Principal, exchange_name: str, routing_key: str, header: 
     read = Properties(header)
     headers = read.headers()
     envelope, extra_keys = read_content(principal, published_to, read, headers)
+    envelope.dead = keeps_deaths and find(headers, "x-death") is not None
     found = route(topology, exchange, [routing_key, *extra_keys], headers, header, exchange.counters)
     return Prepared(generation, exchange, envelope, found.queues, found.histories, found.varies)
 

@@ -347,6 +347,9 @@ class LocalDestination:
     def publish(self, first: int, messages: Sequence[Outgoing]) -> None:
         """Publish messages; see Destination."""
         done = 0
+        if self._queue is not None and self._queue.deleted:
+            # They would have no way, and be confirmed.
+            raise EndFault(format_text(f"queue '{self._queue.name}' was deleted"))
         try:
             for (route, header), same in groupby(messages, key=itemgetter(0, 1)):
                 bodies = [message.body for message in same]
@@ -403,7 +406,7 @@ class LocalDestination:
         exchange, routing_key = (
             octets.decode("utf-8", "surrogateescape") for octets in (route[1:split], route[split + 1 :])
         )
-        prepared = publishing.prepare(self._principal, exchange, routing_key, header)
+        prepared = publishing.prepare(self._principal, exchange, routing_key, header, keeps_deaths=True)
         self._prepared = key, prepared
         return prepared
 

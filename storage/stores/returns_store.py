@@ -65,7 +65,7 @@ class ReturnsStore(PriorityStore):
             messages: Messages in order, with the same envelope and body length.
             body_bytes: Sum of their body lengths.
         """
-        self._append(self.first_returned + self._level(messages[0]), messages, body_bytes)
+        self._append(self._returned_level(messages[0]), messages, body_bytes)
 
     def ordered_levels(self) -> list[tuple[int, Level]]:
         """Return the levels, those of returned messages last: they come from the others, although delivered first."""
@@ -73,8 +73,13 @@ class ReturnsStore(PriorityStore):
 
     def place_of(self, entry: Entry) -> tuple[int, int]:
         """Return the level of a message of this store, and its number there."""
-        level = self._level(entry[1])
-        return (self.first_returned + level, entry[0] - _FIRST_RETURNED) if _is_returned(entry) else (level, entry[0])
+        if _is_returned(entry):
+            return self._returned_level(entry[1]), entry[0] - _FIRST_RETURNED
+        return self._level(entry[1]), entry[0]
+
+    def _returned_level(self, message: Message) -> int:
+        """Return the level of a message that has returned."""
+        return self.first_returned + self._level(message)
 
     def _head(self) -> int:
         """Return the level of the highest priority with ready messages, that of the returned ones first; -1 if none."""
@@ -98,9 +103,11 @@ class ReturnsStore(PriorityStore):
     def _by_level(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
         groups: dict[int, list[Entry]] = {}
         for entry in entries:
-            level = self._level(entry[1])
             if _is_returned(entry):
-                level, entry = self.first_returned + level, (entry[0] - _FIRST_RETURNED, entry[1], entry[2])
+                level = self._returned_level(entry[1])
+                entry = entry[0] - _FIRST_RETURNED, entry[1], entry[2]
+            else:
+                level = self._level(entry[1])
             groups.setdefault(level, []).append(entry)
         return groups
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.conformance.deaths import arrival, dead_letter_to, history, reject
 from tests.conformance.fixtures import Poll
 from tests.conformance.http_api import NO_VHOST, NOT_FOUND, Belongings, HttpApi, bad_request, not_authorised, path
 from tests.support.channel import Channel
@@ -288,6 +289,28 @@ class TestMessages:
         shovelling.channel.queue_declare("a")
         shovelling.channel.publish("", "a", b"1")
         assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @pytest.mark.departs("none")
+    @pytest.mark.parametrize("source", ["local", "remote"])
+    def test_48_19_the_destination_is_deleted(self, shovelling: Shovelling, source: str) -> None:
+        shovelling.set(source, "local", src_queue="a", dest_queue="b", reconnect_delay=0.1)
+        shovelling.wait(lambda: shovelling.exists("b"))
+        shovelling.channel.queue_delete("b")
+        shovelling.channel.publish("", "a", b"1")
+        assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
+
+    @pytest.mark.parametrize("source", ["local", "remote"])
+    def test_48_18_deaths_go_on_counting(self, shovelling: Shovelling, source: str) -> None:
+        channel = shovelling.channel
+        for name, letters in (("first", "a"), ("b", "second"), ("a", ""), ("second", "")):
+            arguments = dead_letter_to("", letters) if letters else []
+            channel.queue_declare(name, durable=True, arguments=arguments)
+        shovelling.set(source, "local", src_queue="a", dest_queue="b")
+        channel.publish("", "first", b"1")
+        reject(channel, "first")
+        shovelling.wait(lambda: shovelling.count("b") == 1)
+        reject(channel, "b")
+        assert history(arrival(channel, "second")) == [("b", "rejected", 1), ("first", "rejected", 1)]
 
     @WAYS
     def test_48_5_all_of_a_message(self, shovelling: Shovelling, source: str, destination: str) -> None:

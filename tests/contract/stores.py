@@ -9,6 +9,7 @@ from leveret.storage.interface import MessageStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.strict_priority_store import StrictPriorityStore
 from tests.support.segment_stores import (
     memory_store,
     new_cached_store,
@@ -33,6 +34,8 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "returns": lambda: ReturnsStore(lambda level: memory_store()),
     "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
     "returns-segments": lambda: ReturnsStore(lambda level: new_flushed_store()),
+    "strict": lambda: StrictPriorityStore(lambda level: memory_store()),
+    "strict-segments": lambda: StrictPriorityStore(lambda level: new_flushed_store()),
 }
 
 #: Factories of empty stores in files; each gets a function that makes its inner stores.
@@ -40,4 +43,5 @@ STORES_IN_FILES: Final[Mapping[str, Callable[[Callable[[], SegmentStore]], Messa
     "segments": lambda new: new(),
     "priority": lambda new: PriorityStore(10, lambda level: new()),
     "returns": lambda new: ReturnsStore(lambda level: new()),
+    "strict": lambda new: StrictPriorityStore(lambda level: new()),
 }

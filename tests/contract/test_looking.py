@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from leveret.storage.interface import Entry, Level, Look, MessageStore, Seen
+from leveret.storage.stores.strict_priority_store import StrictPriorityStore
 from tests.contract.stores import STORES
 from tests.contract.test_message_store import SETTINGS, StoreMachine, content
 from tests.support.messages import message, size_of
@@ -36,7 +37,13 @@ def plain(store: Any) -> Any:
 
 def level_of(store: MessageStore) -> Any:
     """Return the level of a store in which the tests' messages are, all of one priority."""
-    return next(plain(level) for number, level in plain(store).ordered_levels() if number == 0)
+    wanted = number_of_level(store)
+    return next(plain(level) for number, level in plain(store).ordered_levels() if number == wanted)
+
+
+def number_of_level(store: MessageStore) -> int:
+    """Return the number of that level: 0, or what counts for messages without a priority."""
+    return 4 if isinstance(plain(store), StrictPriorityStore) else 0
 
 
 def is_on_disk(store: MessageStore) -> bool:
@@ -134,7 +141,7 @@ def test_picked_messages_are_taken_and_the_others_keep_their_order(store: Messag
     fill(store, "a", "bb", "c", "dddd", "e")
     store.requeue(store.take(1, ALL)[0])
     ready = ready_in(store)
-    picked = store.pick(0, [ready[1], ready[3]])
+    picked = store.pick(number_of_level(store), [ready[1], ready[3]])
     assert [(entry[1].body, entry[2]) for entry in picked] == [(b"bb", False), (b"dddd", False)]
     assert (store.ready_count, store.ready_bytes) == (3, 3)
     assert [(seen.message.body, seen.redelivered) for seen in ready_in(store)] == [
@@ -151,8 +158,8 @@ def test_picked_messages_are_taken_and_the_others_keep_their_order(store: Messag
 def test_an_entry_has_the_place_at_which_it_was_seen(store: MessageStore) -> None:
     fill(store, "a", "b")
     second = ready_in(store)[1]
-    entry = store.pick(0, [second])[0]
-    assert store.place_of(entry) == (0, second.seq)
+    entry = store.pick(number_of_level(store), [second])[0]
+    assert store.place_of(entry) == (number_of_level(store), second.seq)
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if "segments" in name])
@@ -191,7 +198,7 @@ class LookingMachine(StoreMachine):
     def pick(self, data: st.DataObject) -> None:
         ready = ready_in(self.store)
         chosen = sorted(data.draw(st.lists(st.sampled_from(range(len(ready))), unique=True, min_size=1)))
-        entries: list[Entry] = self.store.pick(0, [ready[at] for at in chosen])
+        entries: list[Entry] = self.store.pick(number_of_level(self.store), [ready[at] for at in chosen])
         expected = [self.ready[at] for at in chosen]
         for at in reversed(chosen):
             del self.ready[at]

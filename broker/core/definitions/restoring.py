@@ -14,6 +14,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.queues.traits import DEFAULT_RELEASE
 from leveret.broker.core.vhosts.metadata import metadata_from_json
 from leveret.broker.core.vhosts.recorder import table_from_text, values_qid_of
 from leveret.broker.core.vhosts.vhost import VirtualHost
@@ -121,7 +122,9 @@ class _Restorer:
     def _queue(self, key: Key, kept: dict[str, Any]) -> None:
         vhost_name, name = key
         arguments = table_from_text(kept["arguments"])
-        declaration = QueueDeclaration(name, True, kept["auto_delete"], None, arguments)
+        declaration = QueueDeclaration(
+            name, True, kept["auto_delete"], None, arguments, release=kept.get("release", DEFAULT_RELEASE)
+        )
         vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
         vhost.restore_queue(declaration, qid)
         found = vhost.queues[name].backing.qid

@@ -401,8 +401,8 @@ class ClassicQueue(Queue):
 
         Quorum queues, and classic ones with redelivery-limit, drop messages that exceed it. With delayed retries
         messages wait first. Then they precede all that have not been delivered yet. As in RabbitMQ those that return to
-        a quorum queue without delay are appended at the tail instead, unless delivery-limit is set or they are
-        abandoned.
+        a quorum queue without delay are appended at the tail instead, unless delivery-limit is set, they are abandoned,
+        or it follows 4.3.
         """
         if self.deleted:
             return
@@ -422,6 +422,8 @@ class ClassicQueue(Queue):
         else:
             is_quorum = self.traits.counts_deliveries
             to_tail = is_quorum and self.settings.delivery_limit is None and not abandoned
+            if self.traits.counts_failures_only:
+                to_tail = False
             if rules.delays and self.contents.delayed is None:
                 self._open_waiting()
             append = partial(self.contents.append_returned, rules=rules, to_tail=to_tail, failed=failed)

@@ -213,11 +213,12 @@ class Contents:
             to_tail: Whether they follow all ready messages; if not, they precede those not delivered yet.
             failed: Whether they were rejected, or their channel has ended.
         """
-        over_limit = [entry for entry in entries if rules.is_over_limit(entry[1], failed)]
-        returned = entries
+        # Messages of two priorities may have one number.
+        over_limit: list[Entry] = []
+        returned: list[Entry] = []
+        for entry in entries:
+            (over_limit if rules.is_over_limit(entry[1], failed) else returned).append(entry)
         if over_limit:
-            dropped = {entry[0] for entry in over_limit}
-            returned = [entry for entry in entries if entry[0] not in dropped]
             self._outbox.drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
         self._counters.requeued += len(returned)
         store, delayed = self._backing.store, self.delayed

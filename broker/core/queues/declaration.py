@@ -23,6 +23,8 @@ from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
 
 #: Arguments for which returned messages are kept apart.
 _OF_RETURNS: Final = frozenset(("x-redelivery-limit", "x-delayed-retry-min", "x-delayed-retry-steps"))
+#: Arguments that a type ignores, where other releases refuse them.
+_IGNORED: Final = {("quorum", "4.3"): "x-max-priority"}
 _SEGMENT_SIZE: Final = "x-stream-max-segment-size-bytes"
 _FILTER_SIZE: Final = "x-stream-filter-size-bytes"
 _FILTER_SIZE_MIN: Final = 16
@@ -40,6 +42,7 @@ class QueueDeclaration:
         owner: If the exclusive bit is set, the object that identifies the declaring connection; else None.
         arguments: The arguments table as received.
         server_named: True if the broker has generated the name.
+        release: The release of RabbitMQ that a quorum queue follows; "" for that of the broker's option.
     """
 
     name: str
@@ -48,6 +51,7 @@ class QueueDeclaration:
     owner: object | None
     arguments: FieldTable
     server_named: bool = False
+    release: str = ""
 
     @property
     def queue_type(self) -> str:
@@ -144,7 +148,8 @@ def check_arguments(
             refusal = _refuse_many_priorities(declaration)
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
-    unsupported = unsupported_argument(queue_type, values)
+    ignored = _IGNORED.get((queue_type, declaration.release))
+    unsupported = unsupported_argument(queue_type, (name for name in values if name != ignored))
     if unsupported is not None:
         raise precondition_failed(f"invalid arg '{unsupported}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)

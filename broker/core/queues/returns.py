@@ -128,8 +128,8 @@ def _count_in(envelope: Envelope, count: int | None, returns: int | None) -> Env
 class ReturnRules:
     """The rules in force on one queue.
 
-    As in RabbitMQ 4.3, on a quorum queue with delayed retries only failures raise the delivery count; a header has the
-    number of all returns then. In all other cases each return raises it.
+    As in RabbitMQ 4.3, on a quorum queue with delayed retries, or of that release, only failures raise the delivery
+    count; a header has the number of all returns then. In all other cases each return raises it.
 
     Args:
         counter: Sets the counts.
@@ -145,7 +145,7 @@ class ReturnRules:
         self._counter = counter
         self._retry = read_retry(settings)
         self.delays = self._retry is not None
-        self._failures_only = self.delays and traits.counts_deliveries
+        self._failures_only = traits.counts_failures_only or (self.delays and traits.counts_deliveries)
         limit = settings.redelivery_limit
         self.is_needed = self.delays or limit is not None
         self._redelivery_limit = UNBOUNDED if limit is None else limit

@@ -14,7 +14,10 @@ from typing import Final, Literal
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.policies.settings import QueueSettings
 from leveret.storage.interface import MessageStore
+from leveret.storage.stores.strict_priority_store import STRICT_PRIORITY_MAX
 
+#: The release of RabbitMQ that queues follow unless an option says otherwise.
+DEFAULT_RELEASE: Final = "3.10.8"
 #: A limit above the length of any queue.
 UNBOUNDED: Final = 1 << 62
 
@@ -147,7 +150,10 @@ class QueueTraits:
         supports_reject_publish_dlx: Whether overflow may be reject-publish-dlx; if not, it is treated as drop-head.
         allows_get_with_single_active: Whether basic.get is allowed with a single active consumer.
         counts_waiting_consumers: Whether inactive consumers of a single-active queue count in queue.declare-ok.
+        release: The release of RabbitMQ whose queues of the type it follows.
         counts_deliveries: Whether requeued messages always have a delivery count, and are appended instead of put back.
+        counts_failures_only: Whether only failures raise that count; then what returns precedes all other messages.
+        max_priority: The highest priority of a queue without x-max-priority.
         refuses_dead_letters: Whether dead letters are refused at the limit, too.
         delivers_each_run: Whether messages are delivered with each run, not at the end of the turn.
         keeps_messages: Whether messages stay when they are consumed. Then there is no get, no purge and no requeue,
@@ -155,6 +161,7 @@ class QueueTraits:
     """
 
     queue_type: Literal["classic", "quorum", "stream"]
+    release: str = DEFAULT_RELEASE
     supports_global_prefetch: bool = True
     supports_conditional_delete: bool = True
     supports_exclusive_consumers: bool = True
@@ -162,6 +169,8 @@ class QueueTraits:
     allows_get_with_single_active: bool = True
     counts_waiting_consumers: bool = True
     counts_deliveries: bool = False
+    counts_failures_only: bool = False
+    max_priority: int = 0
     refuses_dead_letters: bool = True
     delivers_each_run: bool = False
     keeps_messages: bool = False
@@ -207,6 +216,13 @@ QUORUM: Final = QueueTraits(
     counts_deliveries=True,
     refuses_dead_letters=False,
 )
+
+#: Quorum queues as of RabbitMQ 4.3, which the option compat.quorum_queues asks for.
+#: Source: https://www.rabbitmq.com/docs/4.3/quorum-queues
+_QUORUM_4_3: Final = replace(QUORUM, release="4.3", counts_failures_only=True, max_priority=STRICT_PRIORITY_MAX)
+
+#: Quorum queues by the release that they follow.
+QUORUM_RELEASES: Final = {each.release: each for each in (QUORUM, _QUORUM_4_3)}
 
 #: Streams.
 #: Source: https://www.rabbitmq.com/docs/streams

@@ -17,6 +17,7 @@ from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.traits import DEFAULT_RELEASE
 from leveret.broker.core.vhosts.event_fields import (
     binding_fields,
     exchange_fields,
@@ -118,11 +119,13 @@ class DurableRecorder:
         """Tell of a new queue, and record it if it is durable."""
         self.events.tell("queue.created", queue_fields, queue)
         if queue.durable:
-            value = {
+            value: dict[str, Any] = {
                 "auto_delete": queue.auto_delete,
                 "arguments": table_to_text(queue.arguments),
                 "qid": queue.backing.qid,
             }
+            if queue.traits.release != DEFAULT_RELEASE:
+                value["release"] = queue.traits.release
             self.journal.put("queue", (self._vhost_name, queue.name), value)
 
     def queue_deleted(self, queue: Queue) -> None:

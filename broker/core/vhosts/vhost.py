@@ -29,7 +29,7 @@ from leveret.broker.core.queues.declaration import (
 from leveret.broker.core.queues.outbox import DeadLetterBatch
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue, StreamUpkeep
-from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
+from leveret.broker.core.queues.traits import CLASSIC, DEFAULT_RELEASE, PRIORITY, QUORUM_RELEASES
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.scheduling.work import Work
@@ -135,6 +135,7 @@ class VirtualHost:
         trust_publishers: See DeadLetters.
         stores: The message stores of queues; by default in memory.
         recorder: Records durable definitions; None to record nothing.
+        quorum_release: The release of RabbitMQ that new quorum queues follow.
 
     Attributes:
         queues: Queues by name; kept by the topology.
@@ -164,8 +165,10 @@ class VirtualHost:
         stores: MessageStores,
         trust_publishers: bool = False,
         recorder: DurableRecorder | None = None,
+        quorum_release: str = DEFAULT_RELEASE,
     ) -> None:
         self._stores = stores
+        self._quorum_release = quorum_release
         self.name = name
         self.turn = turn
         self.timers = timers
@@ -258,6 +261,7 @@ class VirtualHost:
             self.recorder.rely_on("queue", declaration.name)
             return existing
         self.unrestored.refuse("queue", declaration.name)
+        declaration = replace(declaration, release=self._quorum_release)
         self._check_queue_limit(declaration.name)
         check_arguments(declaration, self.name, check_dead_letter_exchange)
         if declaration.durable and declaration.owner is None:
@@ -377,8 +381,13 @@ class VirtualHost:
             return self._create_stream(declaration, qid)
         durable = declaration.durable and declaration.owner is None
         is_quorum = declaration.queue_type == "quorum"
-        priorities = find(declaration.arguments, "x-max-priority")
-        max_priority = priorities.value if priorities is not None and not is_quorum else 0
+        if is_quorum:
+            traits = QUORUM_RELEASES[declaration.release or DEFAULT_RELEASE]
+            max_priority = traits.max_priority
+        else:
+            priorities = find(declaration.arguments, "x-max-priority")
+            max_priority = priorities.value if priorities is not None else 0
+            traits = PRIORITY if max_priority else CLASSIC
         request = StoreRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
         queue = ClassicQueue(
             self,
@@ -388,7 +397,7 @@ class VirtualHost:
             declaration.owner,
             declaration.arguments,
             self._stores.open(request, qid),
-            QUORUM if is_quorum else PRIORITY if max_priority else CLASSIC,
+            traits,
         )
         self._add_queue(queue)
         if queue.owner is not None:

@@ -154,6 +154,30 @@ def test_what_is_there_stays_and_what_is_refused_is_left_out(
     assert run("--cut-over").status == 0
 
 
+def test_a_queue_that_cannot_be_declared_is_not_waited_for(
+    run: Any, there: Channel, vhost: str, channel: Channel, ctl: Leveretctl
+) -> None:
+    there.queue_declare("q", durable=True)
+    there.queue_declare("more", durable=True)
+    fill(there, "q", 1)
+    fill(there, "more", 1)
+    channel.queue_declare("q", durable=True)
+    ctl.output("set_vhost_limits", "-p", vhost, '{"max-queues": 1}')
+    ran = run()
+    assert (ran.status, "queue limit in vhost" in ran.err) == (69, True), ran
+
+
+def test_a_transient_queue_that_is_gone_here_is_made_again_by_the_next_run(
+    run: Any, there: Channel, channel: Channel
+) -> None:
+    there.queue_declare("q")
+    assert run().status == 0
+    channel.queue_delete("q")
+    fill(there, "q", 3)
+    assert run("--cut-over").status == 0
+    assert bodies(channel, "q") == [b"0", b"1", b"2"]
+
+
 @pytest.mark.parametrize(
     ("options", "status", "text"),
     [

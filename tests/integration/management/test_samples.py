@@ -49,6 +49,7 @@ ADDED: Final = {
     "added *user_provided_name": "what the client calls the channel's connection",
     "added *consumer_timeout": "newer clients read it",
     "added delivery_limit": "newer releases show it",
+    "added release": "the release of RabbitMQ whose rules the queue follows",
     "added *being_drained": "newer clients read it",
     "added oauth_enabled": "newer clients read it",
     "added *memory.metadata_store*": "newer clients read them",

@@ -294,20 +294,20 @@ def _planned_moves(moving: _Moving) -> Iterator[dict[str, str]]:
 
 
 def _start(moving: _Moving) -> dict[str, _QueueState]:
-    """Make the shovels that are missing, and end those of the other direction; return the queues."""
+    """Make the shovels that are missing, and end those of the other direction; return the queues that have one."""
     queues = moving.queues(moving.source)
     made = moving.shovels()
     for name, value in [*made.items()]:
         if value["src-uri"].startswith("amqp:///") != moving.is_back:
             moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
             del made[name]
-    absent = [name for name in queues if _shovel_name(name) not in made]
-    received = moving.queues(moving.target) if absent else {}
-    for name in absent:
-        # What could not be declared is in the report.
-        if name in received:
-            _make(moving, name, queues[name])
-    return queues
+    # What could not be declared is in the report.
+    received = moving.queues(moving.target)
+    moved = {name: state for name, state in queues.items() if name in received}
+    for name, state in moved.items():
+        if _shovel_name(name) not in made:
+            _make(moving, name, state)
+    return moved
 
 
 def _make(moving: _Moving, queue: str, state: _QueueState) -> None:
@@ -398,7 +398,11 @@ def _down(moving: _Moving, queues: Mapping[str, _QueueState], seen: _Seen | None
         return "one of the brokers does not answer"
     for name in queues:
         state = seen.states.get(_shovel_name(name))
-        if name in seen.here and name in seen.there and (state is None or state["state"] != "running"):
+        if name not in seen.there:
+            continue
+        if name not in seen.here:
+            return f"queue '{name}' is not at the target any more, as a transient one after a restart"
+        if state is None or state["state"] != "running":
             reason = "" if state is None else f": {state.get('reason', 'not connected')}"
             return f"the shovel for queue '{name}' does not run{reason}"
     return ""

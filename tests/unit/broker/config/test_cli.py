@@ -62,7 +62,10 @@ def test_parsing_twice_starts_afresh() -> None:
         (["--port", "x"], "--port: port: 'x' is not allowed; give a whole number 0..65535"),
         (["--set", "port"], "--set port: write it as --set key=value"),
         (["--set", "prot=1"], "--set: unknown option 'prot'; did you mean 'port'?"),
-        (["--set", "compat=1"], "--set: unknown option 'compat'; it is a group, give compat.advertise"),
+        (
+            ["--set", "compat=1"],
+            "--set: unknown option 'compat'; it is a group, give compat.advertise, compat.quorum_queues",
+        ),
     ],
 )
 def test_bad_usage(argv: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

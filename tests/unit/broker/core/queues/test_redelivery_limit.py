@@ -48,6 +48,17 @@ def count(message: Message) -> FieldValue | None:
     return find(headers_of(message), "x-delivery-count")
 
 
+def test_messages_of_two_priorities_return_together(vhost: VirtualHost) -> None:
+    """What returns second in its priority has one number in both; only one of these two has returned too often."""
+    queue = made(vhost, max_priority=1, redelivery_limit=2)
+    publish(queue, "low")
+    returned(queue, 2)
+    publish(queue, "aa", "bb", priority=1)
+    queue.requeue([got(queue), got(queue)])
+    queue.requeue([got(queue), got(queue), got(queue)])
+    assert contents(queue) == ["aa", "bb"]
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize("limit", [0, 2])
 def test_a_message_that_returns_too_often_is_dead_lettered(vhost: VirtualHost, kind: str, limit: int) -> None:
