@@ -8,7 +8,7 @@ import pytest
 
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import MessageStore
-from leveret.storage.message import Envelope, Message
+from leveret.storage.message import Envelope, Message, StoredMessage
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
@@ -156,3 +156,22 @@ def test_a_store_that_was_in_memory_keeps_its_arrivals(has_files: bool) -> None:
     store.requeue([second_one])
     assert seconds(store.oldest_ready()) == 1
     assert [entry[0] for entry in store.take(ALL, ALL)[0]] == [2, 3]
+
+
+def test_messages_that_are_paged_out_keep_their_arrivals() -> None:
+    place = Place()
+    store = place.store(lazy=False)
+    for second in range(3):
+        place.append(store, second, persistent=False)
+        # Two of one arrival.
+        store.append([of(persistent=False)], 1)
+    store.page_out(ALL)
+    place.flush()
+    assert len(store.ram) == 0
+    arrivals = [
+        seconds(message.arrived_at) for _, message, _ in store.take(6, ALL)[0] if isinstance(message, StoredMessage)
+    ]
+    assert arrivals == [0, 0, 1, 1, 2, 2]
+    # What has just been read from the disk keeps its buffers for a while.
+    assert not store.idle()
+    assert store.idle()

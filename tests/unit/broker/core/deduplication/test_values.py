@@ -490,3 +490,11 @@ def test_a_cancelled_retry_frees_its_value() -> None:
     assert (len(queue.outbox.values), queue.contents.delayed_count) == (0, 0)
     send(queue, 7, "2")
     assert contents(queue) == ["2"]
+
+
+def test_messages_of_different_sizes_are_taken_up_to_a_number_of_bytes() -> None:
+    queue = declare(new_vhost(ManualLoop()), arguments=(UNIQUE,))
+    messages = [Message(envelope("q"), bytes(size)) for size in (1, 100, 1)]
+    queue.publish_varied(messages, 102, 100)
+    entries, taken_bytes = queue.store.take(3, 50)
+    assert (len(entries), taken_bytes) == (2, 101)

@@ -209,6 +209,14 @@ def test_the_rest_of_the_time_to_live_counts_after_the_delay(vhost: VirtualHost,
     assert +queue.counters.dropped == {"expired": 1}
 
 
+def test_what_is_left_of_the_time_to_live_is_noted_for_the_delay_only(vhost: VirtualHost, loop: ManualLoop) -> None:
+    queue = made(vhost, type="all", min=1000, message_ttl=5000)
+    publish(queue, "a")
+    returned(queue)
+    loop.advance(1.1)
+    assert got(queue)[1].envelope.deferred_expiry == 0
+
+
 def test_the_property_expiration_stays_over_the_delay(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, type="all", min=2000)
     publish(queue, "a", expiration=60_000)

@@ -13,6 +13,7 @@ from leveret.storage.event_log import EventPosition
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.queue_content import envelope, publish
+from tests.support.queues import declare
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.stored_queue import Start
 
@@ -56,6 +57,35 @@ def test_dead_letters_of_a_queue_that_is_deleted_at_once(files: SimulatedFiles) 
     start.vhost.delete_queue(start.queue)
     start.stop()
     assert removals(start) == {(EventKind.REJECT, True): 1, (EventKind.QUEUE_DELETED, False): 2}
+
+
+def test_dead_letters_that_have_to_arrive(files: SimulatedFiles) -> None:
+    start = Start(
+        files,
+        queue_type="quorum",
+        overflow="reject-publish",
+        dead_letter_strategy="at-least-once",
+        dead_letter_exchange="",
+        dead_letter_routing_key="letters",
+    )
+    declare(start.vhost, "letters")
+    publish(start.queue, *"ab", persistent=True)
+    start.queue.reject([start.got(), start.got()])
+    start.stop()
+    assert removals(start) == {(EventKind.REJECT, True): 2}
+
+
+def test_a_queue_that_is_deleted_before_all_its_dead_letters_are_published(files: SimulatedFiles) -> None:
+    start = Start(files, dead_letter_exchange="nowhere")
+    publish(start.queue, *["m"] * 9000, persistent=True)
+    start.loop.run()
+    start.queue.reject([start.got() for _ in range(9000)])
+    left = sum(store.taken_count for store in start.queue.backing.stores())
+    assert left > 0
+    start.vhost.delete_queue(start.queue)
+    start.loop.advance(1)
+    start.stop()
+    assert removals(start) == {(EventKind.REJECT, True): 9000 - left, (EventKind.QUEUE_DELETED, False): left}
 
 
 def test_messages_that_have_expired_behind_one_that_is_delivered(files: SimulatedFiles) -> None:
