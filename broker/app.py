@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
+from leveret.broker.auth.backends.registry import make_backends
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
@@ -166,7 +167,7 @@ class App:
             quorum_release=settings.compat.quorum_queues,
         )
         self.accounts = Accounts(settings.loopback_users)
-        self._auth_backends = AuthBackends(self.accounts)
+        self._auth_backends = _make_auth_backends(settings, self.accounts, loop)
         self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
         self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
         self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
@@ -338,6 +339,7 @@ class App:
             self._listener.stop(seconds),
             *(program.stop(seconds) for program in self._side_programs),
         )
+        await self._auth_backends.close()
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
             # Before the stores are closed: saving definitions may delete files of queues.
@@ -531,6 +533,14 @@ def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:
         raise StartError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         raise StartError(unusable_text(data_dir, str(error))) from error
+
+
+def _make_auth_backends(settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> AuthBackends:
+    """Return what logs users in."""
+    try:
+        return make_backends(settings, accounts, loop)
+    except TlsError as error:
+        raise StartError(str(error)) from error
 
 
 def _make_tls(settings: Settings) -> Tls:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from leveret.broker.config.auth import gather_numbered
 from leveret.broker.config.declaration import RawSetting, build
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import OPTIONS, Settings, is_group, members
@@ -68,7 +69,7 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
     """Read all settings, and collect all errors instead of raising the first; for the arguments see load()."""
     loaded = LoadResult()
     sources = chain(() if file is None else _read_file(file), read_environment(environ), arguments)
-    for raw in sources:
+    for raw in _join_numbered(sources):
         try:
             if isinstance(raw, ConfigError):
                 raise raw
@@ -78,6 +79,19 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
         else:
             loaded.values[name], loaded.origins[name] = value, raw.origin
     return loaded
+
+
+def _join_numbered(sources: Iterable[RawSetting | ConfigError]) -> Iterator[RawSetting | ConfigError]:
+    """Yield settings, with the numbered ones of a list as one after all others, as which they count."""
+    entries: dict[str, object] = {}
+    origin = ""
+    for raw in sources:
+        if not isinstance(raw, ConfigError) and gather_numbered(raw.name, raw.value, entries):
+            origin = origin or raw.origin
+        else:
+            yield raw
+    if entries:
+        yield RawSetting("auth_backends", entries, origin)
 
 
 def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:

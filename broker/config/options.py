@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config import kinds
+from leveret.broker.config.auth import AuthCache, AuthHttp, auth_backends
 from leveret.broker.config.declaration import Option, declared, group, option
 from leveret.broker.config.kinds import Endpoint, ProductVersion, SyncRule
 from leveret.broker.version import RABBITMQ_VERSION
@@ -531,6 +532,15 @@ class Settings:
         ("PLAIN", "AMQPLAIN"),
         "SASL mechanisms to offer, in order; EXTERNAL is offered over TLS only.",
     )
+
+    auth_backends: tuple[str, ...] = option(
+        auth_backends(),
+        ("internal",),
+        "Who knows users, in this order: `internal` for the users of this broker, or other servers. Of a pair such as"
+        " `http+internal` the first authenticates and the second authorizes.",
+    )
+    auth_cache: AuthCache = group(AuthCache)
+    auth_http: AuthHttp = group(AuthHttp)
 
     heartbeat: int = option(
         kinds.duration(0, 65535, "s"), 60, "Heartbeat timeout to suggest to clients; 0 to suggest none."

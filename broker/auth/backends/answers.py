@@ -139,12 +139,16 @@ class AnswerCache:
         self._ttl = ttl
         self._loop = loop
         self._generations = generations
-        self._users: OrderedDict[tuple[str, str], Answers] = OrderedDict()
+        self._users: OrderedDict[tuple[object, ...], Answers] = OrderedDict()
 
-    def of(self, name: str, address: str) -> Answers:
-        """Return what is known about a user who has logged in from an address."""
-        answers = self._users.pop((name, address), None) or Answers(self._ttl, self._generations, self._loop)
-        self._users[name, address] = answers
+    def of(self, *user: object) -> Answers:
+        """Return what is known about a user.
+
+        Args:
+            user: Everything that answers depend on, such as name and address.
+        """
+        answers = self._users.pop(user, None) or Answers(self._ttl, self._generations, self._loop)
+        self._users[user] = answers
         if len(self._users) > _USERS_MAX:
             self._users.popitem(last=False)
         return answers

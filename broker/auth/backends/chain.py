@@ -139,7 +139,7 @@ class AuthBackends:
         known = await _failing_alike(entry.authenticates, "authenticating", login, entry.authenticates.authenticate)
         if entry.authorizes is None:
             return known
-        login = replace(login, name=known.name)
+        login = replace(login, name=known.name, tags=known.tags)
         found = await _failing_alike(entry.authorizes, "authorizing", login, entry.authorizes.authorize)
         ends = [each.expires_at for each in (known, found) if each.expires_at is not None]
         tags = tuple(dict.fromkeys((*known.tags, *found.tags)))

@@ -26,6 +26,7 @@ class Login:
         address: The client's IP address.
         from_loopback: Whether it connects from this machine.
         protocol: AMQP or HTTP, as which the attempt is counted, see attempts.py; None for no count.
+        tags: Tags that the backend has given that authenticated it; see Backend.authorize().
     """
 
     name: str
@@ -33,6 +34,7 @@ class Login:
     address: str
     from_loopback: bool
     protocol: str | None
+    tags: tuple[str, ...] = ()
 
 
 class Refused(Exception):

@@ -38,6 +38,9 @@ _BODY_SECONDS: Final = 60.0
 _FILE_SECONDS: Final = 600.0
 #: Maximum size of the other fields of an upload.
 _FIELD_BYTES: Final = 4096
+#: What has been read, for a request that is handled again; see access.answer_questions().
+_BODY: Final = web.RequestKey("body", bytes)
+_FIELDS: Final = web.RequestKey("fields", Mapping[str, bytes])
 _TOO_LONG: Final = "Exceeded HTTP request body size limit"
 
 
@@ -115,6 +118,8 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
 async def _read(request: web.Request, limit: int, seconds: float) -> bytes | None:
     """Read a body; return None if it is longer than the limit in bytes."""
+    if _BODY in request:
+        return request[_BODY]
     if (request.content_length or 0) > limit:
         return None
     body = bytearray()
@@ -123,7 +128,8 @@ async def _read(request: web.Request, limit: int, seconds: float) -> bytes | Non
             body += chunk
             if len(body) > limit:
                 return None
-    return bytes(body)
+    request[_BODY] = bytes(body)
+    return request[_BODY]
 
 
 async def read_upload(request: web.Request) -> Mapping[str, bytes]:
@@ -133,6 +139,8 @@ async def read_upload(request: web.Request) -> Mapping[str, bytes]:
         HTTPBadRequest: It is not a multipart form, or a field is too long.
         HTTPRequestTimeout: It is not complete within ten minutes.
     """
+    if _FIELDS in request:
+        return request[_FIELDS]
     fields: dict[str, bytes] = {}
     try:
         async with _within(_FILE_SECONDS):
@@ -144,6 +152,7 @@ async def read_upload(request: web.Request) -> Mapping[str, bytes]:
     except (ValueError, AssertionError, LookupError):
         # There is no boundary, or the parts are malformed.
         raise web.HTTPBadRequest(text="") from None
+    request[_FIELDS] = fields
     return fields
 
 
