@@ -39,6 +39,7 @@ from leveret.broker.core.stats.census import Sampler
 from leveret.broker.core.stats.loss_record import LossLog, LossRecord
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
+from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.restoring import OpenBackup
@@ -201,6 +202,7 @@ class App:
         #: Nacks publishes that wait for copies.
         self._refusing: asyncio.TimerHandle | None = None
         self._definitions: DefinitionsKeeper | None = None
+        self._audit: Audit | None = None
 
     async def start(self) -> None:
         """Restore the data directory and start to listen.
@@ -253,9 +255,28 @@ class App:
         self._loss_log.start()
         self.jobs.restore(keeper.stored(KIND))
         self._memory_checks.start()
+        self._audit = self._open_audit()
         self.broker.start_events()
+        if self._audit is not None:
+            self.broker.turn.before_writing.append(self._audit.log.write)
+            self.broker.events.takers.append(self._audit)
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
+
+    def _open_audit(self) -> Audit | None:
+        """Open the audit log.
+
+        Raises:
+            StartError: It cannot be used.
+        """
+        options, engine = self.settings.audit, self._stores.engine
+        if not options.enabled:
+            return None
+        try:
+            log = engine.open_audit_log(options.retention, options.max_bytes)
+        except OSError as error:
+            raise StartError(unusable_text(self.settings.data_dir, f"the audit log: {error}")) from error
+        return Audit(log, self.broker.turn, options.connections)
 
     # Imported on first use; see HttpListener.
 
@@ -279,7 +300,7 @@ class App:
         access = Access(self._auth_backends, self.broker, self.settings.management.allowed_hosts)
         save = self._save_definitions
         of_broker = self.broker, self.accounts, self.node, self.settings, access, save
-        return RequestContext(*of_broker, self.jobs, self.shovels, self._replica, self._backups)
+        return RequestContext(*of_broker, self.jobs, self.shovels, self._replica, self._backups, self._audit)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -352,6 +373,11 @@ class App:
             self.broker.turn.before_writing.clear()
             if self._losses is not None:
                 self._losses.close()
+            if self._audit is not None:
+                try:
+                    self._audit.log.close()
+                except OSError as error:
+                    log.error("the end of the audit log could not be written: %s", error)
             if not self._stores.close():
                 log.error("not all messages could be written to %s", self.settings.data_dir)
             # Nothing may read or write the files any more: they can be another broker's, in this process.
@@ -442,6 +468,8 @@ class App:
             definitions.abandon()
         if self._losses is not None:
             self._losses.abandon()
+        if self._audit is not None:
+            self._audit.log.abandon()
         self._stores.abandon()
 
     def reload(self, settings: Settings) -> None:
@@ -474,6 +502,9 @@ class App:
         return ready_line(self.addresses, self.settings.data_dir)
 
     def _save_definitions(self) -> None:
+        if self._audit is not None:
+            # The answer to a request tells what is in the audit log.
+            self._audit.log.write()
         if self._definitions is not None:
             self._definitions.save()
 

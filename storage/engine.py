@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from leveret.storage.audit_log import AuditLog
 from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.commit.committer import CommitGroup, Committer, SyncMode
 from leveret.storage.commit.redo_log import RedoLog, remove_redo
@@ -338,6 +339,15 @@ class StorageEngine:
                 events that could not be written yet and for the copies of moved messages.
         """
         self._commits.commit(callback, events)
+
+    def open_audit_log(self, keep_seconds: int, keep_bytes: int) -> AuditLog:
+        """Open the audit log of the data directory; see AuditLog.
+
+        Raises:
+            OSError: It cannot be used.
+        """
+        where = self._directory
+        return AuditLog(self._files, where.path, where.store_id, self._clock, keep_seconds, keep_bytes)
 
     def watch_disk(self) -> float:
         """Check the free disk space; return the seconds until the next call."""

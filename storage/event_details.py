@@ -1,9 +1,8 @@
 """Details of events about messages that no queue has taken: where they were published to, and by whom.
 
 They are in files beside those of the event log, `de-….log` with the same time in the name. An event REFUSED or
-UNROUTABLE has as its seq the place of its details plus 1; 0 if there are none. A record is
-
-     0 u32 length of the JSON | 4 u32 crc of the JSON XOR crc(store id) | 8 a JSON object with texts, see NAMES
+UNROUTABLE has as its seq the place of its details plus 1; 0 if there are none. A record (json_records.py) has texts,
+see NAMES.
 
 Details only help to find a publisher: they are written before their events, but no sync waits for them, and what cannot
 be written or read is left out. Older versions ignore these files.
@@ -12,19 +11,17 @@ be written or read is left out. Older versions ignore these files.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from os.path import dirname, join
 from typing import Final, Protocol
-from zlib import crc32
+
+from leveret.storage.json_records import read_object, unpack_record
 
 #: What details may have.
 NAMES: Final = ("vhost", "exchange", "routing_key", "message_id", "user_name", "connection_name")
 #: An upper bound of the length of a record: each text has 255 bytes at most, and six characters for each in JSON.
 RECORD_MAX: Final = 16 << 10
 
-#: Length and checksum of a record.
-HEAD: Final = struct.Struct("<II")
 PREFIX: Final = "de-"
 SUFFIX: Final = ".log"
 
@@ -49,17 +46,8 @@ def read_details(octets: bytes, at: int, salt: int) -> dict[str, str]:
         at: Offset in it.
         salt: The checksum of the store id.
     """
-    if not 0 <= at <= len(octets) - HEAD.size:
-        return {}
-    length, crc = HEAD.unpack_from(octets, at)
-    found = octets[at + HEAD.size : at + HEAD.size + length]
-    if len(found) < length or crc32(found) ^ salt != crc:
-        return {}
-    try:
-        texts = json.loads(found)
-    except ValueError:
-        return {}
-    return {name: text for name, text in texts.items() if isinstance(text, str)} if isinstance(texts, dict) else {}
+    texts = read_object(unpack_record(octets, at, salt))
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def details_name(time: int) -> str:

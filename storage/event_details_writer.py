@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from zlib import crc32
 
 from leveret.storage.disk.files import Files, write_file
-from leveret.storage.event_details import HEAD, PREFIX, SUFFIX, details_name
+from leveret.storage.event_details import PREFIX, SUFFIX, details_name
+from leveret.storage.json_records import HEAD, pack_record
 
 
 def details_files(files: Files, directory: str) -> list[int]:
@@ -47,9 +47,7 @@ class DetailsWriter:
             time: Start time of the file of the event log.
         """
         new = [each for each in dict.fromkeys(details) if each not in self._places]
-        octets = b"".join(
-            [HEAD.pack(len(each), crc32(each) ^ self._salt) + each for each in new],
-        )
+        octets = b"".join([pack_record(each, self._salt) for each in new])
         try:
             if self._handle < 0:
                 self._handle = self._files.open(f"{self._directory}/{details_name(time)}", create=True)

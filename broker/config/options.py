@@ -381,6 +381,25 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The audit log: who has done what, from where."""
+
+    enabled: bool = option(kinds.boolean(), True, "Keep an audit log in the data directory.")
+    connections: bool = option(
+        kinds.boolean(),
+        False,
+        "Log also what comes and goes with clients: connections, channels, consumers, successful logins, and exclusive"
+        " queues with their bindings.",
+    )
+    retention: int = option(
+        kinds.duration(0, 86_400 * 36_500, "s"), 86_400 * 90, "How long the audit log is kept; 0 for ever."
+    )
+    max_bytes: int = option(
+        kinds.size(0, 2**63 - 1), 1 << 30, "Size of the audit log above which its oldest part is removed; 0 for any."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventExchange:
     """The exchange `amq.rabbitmq.event`, which tells what is done as RabbitMQ's event exchange plugin does."""
 
@@ -616,6 +635,7 @@ class Settings:
     replication: Replication = group(Replication)
     compat: Compat = group(Compat)
     event_exchange: EventExchange = group(EventExchange)
+    audit: Audit = group(Audit)
     management: Management = group(Management)
     management_agent: ManagementAgent = group(ManagementAgent)
     prometheus: Prometheus = group(Prometheus)

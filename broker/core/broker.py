@@ -22,7 +22,13 @@ from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.event_exchange import EventExchange
-from leveret.broker.core.vhosts.event_fields import exchange_fields, parameter_fields, vhost_fields, vhost_limits_fields
+from leveret.broker.core.vhosts.event_fields import (
+    exchange_fields,
+    parameter_fields,
+    vhost_fields,
+    vhost_limits_fields,
+    without_passwords,
+)
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata, metadata_to_json
 from leveret.broker.core.vhosts.recorder import DurableRecorder
 from leveret.broker.core.vhosts.tracing import Tracer
@@ -143,7 +149,7 @@ def _ignore(vhost_name: str, component: str, name: str) -> None:
 
 def _global_parameter(name: str, *value: Any) -> dict[str, Any]:
     fields = {"component": "global", "name": name}
-    return {**fields, "value": value[0]} if value else fields
+    return {**fields, "value": without_passwords(value[0])} if value else fields
 
 
 log = logging.getLogger("leveret.patterns")

@@ -700,6 +700,18 @@ def _as_is(name: str, type: str, text: str, column: Column | None = SAME, **more
     return Field(name, name, type, text, column, **more)
 
 
+AUDIT_RECORD: Final[Table] = (
+    _as_is("at", "integer", "When it was done, in ms since 1970", Column(form="time")),
+    _as_is("kind", "string", "What was done, as in the routing keys of events: queue.deleted"),
+    _as_is("user", "string", "Name of the user"),
+    _as_is("host", "string|null", "Address of the client; null if the broker has done it by itself"),
+    _as_is("broker", "boolean", "Whether it is a consequence, which nobody has asked for"),
+    _as_is("vhost", "string|null", "Virtual host of the object"),
+    _as_is("object", "string", "Name of the object"),
+    _as_is("count", "integer|null", "Number of messages, if it is about messages"),
+    _as_is("details", "object", "What else is known of it", Column(form="json")),
+)
+
 USER: Final[Table] = (
     _as_is("name", "string", "Name", Column("user")),
     _as_is("password_hash", "string", "base64 of 4 bytes of salt and the hash; empty without a password", None),
@@ -953,5 +965,5 @@ SCHEMAS: Final = {
     "VirtualHostLimits": VHOST_LIMIT, "UserLimits": USER_LIMIT, "JobCounts": JOB_COUNTS, "Job": JOB,
     "Reader": READER, "LossAmounts": LOSS_AMOUNTS, "Loss": LOSS, "Shovel": SHOVEL, "Replication": REPLICATION,
     "Standby": STANDBY, "DelayedMessage": WAITING_MESSAGE, "BrowsedMessage": BROWSED_MESSAGE,
-    "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP,
+    "FeatureFlag": FEATURE_FLAG, "Backup": BACKUP, "AuditRecord": AUDIT_RECORD,
 }  # fmt: skip

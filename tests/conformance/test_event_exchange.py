@@ -19,7 +19,7 @@ EXCHANGE = "amq.rabbitmq.event"
 pytestmark = pytest.mark.plugin(EXCHANGE)
 
 #: What Leveret tells and RabbitMQ does not, at least not of each event.
-OURS = {"message_count", "peer_host", "user_who_performed_action", "exchange", "vhost"}
+OURS = {"exclusive", "message_count", "peer_host", "user_who_performed_action", "exchange", "vhost"}
 HOST = "{127,0,0,1}"
 
 

@@ -11,6 +11,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.policies.policy import Policy
 from leveret.protocol.erlang_terms import format_atom, format_list, format_text
+from leveret.storage.url_secrets import mask_url
 
 #: How RabbitMQ's events name the types of queues; they do not name classic ones.
 _TYPES: Final = {"quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
@@ -36,7 +37,12 @@ def counted_fields(queue: Queue, messages: int) -> dict[str, Any]:
     Args:
         messages: Number of messages, which RabbitMQ does not tell.
     """
-    return {**named(queue.vhost_name, queue.name), "message_count": messages}
+    return {**named(queue.vhost_name, queue.name), "message_count": messages, **exclusive(queue)}
+
+
+def exclusive(queue: object) -> dict[str, Any]:
+    """Return the field of an event that only concerns a queue of one connection."""
+    return {"exclusive": True} if isinstance(queue, Queue) and queue.owner is not None else {}
 
 
 def exchange_fields(exchange: Exchange) -> dict[str, Any]:
@@ -63,6 +69,7 @@ def binding_fields(vhost_name: str, binding: Binding) -> dict[str, Any]:
         "routing_key": identity.routing_key,
         "arguments": binding.arguments,
         "vhost": vhost_name,
+        **exclusive(binding.destination),
     }
 
 
@@ -74,7 +81,16 @@ def policy_fields(vhost_name: str, policy: Policy) -> dict[str, Any]:
 def parameter_fields(vhost_name: str, component: str, name: str, *value: Any) -> dict[str, Any]:
     """Return the fields of ``parameter.set`` and ``parameter.cleared``; the value only if there is one."""
     fields = {"vhost": vhost_name, "component": component, "name": name}
-    return {**fields, "value": value[0]} if value else fields
+    return {**fields, "value": without_passwords(value[0])} if value else fields
+
+
+def without_passwords(value: Any) -> Any:
+    """Return a JSON value with what is secret in its URLs masked."""
+    if isinstance(value, str):
+        return mask_url(value) if "://" in value else value
+    if isinstance(value, Mapping):
+        return {key: without_passwords(each) for key, each in value.items()}
+    return [without_passwords(each) for each in value] if isinstance(value, list) else value
 
 
 def operator_policy_parameter(vhost_name: str, policy: Policy) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from leveret.broker.management.cli.command import COMMANDS, Command
 
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, str]] = {
+    "audit": "list_audit",
     "backlog": "check_backlog list_losses",
     "backups": "list_backups",
     "check_migration": "check_migration",

@@ -10,6 +10,7 @@ from aiohttp.typedefs import Middleware
 from leveret.broker.management.http.access import answer_questions
 from leveret.broker.management.http.acting import act_for_requests
 from leveret.broker.management.http.controller import Controller, RequestContext
+from leveret.broker.management.http.controllers.audit import AuditRecords
 from leveret.broker.management.http.controllers.backups import BackupResources
 from leveret.broker.management.http.controllers.bindings import Bindings
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features, Nodes, Overview
@@ -75,6 +76,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     ConsumerNames,
     Readers,
     Replication,
+    AuditRecords,
     BackupResources,
     JobResources,
     ShovelResources,

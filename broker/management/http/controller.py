@@ -16,6 +16,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
+from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.broker.shovels.shovels import Shovels
@@ -37,6 +38,7 @@ class RequestContext:
         shovels: What moves messages between brokers.
         replication: What is known of the cluster, and how to let another node lead; None for a broker alone.
         backups: What is known of the backups that the broker takes; None if it can take none.
+        audit: The audit log; None if there is none.
     """
 
     broker: Broker
@@ -49,6 +51,7 @@ class RequestContext:
     shovels: Shovels
     replication: Replication | None = None
     backups: Backups | None = None
+    audit: Audit | None = None
 
 
 class Replication(Protocol):

@@ -65,6 +65,7 @@ class Job:
         begin: Number of the first message of a replay; 0 for other jobs.
         bad_ends: How often in a row the broker has ended without a stop while it ran.
         ended: If a request waits for it, done at its end; None for a job that is kept.
+        host: Address from which the user has begun it; "" if it is unknown.
     """
 
     job_id: str
@@ -85,6 +86,7 @@ class Job:
     begin: int = 0
     bad_ends: int = 0
     ended: Future[None] | None = None
+    host: str = ""
 
     def shown(self, in_full: bool = True) -> dict[str, Any]:
         """Return what users see of it.
@@ -122,7 +124,15 @@ class Job:
             "number": self.number,
             "begin": self.begin,
             "bad_ends": self.bad_ends,
+            "host": self.host,
         }
+
+    def event(self) -> dict[str, Any]:
+        """Return the fields of events about it."""
+        fields = {"name": self.job_id, "kind": self.kind, "vhost": self.vhost, "queue": self.queue}
+        fields |= {"to": self.options.to} if self.options.to else {}
+        ended = {"state": self.state, "error": self.error or None, "message_count": self.counts.returned}
+        return {**fields, **(ended if self.finished else {})}
 
 
 def restored(document: Mapping[str, Any]) -> Job:
@@ -166,6 +176,7 @@ def _restored(document: Mapping[str, Any]) -> Job:
         _number(document.get("number", 0)),
         _number(document.get("begin", 0)),
         _number(document.get("bad_ends", 0)),
+        host=_text(document.get("host", "")),
     )
     if kind == "replay" and 0 not in job.ends:
         raise ValueError("a replay has no end")

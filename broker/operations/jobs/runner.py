@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
@@ -258,9 +259,12 @@ class Jobs:
         begin, ends = bounds_of(source, options)
         place = principal.vhost.name, source.name, source.backing.qid, principal.user.name
         now = self._broker.timers.now()
-        return Job(secrets.token_hex(6), kind, *place, document, options, ends, now, number=begin, begin=begin)
+        host = self._broker.events.actor.host
+        job_id = secrets.token_hex(6)
+        return Job(job_id, kind, *place, document, options, ends, now, number=begin, begin=begin, host=host)
 
     def _begin(self, job: Job, work: Work) -> None:
+        self._broker.events.tell("job.created", job.event)
         run = self._runs[job.job_id] = _Run(self, job, self._broker, self._accounts, self._turns, work)
         run.start()
 
@@ -302,6 +306,9 @@ class Jobs:
         if run is not None:
             run.stop()
         job.state, job.error, job.finished = state, error, self._broker.timers.now()
+        events = self._broker.events
+        by_itself = Actor(job.user, job.host) if events.actor is BROKER else None
+        events.tell("job.ended", job.event, actor=by_itself)
         if job.ended is not None:
             if not job.ended.done():
                 job.ended.set_result(None)

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 
+from leveret.storage.audit_log import AuditLog
 from leveret.storage.directory.archive_note import ArchiveNote, pack_note, unpack_note
 from leveret.storage.directory.directory_format import pack_format, unpack_format
 from leveret.storage.disk.trash import Trash
@@ -34,6 +35,7 @@ from leveret.storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
+from leveret.storage.json_records import read_object, unpack_records
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.readers.reader_file import ReaderFile, pack_reader, unpack_reader
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
@@ -50,6 +52,10 @@ SALT: Final = 0xDEADBEEF
 START: Final = 1_700_000_000_000_000
 PLAIN: Final = Envelope(b"\x00\x01q", b"\x00\x3c" + bytes(12), True)
 FULL: Final = Envelope(b"\x04news\x03a.b", b"\x00\x3c" + bytes(12) + b"\x01", True, 9, 60_000, True, ("x", "é\udcff"))
+AUDITED: Final = [
+    {"at": START, "kind": "queue.deleted", "user": "ann", "host": "::1", "vhost": "/", "object": "q", "count": 7},
+    {"at": START + 1, "kind": "alarm.set", "user": "rmq-internal", "broker": True, "object": "é\udcff", "details": {}},
+]
 MESSAGES: Final = [Message(PLAIN, b"first"), TimedMessage(FULL, b"second", START + 60_000_000), Message(PLAIN, b"")]
 
 
@@ -96,8 +102,19 @@ def written() -> dict[str, bytes]:
         "waits.log": files.snapshot()[f"/w/{files.list_directory('/w')[0]}"],
         "reader": pack_reader(ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})),
         "archived-to.json": pack_note(ArchiveNote("s3://bucket/archive", "leveret")),
+        "audit.log": _audit(),
         "checkpoint.bin": pack_checkpoint(Checkpoint(True, STORE_ID, EventPosition(START, 160), START, 8, stores)),
     }
+
+
+def _audit() -> bytes:
+    files = SimulatedFiles()
+    log = AuditLog(files, "/d", STORE_ID, lambda: START)
+    log.add(AUDITED[0])
+    log.write()
+    log.add(AUDITED[1])
+    log.close()
+    return files.snapshot()[f"/d/audit/au-{START:020d}.log"]
 
 
 @pytest.mark.parametrize("name", written())
@@ -111,6 +128,11 @@ def test_no_golden_file_is_forgotten() -> None:
 
 def test_the_note_of_an_archive_can_be_read() -> None:
     assert unpack_note((GOLDEN / "archived-to.json").read_bytes()) == ArchiveNote("s3://bucket/archive", "leveret")
+
+
+def test_an_audit_log_can_be_read() -> None:
+    records = unpack_records((GOLDEN / "audit.log").read_bytes(), crc32(STORE_ID))
+    assert [read_object(each) for each in records] == AUDITED
 
 
 def test_a_reader_can_be_read() -> None:

@@ -79,6 +79,7 @@ class _Delayed(Controller):
         """Remove a waiting message."""
         if not self._open(request).cancel(self._number(request)):
             raise self._gone(request)
+        self._tell("cancelled", request)
         await wait_until_stored(self._broker)
         return web.Response(status=204)
 
@@ -95,8 +96,14 @@ class _Delayed(Controller):
         waiting.deliver_now(self._number(request), finish)
         if not await done:
             raise self._gone(request)
+        self._tell("delivered", request)
         await wait_until_stored(self._broker)
         return web.Response(status=204)
+
+    def _tell(self, what: str, request: web.Request) -> None:
+        match = request.match_info
+        about = {"vhost": match["vhost"], "name": match["name"], self._kind: match["name"], "message_count": 1}
+        self._broker.events.tell(f"message.{what}", dict, {**about, "id": match["id"]})
 
     def _number(self, request: web.Request) -> int:
         """Return the number of the message in the path."""

@@ -11,6 +11,7 @@ from aiohttp import web
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import got_document, message_text
@@ -108,6 +109,7 @@ class QueueMessages(Controller):
         removal = Removal(queue, keys, is_trial)
         await run_in_slices(removal.steps())
         if removal.removed and not is_trial:
+            self._broker.events.tell("message.deleted", counted_fields, queue, removal.removed)
             await wait_until_settled(self._broker)
         return json_response(
             {
