@@ -13,12 +13,12 @@ import struct
 from typing import Final
 
 from leveret.broker.core.messages import AnsweredPublisher, Origin, published_to
-from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.stream_queue import StreamQueue, number_at
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.options import JobOptions, Replay
-from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Planner, Room, changed
+from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Room, changed
+from leveret.broker.operations.jobs.work import SelectingWork
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import find_exchange
 from leveret.protocol.faults import precondition_failed
@@ -38,68 +38,31 @@ _LOOK_BYTES: Final = 1 << 20
 _VALUE: Final = struct.Struct(">q")
 
 
-class ReplayWork:
-    """Replays a stream, in steps of a few milliseconds.
+class ReplayWork(SelectingWork):
+    """Replays a stream.
 
     Args:
-        principal: Who replays it.
-        options: What is replayed, and where to.
-        number: Number of the first message.
-        end: Number after the last one.
-        counts: What has been done before.
-
-    Attributes:
+        principal: See Work.
         source: The stream.
-        counts: What has been done.
+        options: What is replayed, and where to.
         number: Number of the next message.
-        is_over: Whether all messages have been looked at, or the limit is reached.
-        waits: Why the last step could not send the next message; "" if it could.
+        end: Number after the last one.
+        counts: See Work.
     """
+
+    source: StreamQueue
 
     def __init__(
         self, principal: Principal, source: StreamQueue, options: JobOptions, number: int, end: int, counts: Counts
     ) -> None:
-        self.source = source
-        self._principal = principal
-        self._options = options
+        super().__init__(principal, source, options, counts, number)
         self._end = end
-        self._planner = Planner(principal, source, options)
-        self._selector = Selector(options.wanted)
         self._marker = _Marker(source.name)
-        self._dry_room = Room()
-        self.counts = counts
-        self.number = number
         self.is_over = number >= end
-        self.waits = ""
-
-    @property
-    def is_checking(self) -> bool:
-        """Whether the last step has ended within a message."""
-        return self._selector.is_checking
-
-    @property
-    def generation(self) -> int:
-        """Number that increases with every change of topology or permissions."""
-        return self._principal.generation
-
-    def use(self, principal: Principal) -> None:
-        """Work with the permissions of a user from now on."""
-        self._principal = principal
-        self._planner = Planner(principal, self.source, self._options)
-
-    def close(self) -> None:
-        """Nothing was taken."""
 
     def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
-        """Look at messages for a time slice, and send those that match; return their number.
-
-        Args:
-            most: Maximum number of messages that are sent.
-            takes: Whether they are; otherwise they are only counted.
-            time_slice: The time slice; None for one of its own.
-        """
-        if self._options.limit is not None:
-            most = min(most, self._options.limit - self.counts.returned)
+        """Look at messages for a time slice, and send those that match; see Work.step()."""
+        most = self._limited(most)
         time_slice = time_slice or self.source.host.turn.slice()
         self.waits = ""
         sent = 0
@@ -109,8 +72,7 @@ class ReplayWork:
             if time_slice.is_over():
                 break
         self.counts.returned += sent
-        if self._options.limit is not None and self.counts.returned >= self._options.limit:
-            self.is_over = True
+        self.is_over = self.is_over or self._is_at_limit
         return sent
 
     def _look(self, most: int, takes: bool, time_slice: TimeSlice) -> int:

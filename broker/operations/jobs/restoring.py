@@ -14,6 +14,7 @@ from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.options import JobOptions, Restore
 from leveret.broker.operations.jobs.plans import FULL, Counts, Room
+from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import read_content
 from leveret.protocol.faults import precondition_failed
@@ -58,27 +59,17 @@ class OpenBackup(Protocol):
         """
 
 
-class RestoreWork:
-    """Restores a queue, in steps of a few milliseconds.
+class RestoreWork(Work):
+    """Restores a queue.
 
     Args:
-        principal: Who restores it.
+        principal: See Work.
         target: The queue that gets the messages.
+        options: See Work.
         number: Number of messages that it has got.
-        counts: What has been done before.
+        counts: See Work.
         messages: The messages that follow.
-
-    Attributes:
-        source: The queue that gets the messages.
-        counts: What has been done.
-        number: Number of messages that it has got.
-        total: Number of all messages; None before it is known.
-        is_over: Whether it has got all.
-        waits: Why the last step could not send the next message; "" if it could.
     """
-
-    #: A message is looked at in one step.
-    is_checking = False
 
     def __init__(
         self,
@@ -89,30 +80,15 @@ class RestoreWork:
         counts: Counts,
         messages: BackupMessages,
     ) -> None:
-        self.source = target
-        self._principal = principal
-        self._options = options
+        super().__init__(principal, target, options, counts, number)
         self._messages = messages
         self._next: tuple[bytes, bytes] | None = None
         self._route = encode_shortstr("") + encode_shortstr(target.name)
-        self.counts = counts
-        self.number = number
-        self.is_over = False
-        self.waits = ""
 
     @property
     def total(self) -> int | None:
         """Number of all messages; None before it is known."""
         return self._messages.total
-
-    @property
-    def generation(self) -> int:
-        """Number that increases with every change of topology or permissions."""
-        return self._principal.generation
-
-    def use(self, principal: Principal) -> None:
-        """Work with the permissions of a user from now on."""
-        self._principal = principal
 
     def close(self) -> None:
         """Do not read further."""
@@ -127,15 +103,13 @@ class RestoreWork:
         time_slice = time_slice or self.source.host.turn.slice()
         self.waits = ""
         sent, room = 0, Room()
-        if self._options.limit is not None:
-            most = min(most, self._options.limit - self.counts.returned)
+        most = self._limited(most)
         while sent < most and self._send(room):
             sent += 1
             if time_slice.is_over():
                 break
         self.counts.returned += sent
-        if self._options.limit is not None and self.counts.returned >= self._options.limit:
-            self.is_over = True
+        self.is_over = self.is_over or self._is_at_limit
         return sent
 
     def _send(self, room: Room) -> bool:

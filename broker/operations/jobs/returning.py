@@ -17,10 +17,10 @@ from typing import Final
 from leveret.broker.core.messages import AnsweredPublisher, Origin
 from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_ready_at, take_out
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Planner, Room
+from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Room
+from leveret.broker.operations.jobs.work import SelectingWork
 from leveret.broker.operations.principal import Principal
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
@@ -39,23 +39,20 @@ class MoveEnd(Enum):
     DELETED = "one of the queues was deleted"
 
 
-class ReturnWork:
-    """Returns the messages of a queue, in steps of a few milliseconds.
+class ReturnWork(SelectingWork):
+    """Returns the messages of a queue. Those without room are left where they are; after a restart it begins again.
 
     Args:
+        principal: See Work.
+        source: The dead-letter queue.
         options: How they are returned.
         ends: By level of the queue, the number up to which messages are returned: that of the next message when the
             job began.
-        counts: What has been done before.
+        counts: See Work.
         ends_early: Whether it ends when a target is full or gone; otherwise messages are left where they are.
-
-    Attributes:
-        source: The dead-letter queue.
-        counts: What has been done.
-        is_over: Whether all messages have been looked at, or the limit is reached.
-        waits: "", as what has no room is left where it is.
-        number: 0: after a restart the job begins at the head again.
     """
+
+    source: ClassicQueue
 
     def __init__(
         self,
@@ -66,46 +63,13 @@ class ReturnWork:
         counts: Counts,
         ends_early: bool = False,
     ) -> None:
-        self.source = source
-        self._principal = principal
-        self._options = options
+        super().__init__(principal, source, options, counts)
         self._ends = ends
         self._ends_early = ends_early
-        self._planner = Planner(principal, source, options)
-        self._selector = Selector(options.wanted)
         self._place: Place | None = None
-        self._dry_room = Room()
-        self.counts = counts
-        self.is_over = False
-        self.waits = ""
-        self.number = 0
-
-    @property
-    def is_checking(self) -> bool:
-        """Whether the last step has ended within a message."""
-        return self._selector.is_checking
-
-    @property
-    def generation(self) -> int:
-        """Number that increases with every change of topology or permissions."""
-        return self._principal.generation
-
-    def use(self, principal: Principal) -> None:
-        """Work with the permissions of a user from now on."""
-        self._principal = principal
-        self._planner = Planner(principal, self.source, self._options)
-
-    def close(self) -> None:
-        """Nothing was taken."""
 
     def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
-        """Look at messages for a time slice, and return those that match; return their number.
-
-        Args:
-            most: Maximum number of messages that are returned.
-            takes: Whether they are; otherwise they are only counted.
-            time_slice: The time slice; None for one of its own.
-        """
+        """Look at messages for a time slice, and return those that match; see Work.step()."""
         time_slice = time_slice or self.source.host.turn.slice()
         count = self._look(most, takes, time_slice)
         while count < most and not (self.is_over or self.is_checking or self.source.deleted or time_slice.is_over()):
@@ -116,8 +80,7 @@ class ReturnWork:
         """Look at some messages, and return those that match; return their number."""
         browser = Browser(self.source, self._place, ready_only=True, most=_LOOK)
         batch = next(browser.steps(), [])
-        if self._options.limit is not None:
-            most = min(most, self._options.limit - self.counts.returned)
+        most = self._limited(most)
         chosen: list[tuple[Browsed, Plan]] = []
         self._place = browser.place
         # What is only counted takes the room of what follows.
@@ -138,10 +101,6 @@ class ReturnWork:
         is_refused = self._ends_early and not self._problems.isdisjoint((FULL, NO_QUEUE))
         self.is_over = self._place is None or self._is_at_limit or is_refused
         return count
-
-    @property
-    def _is_at_limit(self) -> bool:
-        return self._options.limit is not None and self.counts.returned >= self._options.limit
 
     @property
     def _problems(self) -> set[str]:

@@ -36,11 +36,12 @@ from leveret.broker.operations.jobs.job import (
     new_counts,
     restored,
 )
+from leveret.broker.operations.jobs.opening import bounds_of, open_source
 from leveret.broker.operations.jobs.options import JobOptions
 from leveret.broker.operations.jobs.replaying import ReplayWork
 from leveret.broker.operations.jobs.restoring import OpenBackup, RestoreWork, declare_target
 from leveret.broker.operations.jobs.returning import ReturnWork
-from leveret.broker.operations.jobs.works import Work, bounds_of, open_source
+from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
 

@@ -18,8 +18,8 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
+from leveret.broker.operations.jobs.opening import new_work, open_source
 from leveret.broker.operations.jobs.plans import Counts
-from leveret.broker.operations.jobs.works import new_work, open_source
 from leveret.protocol.faults import ChannelFault
 
 #: Messages that a step of a dry run looks at.

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.operations.jobs.opening import new_work, open_source
 from leveret.broker.operations.jobs.options import read_replay_options
 from leveret.broker.operations.jobs.plans import DAMAGED, NO_ROUTE, REFUSED, REMOVED, SAME
 from leveret.broker.operations.jobs.replaying import ReplayWork
-from leveret.broker.operations.jobs.works import new_work, open_source
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, plain_values

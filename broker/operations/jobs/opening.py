@@ -1,57 +1,18 @@
-"""What jobs do: which queue they open, from where to where they go, and what makes their steps."""
+"""Where jobs begin: which queue they open, and from where to where they go there."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.options import JobOptions
-from leveret.broker.operations.jobs.plans import Counts
 from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
 from leveret.broker.operations.jobs.restoring import open_for_restore
 from leveret.broker.operations.jobs.returning import ReturnWork
+from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
-
-
-class Work(Protocol):
-    """What a job does; see ReturnWork, ReplayWork and RestoreWork."""
-
-    counts: Counts
-    is_over: bool
-    waits: str
-    number: int
-
-    @property
-    def source(self) -> Queue:
-        """The queue that messages come from."""
-
-    @property
-    def is_checking(self) -> bool:
-        """Whether the last step has ended within a message, whose body takes memory meanwhile."""
-
-    @property
-    def generation(self) -> int:
-        """Number that increases with every change of topology or permissions."""
-
-    def use(self, principal: Principal) -> None:
-        """Work with the permissions of a user from now on."""
-
-    def close(self) -> None:
-        """Free what it has taken; it takes no further step."""
-
-    def step(self, most: int, takes: bool = True, time_slice: TimeSlice | None = None) -> int:
-        """Do some of it, for a time slice; return the number of messages that were sent.
-
-        Args:
-            most: Maximum number of messages that are sent.
-            takes: Whether they are; otherwise they are only counted.
-            time_slice: The time slice; None for one of its own.
-        """
 
 
 def new_work(principal: Principal, source: Queue, options: JobOptions) -> Work:
