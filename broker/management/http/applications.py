@@ -19,6 +19,7 @@ from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
 from leveret.broker.management.http.controllers.exchanges import Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
+from leveret.broker.management.http.controllers.iceberg import IcebergCatalog
 from leveret.broker.management.http.controllers.jobs import JobResources
 from leveret.broker.management.http.controllers.losses import Losses
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
@@ -93,6 +94,7 @@ def management_app(context: RequestContext) -> web.Application:
     app = web.Application(middlewares=_middlewares(context))
     for controller in CONTROLLERS:
         app.add_routes(controller(context).routes())
+    app.add_routes(IcebergCatalog(context).routes())
     app.add_routes(Pages().routes())
     app.add_routes(ToolsPage().routes())
     app[SETTINGS] = context.settings

@@ -1,0 +1,130 @@
+"""The Iceberg tables in the broker's archive, read by a process beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.users import User
+from leveret.broker.config.options import OPTIONS, Archive
+
+_MODULE: Final = "leveret.analytics.iceberg.listing"
+#: The catalog that is in the archive.
+_IN_ARCHIVE: Final = "archive"
+#: Seconds for which what was read is used again: an engine asks several times for a query.
+_FRESH: Final = 2.0
+#: Seconds that reading may take.
+_TIMEOUT: Final = 60.0
+#: Permission to read everything in a virtual host.
+_EVERYTHING: Final = ".*"
+
+
+class TablesUnreadableError(Exception):
+    """The tables cannot be read; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedTable:
+    """A table.
+
+    Attributes:
+        location: URL of its metadata.
+        metadata: The metadata, as Iceberg's specification has them.
+        queues: Virtual host and name, which may be None, of all queues that it may have rows of; None if they are not
+            known.
+    """
+
+    location: str
+    metadata: dict[str, Any]
+    queues: list[tuple[str | None, str | None]] | None
+
+
+class ArchivedTables:
+    """Reads the tables.
+
+    Args:
+        vhosts: Names of all virtual hosts, as they are at any time.
+        seconds: Returns the time in seconds since any moment.
+    """
+
+    def __init__(
+        self, archive: Archive, accounts: Accounts, vhosts: Collection[str], seconds: Callable[[], float]
+    ) -> None:
+        self.namespace = archive.iceberg_namespace
+        self._archive = archive
+        self._accounts = accounts
+        self._vhosts = vhosts
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+        self._read_at = 0.0
+        self._tables: dict[str, ArchivedTable] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the archive has its own catalog."""
+        return bool(self._archive.url) and self._archive.iceberg == _IN_ARCHIVE
+
+    async def readable_by(self, user: User) -> dict[str, ArchivedTable]:
+        """Return the tables by name, of which a user may read all rows: who gets a table can read all of its files.
+
+        Raises:
+            TablesUnreadableError: The archive cannot be read.
+        """
+        return {name: each for name, each in (await self._read()).items() if self._may_read(user, each)}
+
+    def _may_read(self, user: User, table: ArchivedTable) -> bool:
+        if not table.queues:
+            # They are too many to be named, or there are no rows, so that older snapshots count.
+            return self._reads_everything(user, None)
+        return all(
+            self._accounts.allows(user, vhost, "read", "queue", queue)
+            if vhost is not None and queue is not None
+            else self._reads_everything(user, vhost)
+            for vhost, queue in table.queues
+        )
+
+    def _reads_everything(self, user: User, vhost: str | None) -> bool:
+        """Return whether a user may read all of a virtual host; None for all of them."""
+        vhosts = self._vhosts if vhost is None else (vhost,)
+        found = [self._accounts.permissions(user.name, each) for each in vhosts]
+        # What users of other servers may read of queues without names cannot be asked.
+        return user.rights is None and all(each is not None and each.read == _EVERYTHING for each in found)
+
+    async def _read(self) -> dict[str, ArchivedTable]:
+        async with self._lock:
+            if self._tables is None or self._seconds() > self._read_at + _FRESH:
+                self._tables = await self._read_now()
+                self._read_at = self._seconds()
+            return self._tables
+
+    async def _read_now(self) -> dict[str, ArchivedTable]:
+        environment = {**os.environ, OPTIONS["archive.url"].environment: self._archive.url}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _MODULE, self.namespace), env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        try:
+            output, said = await asyncio.wait_for(process.communicate(), _TIMEOUT)
+        except TimeoutError:
+            raise TablesUnreadableError(f"the archive cannot be read within {_TIMEOUT:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            lines = said.decode("utf-8", "replace").strip().splitlines()
+            raise TablesUnreadableError(lines[-1] if lines else "the archive cannot be read")
+        return {
+            name: ArchivedTable(
+                each["location"],
+                each["metadata"],
+                None if each["queues"] is None else [(vhost, queue) for vhost, queue in each["queues"]],
+            )
+            for name, each in json.loads(output).items()
+        }
