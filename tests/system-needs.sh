@@ -7,9 +7,10 @@
 #   system-needs.sh etcd          etcd, for the tests of replication
 #   system-needs.sh slapd         slapd of OpenLDAP, for the tests of LDAP
 #   system-needs.sh helm          Helm, for the tests of the chart: built by Go, where that is there, into .venv/cache
+#   system-needs.sh go            Go, for the tests with rabbit-hole
 #   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh offer WHAT    the same, but is content if it may not install it
-#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd, slapd, helm or docker is there
+#   system-needs.sh has WHAT      whether java, jdk, chromium, etcd, slapd, helm, go or docker is there
 #   system-needs.sh how WHAT …    prints the command that installs all of these
 #   system-needs.sh find-python   prints the Python that will be used
 #   system-needs.sh find-chromium prints the Chromium that will be used
@@ -72,6 +73,10 @@ has_slapd() {
 # Where the tests look for it, too.
 helm_cache=.venv/cache
 
+has_go() {
+    command -v go >/dev/null 2>&1
+}
+
 has_helm() {
     command -v helm >/dev/null 2>&1 || [ -x "$helm_cache/helm" ]
 }
@@ -123,7 +128,7 @@ apt_packages() {
         chromium) first_available chromium-headless-shell chromium chromium-browser ;;
         etcd) echo "etcd-server etcd-client" ;;
         slapd) echo slapd ;;
-        helm) echo "golang-go" ;;
+        helm | go) echo golang-go ;;
         docker) echo "docker.io debootstrap" ;;
     esac
 }
@@ -134,6 +139,7 @@ dnf_packages() {
         jdk) echo java-21-openjdk-devel ;;
         java) echo java-21-openjdk-devel maven ;;
         slapd) echo openldap-servers ;;
+        go) echo golang ;;
         docker) echo moby-engine debootstrap ;;
         *) echo "$1" ;;
     esac
@@ -193,6 +199,7 @@ has() {
         etcd) has_etcd ;;
         slapd) has_slapd ;;
         helm) has_helm ;;
+        go) has_go ;;
         docker) has_docker ;;
     esac
 }
@@ -271,6 +278,7 @@ case ${1:-} in
     etcd) need etcd "etcd" has_etcd ;;
     slapd) need slapd "slapd of OpenLDAP" has_slapd ;;
     helm) has_helm || build_helm ;;
+    go) need go Go has_go ;;
     docker) need docker "Docker and debootstrap" has_docker ;;
     offer) offer "${2:?usage: $0 offer WHAT}" ;;
     has) has "${2:?usage: $0 has WHAT}" ;;
@@ -281,7 +289,7 @@ case ${1:-} in
     find-python) find_python ;;
     find-chromium) find_chromium ;;
     *)
-        echo "usage: $0 python | java | chromium | etcd | slapd | helm | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
+        echo "usage: $0 python | java | chromium | etcd | slapd | helm | go | docker | find-python | find-chromium | rabbitmqadmin FILE" >&2
         exit 2
         ;;
 esac

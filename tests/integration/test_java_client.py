@@ -24,8 +24,9 @@ _JAVA_OPTIONS = "-Xmx256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 @contextmanager
 def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str]]:
     """Give Maven's options that name the broker; a given one cannot be restarted, and has no certificates of ours."""
+    management = [f"-Dbroker.management={url}"] if (url := os.environ.get("MANAGEMENT_URL")) else []
     if given_url:
-        yield [f"-Dbroker.url={given_url}"]
+        yield [f"-Dbroker.url={given_url}", *management]
         return
     tls, alarmed = JavaTls(directory), directory / "alarmed"
     alarmed.mkdir()
@@ -36,6 +37,7 @@ def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str
     ):
         yield [
             f"-Dbroker.url={process.url}",
+            f"-Dbroker.management={process.http_url}",
             f"-Dbroker.alarmed={blocking.url}",
             f"-Dbroker.control={control.address}",
             *tls.maven_options(),

@@ -13,7 +13,7 @@ import pytest
 
 from leveret.broker.management.cli.commands import migrate
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import CommandResult, Leveretctl
+from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram
 from tests.support.wire import Channel, Connection
 
 pytestmark = pytest.mark.slow
@@ -126,6 +126,25 @@ def test_it_goes_on_where_it_was(run: Any, other: LeveretProcess, there: Channel
     assert ran.status == 0, ran
     found = {row["name"]: (row["received"], row["result"]) for row in json.loads(ran.out)}
     assert found == {"log": (20, "moved"), "q": (20, "moved")}
+    assert not ctl.output("list_parameters", "-p", vhost, "-s").strip()
+
+
+def test_two_at_once(
+    ctl: Leveretctl, process: LeveretProcess, other: LeveretProcess, there: Channel, vhost: str
+) -> None:
+    """Both make the same shovels; who cuts over later finds that it is done."""
+    there.queue_declare("q", durable=True)
+    fill(there, "q", 500)
+    login = "amqp://guest:guest@" + other.url.rpartition("@")[2].removeprefix("amqp://")
+    options = ("--from", login, "--from-http", other.http_url, "-p", vhost, "--formatter", "json", "--cut-over")
+    ended: list[CommandResult] = []
+    program = LeveretctlProgram(process.http_url)
+    running = [threading.Thread(target=lambda: ended.append(program("migrate", *options))) for _ in range(2)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(170)
+    assert [(each.status, json.loads(each.out)[0]["result"]) for each in ended] == [(0, "moved"), (0, "moved")]
     assert not ctl.output("list_parameters", "-p", vhost, "-s").strip()
 
 

@@ -204,6 +204,20 @@ def test_limits_and_parameters(admin: Admin) -> None:
     assert "component nope not found" in refusal
 
 
+def test_shovels(admin: Admin) -> None:
+    uri = f"amqp:///{admin.vhost}"
+    value = {"src-uri": uri, "src-queue": "a", "dest-uri": uri, "dest-queue": "b"}
+    where = ("component=shovel", "name=move")
+    assert admin.say("declare", "parameter", *where, f"value={json.dumps(value)}") == "parameter declared"
+    (shown,) = admin.list("parameters")
+    assert shown == {"value": value, "vhost": admin.vhost, "component": "shovel", "name": "move"}
+    refusal = admin.fail("declare", "parameter", "component=shovel", "name=x", 'value={"src-queue":"a"}')
+    assert refusal == ('*** Validation failed\n\nKey "dest-uri" not found in x\nKey "src-uri" not found in x')
+    assert admin.say("delete", "parameter", *where) == "parameter deleted"
+    assert admin.fail("delete", "parameter", *where) == f"*** Not found: /api/parameters/shovel/{admin.vhost}/move"
+    assert admin.say("list", "parameters") == "No items"
+
+
 def test_connections(admin: Admin, broker: LeveretProcess) -> None:
     parameters = pika.URLParameters(f"{broker.url}/{admin.vhost}")
     connection = pika.BlockingConnection(parameters)

@@ -384,6 +384,9 @@ def _watch(context: CommandContext, moving: _Moving, queues: dict[str, _QueueSta
                 busy = [name for name in queues if cuts_over and seen.has_others(name)]
                 progress.total = first
                 progress.update(first - left, down or _note(left, first, now - began, busy))
+                if cuts_over and not (left or busy or seen.states):
+                    # Another run of the command has cut over.
+                    return seen.here
                 empty_since = (empty_since or now) if not (left or busy or down) else None
                 if empty_since is not None and now - empty_since >= _SETTLED:
                     if cuts_over:
@@ -402,9 +405,10 @@ def _down(moving: _Moving, queues: Mapping[str, _QueueState], seen: _Seen | None
             continue
         if name not in seen.here:
             return f"queue '{name}' is not at the target any more, as a transient one after a restart"
-        if state is None or state["state"] != "running":
-            reason = "" if state is None else f": {state.get('reason', 'not connected')}"
-            return f"the shovel for queue '{name}' does not run{reason}"
+        if state is None:
+            return f"the shovel for queue '{name}' is gone: another run of the command has removed it"
+        if state["state"] != "running":
+            return f"the shovel for queue '{name}' does not run: {state.get('reason', 'not connected')}"
     return ""
 
 
