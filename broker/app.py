@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.registry import make_backends
+from leveret.broker.auth.oauth2.opening import open_sign_on
+from leveret.broker.auth.registry import make_backends
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
@@ -168,7 +169,8 @@ class App:
             quorum_release=settings.compat.quorum_queues,
         )
         self.accounts = Accounts(settings.loopback_users)
-        self._auth_backends = _make_auth_backends(settings, self.accounts, loop)
+        self._auth_backends = _make_auth_backends(settings, self.accounts, loop, timers)
+        self._sign_on = open_sign_on(settings, self._auth_backends.backend("oauth2"), timers)
         self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
         self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
         self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
@@ -297,10 +299,11 @@ class App:
         from leveret.broker.management.http.access import Access
         from leveret.broker.management.http.controller import RequestContext
 
-        access = Access(self._auth_backends, self.broker, self.settings.management.allowed_hosts)
+        access = Access(self._auth_backends, self.broker, self.settings.management)
         save = self._save_definitions
         of_broker = self.broker, self.accounts, self.node, self.settings, access, save
-        return RequestContext(*of_broker, self.jobs, self.shovels, self._replica, self._backups, self._audit)
+        others = self.jobs, self.shovels, self._replica, self._backups, self._audit, self._sign_on
+        return RequestContext(*of_broker, *others)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -566,10 +569,12 @@ def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:
         raise StartError(unusable_text(data_dir, str(error))) from error
 
 
-def _make_auth_backends(settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> AuthBackends:
+def _make_auth_backends(
+    settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop, timers: Timers
+) -> AuthBackends:
     """Return what logs users in."""
     try:
-        return make_backends(settings, accounts, loop)
+        return make_backends(settings, accounts, loop, timers)
     except TlsError as error:
         raise StartError(str(error)) from error
 

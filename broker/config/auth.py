@@ -13,7 +13,7 @@ from leveret.broker.config.declaration import group, option
 from leveret.broker.config.kinds import Kind
 
 #: Names of backends.
-BACKENDS: Final = ("internal", "http")
+BACKENDS: Final = ("internal", "http", "oauth2")
 #: Prefix of RabbitMQ's names of modules.
 _MODULE: Final = "rabbit_auth_backend_"
 #: RabbitMQ's other names.

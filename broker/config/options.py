@@ -15,6 +15,7 @@ from leveret.broker.config import kinds
 from leveret.broker.config.auth import AuthCache, AuthHttp, auth_backends
 from leveret.broker.config.declaration import Option, declared, group, option
 from leveret.broker.config.kinds import Endpoint, ProductVersion, SyncRule
+from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.broker.version import RABBITMQ_VERSION
 
 _PORT: Final = kinds.integer(0, 65535)
@@ -462,6 +463,24 @@ class Management:
     )
     cors: Cors = group(Cors)
     http: ManagementHttp = group(ManagementHttp)
+    oauth_enabled: bool = option(
+        kinds.boolean(), False, "Let people log in to the UI at an OAuth 2 provider; needs `oauth2` in `auth_backends`."
+    )
+    oauth_client_id: str = option(kinds.text(empty=True), "", "What the UI is called at the provider.")
+    oauth_client_secret: str = option(
+        kinds.text(empty=True), "", "Secret of the UI at the provider; none for a public client.", secret=True
+    )
+    oauth_provider_url: str = option(
+        kinds.text(empty=True), "", "URL of the provider, its issuer; by default `auth_oauth2.issuer`."
+    )
+    oauth_scopes: str = option(
+        kinds.text(empty=True), "openid profile", "Scopes that the UI asks for, with spaces between."
+    )
+    oauth_disable_basic_auth: bool = option(
+        kinds.boolean(),
+        False,
+        "Take no names and passwords at the HTTP API and the UI while `management.oauth_enabled` is set, tokens only.",
+    )
     allowed_hosts: tuple[str, ...] = option(
         kinds.names(),
         (),
@@ -560,6 +579,7 @@ class Settings:
     )
     auth_cache: AuthCache = group(AuthCache)
     auth_http: AuthHttp = group(AuthHttp)
+    auth_oauth2: AuthOAuth2 = group(AuthOAuth2)
 
     heartbeat: int = option(
         kinds.duration(0, 65535, "s"), 60, "Heartbeat timeout to suggest to clients; 0 to suggest none."

@@ -71,10 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _plugins(http_url: str) -> set[str]:
-    """Return the exchange types and exchanges that it has, and the plugins with pages in its management: shovel."""
+    """Return the exchange types and exchanges that it has, its plugins, and the pages of these, such as shovel."""
     management = Management(http_url)
     types = {each["name"] for each in management.request("GET", "overview")["exchange_types"]}
     types |= {each["name"] for each in management.request("GET", "exchanges")}
+    types |= {name for node in management.request("GET", "nodes") for name in node.get("enabled_plugins", ())}
     return types | {each["javascript"].removesuffix(".js") for each in management.request("GET", "extensions")}
 
 

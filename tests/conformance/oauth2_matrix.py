@@ -1,7 +1,7 @@
 """Tokens, operations and resources, for which RabbitMQ and Leveret decide alike.
 
-`oauth2_decisions.json` has what RabbitMQ 3.10.8 decides: written by `python -m tests.conformance.oauth2_matrix URL
-MANAGEMENT-URL`, for a broker that takes the tokens of `well_known_signer`.
+`python -m tests.conformance.oauth2_matrix` prints the expression for `rabbitmqctl eval` by which RabbitMQ takes the
+tokens. With its AMQP URL and the URL of its HTTP API, it records RabbitMQ's decisions in `oauth2_decisions.json`.
 """
 
 from __future__ import annotations
@@ -155,5 +155,21 @@ def _record(url: str, management_url: str) -> None:
     remove_resources(management)
 
 
+def _expression() -> str:
+    """Return Erlang that lets RabbitMQ take the tokens of `well_known_signer`."""
+    signer, plugin = well_known_signer(), "rabbitmq_auth_backend_oauth2"
+    jwk = ", ".join(f'<<"{name}">> => <<"{value}">>' for name, value in signer.jwk().items())
+    keys = f'[{{default_key, <<"{signer.kid}">>}}, {{signing_keys, #{{<<"{signer.kid}">> => {{map, #{{{jwk}}}}}}}}}]'
+    backends = "[rabbit_auth_backend_oauth2, rabbit_auth_backend_internal]"
+    return (
+        f'application:set_env({plugin}, resource_server_id, <<"{RESOURCE_SERVER}">>), '
+        f"application:set_env({plugin}, key_config, {keys}), "
+        f"application:set_env(rabbit, auth_backends, {backends})."
+    )
+
+
 if __name__ == "__main__":
-    _record(*sys.argv[1:])
+    if sys.argv[1:]:
+        _record(*sys.argv[1:])
+    else:
+        sys.stdout.write(_expression() + "\n")

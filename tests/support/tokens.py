@@ -106,6 +106,7 @@ class StubProvider:
         app = web.Application()
         app.router.add_get("/.well-known/openid-configuration", self._discovery)
         app.router.add_get("/keys", self._keys)
+        self.add_routes(app)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -114,6 +115,9 @@ class StubProvider:
         self.issuer = f"http://{host}:{port}"
         self.jwks_uri = f"{self.issuer}/keys"
         return self
+
+    def add_routes(self, app: web.Application) -> None:
+        """Add what else it serves."""
 
     async def __aexit__(self, *error: object) -> None:
         assert self._runner is not None

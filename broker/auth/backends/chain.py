@@ -165,6 +165,10 @@ class AuthBackends:
         """Return an attempt to go on with another secret, which has not asked anyone yet."""
         return Renewal(user, secret)
 
+    def backend(self, name: str) -> Backend | None:
+        """Return the backend of a name; None if `auth_backends` does not have it."""
+        return self._known.get(name)
+
     async def close(self) -> None:
         """Close all connections to other servers."""
         for backend in self._known.values():

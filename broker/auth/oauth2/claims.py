@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.settings import ResourceServer
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
 
 #: Claims that name the user, behind those of `preferred_username_claims`.
 _USERNAME_CLAIMS: Final = ("client_id", "sub")
@@ -33,11 +33,13 @@ def read_username(claims: Mapping[str, Any], server: ResourceServer, name: str) 
         server: Names the claims to look in.
         name: What the client calls itself; used if the token has no name.
     Raises:
-        TokenRefused: There is no name.
+        TokenRefused: There is no name, or it is not a string.
     """
     for claim in (*server.preferred_username_claims, *_USERNAME_CLAIMS):
         found = claims.get(claim)
-        if isinstance(found, str) and found:
+        if found is not None and not isinstance(found, str):
+            raise TokenRefused(f"the claim {claim}, which names the user, is not a string")
+        if found:
             return found
     if not name:
         raise TokenRefused("the token has no name of a user")

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import aiohttp
 
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import InvalidKey, SigningKey, read_key_set
 from leveret.broker.auth.oauth2.settings import ProviderSettings, is_safe_url
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
 from leveret.storage.clock import Clock
 
 _LOG: Final = logging.getLogger("leveret.auth")
@@ -54,6 +54,10 @@ class Provider:
         self._request: asyncio.Task[None] | None = None
         self._session: aiohttp.ClientSession | None = None
         self._problem = ""
+        self._discovery = asyncio.Lock()
+        #: The discovery document, or why there is none, and until when that is known.
+        self._discovered: Mapping[str, Any] | ProviderError | None = None
+        self._discovered_until = 0
 
     async def find_key(self, kid: str | None) -> SigningKey:
         """Return a key, asking the provider if it is not known.
@@ -81,11 +85,24 @@ class Provider:
         return found
 
     async def discover(self) -> Mapping[str, Any]:
-        """Return the discovery document.
+        """Return the discovery document, which is asked for at most every ten minutes; after a failure, ten seconds.
 
         Raises:
             ProviderError: The provider does not answer, or not with this.
         """
+        async with self._discovery:
+            if self._discovered is None or self._clock.monotonic() >= self._discovered_until:
+                try:
+                    self._discovered = await self._discover()
+                except ProviderError as error:
+                    self._discovered = error
+                lasts = _BETWEEN_REQUESTS if isinstance(self._discovered, ProviderError) else _FRESH
+                self._discovered_until = self._clock.monotonic() + lasts
+        if isinstance(self._discovered, ProviderError):
+            raise ProviderError(str(self._discovered))
+        return self._discovered
+
+    async def _discover(self) -> Mapping[str, Any]:
         document = await self.get(self.settings.discovery)
         if document.get("issuer") != self.settings.issuer:
             raise ProviderError(f"{self.settings.discovery} is of another issuer than {self.settings.issuer}")

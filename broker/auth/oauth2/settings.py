@@ -14,6 +14,8 @@ from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.oauth2 import AuthOAuth2, OAuth2Https
 
 _GROUP: Final = "auth_oauth2"
+_DISCOVERY: Final = ".well-known/openid-configuration"
+_UNSAFE: Final = "must be a URL with https (http to this machine only)"
 #: Hosts to which requests need no TLS.
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -162,11 +164,11 @@ def _read_aliases(where: str, value: object) -> dict[str, tuple[str, ...]]:
 def _read_provider(where: str, document: Mapping[str, Any], https: OAuth2Https) -> ProviderSettings:
     issuer = _text(where, document, "issuer", "")
     jwks_uri = _text(where, document, "jwks_uri", "") or _text(where, document, "jwks_url", "")
-    path = _text(where, document, "discovery_endpoint_path", ".well-known/openid-configuration")
+    path = _text(where, document, "discovery_endpoint_path", _DISCOVERY)
     discovery = f"{issuer.rstrip('/')}/{path.lstrip('/')}" if issuer else ""
     for option, url in (("issuer", issuer), ("jwks_uri", jwks_uri)):
         if url and not is_safe_url(url):
-            raise ConfigError(f"{where}.{option}: must be a URL with https (http to this machine only)")
+            raise ConfigError(f"{where}.{option}: {_UNSAFE}")
     keys = {}
     signing_keys = document.get("signing_keys") or {}
     for kid, file in signing_keys.items() if isinstance(signing_keys, Mapping) else ((None, None),):
@@ -186,6 +188,17 @@ def _read_provider(where: str, document: Mapping[str, Any], https: OAuth2Https) 
             )
     tls = _tls(where, document.get("https"), https)
     return ProviderSettings(issuer, discovery, jwks_uri, keys, default_key, algorithms, tls)
+
+
+def provider_of_issuer(issuer: str, tls: ssl.SSLContext | None) -> ProviderSettings:
+    """Return a provider that is only known by its issuer.
+
+    Raises:
+        ConfigError: Its URL is not one with https.
+    """
+    if not is_safe_url(issuer):
+        raise ConfigError(f"management.oauth_provider_url: {_UNSAFE}")
+    return ProviderSettings(issuer=issuer, discovery=f"{issuer.rstrip('/')}/{_DISCOVERY}", tls=tls)
 
 
 def is_safe_url(url: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import jwt
 from jwt.api_jws import PyJWS
 
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import SigningKey
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
 
 #: Largest token in bytes.
 TOKEN_MAX: Final = 65_536

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from leveret.broker.auth.oauth2.claims import read_audience, read_scopes, read_username
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.providers import Provider
 from leveret.broker.auth.oauth2.scopes import Scopes
-from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
+from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, provider_of_issuer
 from leveret.broker.auth.oauth2.tokens import check_times, read_expiry, read_token, verify_signature
 from leveret.storage.clock import Clock
 
@@ -73,6 +73,19 @@ class TokenVerifier:
             Scopes(read_scopes(token.claims, server)),
             None if expiry is None else expiry + leeway,
         )
+
+    def provider(self, issuer: str) -> Provider:
+        """Return the provider of an issuer, which may be one that has no keys for tokens.
+
+        Raises:
+            ConfigError: Its URL is not one with https.
+        """
+        for provider in self.providers.values():
+            if provider.settings.issuer == issuer:
+                return provider
+        settings = provider_of_issuer(issuer, self._settings.providers[""].tls)
+        self.providers[issuer] = Provider(settings, self._clock)
+        return self.providers[issuer]
 
     async def close(self) -> None:
         """Close the connections to the providers."""

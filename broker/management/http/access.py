@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.backends.chain import AuthBackends, LoginAttempt
 from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.auth.users import User
+from leveret.broker.config.options import Management
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import Actor
 from leveret.broker.core.messages import Origin
@@ -50,6 +51,7 @@ _REFUSALS: Final = {
     "policymaker": OBJECT_REFUSAL,
     "management": "Not management user",
 }
+_DEFAULTS: Final = Management()
 _VHOST_REFUSAL: Final = "User not authorised to access virtual host"
 
 
@@ -57,24 +59,27 @@ class Access:
     """Authenticates requests and checks permissions.
 
     Args:
-        backends: Log users in.
-        allowed_hosts: Further host names of this machine, see check_host().
+        options: Which logins are taken, and from where.
 
     Attributes:
         sessions: Sessions of users that are logged in to the web pages.
+        backends: Log users in.
     """
 
-    def __init__(self, backends: AuthBackends, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
+    def __init__(self, backends: AuthBackends, broker: Broker, options: Management = _DEFAULTS) -> None:
         self.sessions = BrowserSessions(backends.accounts, broker.timers)
-        self._backends = backends
+        self.backends = backends
         self._accounts = backends.accounts
         self._broker = broker
-        self._allowed_hosts = allowed_hosts
+        self._allowed_hosts = options.allowed_hosts
+        #: Name of the users of tokens that name none, as in RabbitMQ.
+        self._client_id = options.oauth_client_id
+        self._takes_passwords = not (options.oauth_enabled and options.oauth_disable_basic_auth)
 
     # -- users --------------------------------------------------------------------------------------------
 
     def login(self, request: web.Request) -> User:
-        """Return the user of a request, from its name and password or its session cookie.
+        """Return the user of a request, from its name and password, its token, or its session cookie.
 
         Raises:
             HTTPUnauthorized: No login, a wrong one, or a user without a tag that allows the HTTP API.
@@ -84,7 +89,7 @@ class Access:
         if header is None:
             return self._session_user(request)
         if header[:7].lower() == "bearer ":
-            raise login_failed()
+            return self._authenticate(request, self._client_id, header[7:].strip())
         try:
             name, password = _read_login(header)
         except ValueError:
@@ -113,6 +118,12 @@ class Access:
         Raises:
             HTTPUnauthorized: See login().
         """
+        if not self._takes_passwords:
+            request[LOGIN_NAME] = name
+            raise not_authorised("HTTP access denied: basic auth disabled")
+        return self._authenticate(request, name, password)
+
+    def _authenticate(self, request: web.Request, name: str, password: str) -> User:
         remote = request.remote or ""
         request[LOGIN_NAME] = name
         try:
@@ -138,7 +149,7 @@ class Access:
         attempt = attempts.get((name, password))
         if attempt is None:
             octets = password.encode("utf-8", "surrogateescape")
-            attempt = self._backends.attempt(Login(name, octets, remote, is_loopback(remote), HTTP))
+            attempt = self.backends.attempt(Login(name, octets, remote, is_loopback(remote), HTTP))
             attempts[name, password] = attempt
         return attempt
 

@@ -22,6 +22,7 @@ from leveret.broker.management.http.controllers.health import Aliveness, HealthC
 from leveret.broker.management.http.controllers.iceberg import IcebergCatalog
 from leveret.broker.management.http.controllers.jobs import JobResources
 from leveret.broker.management.http.controllers.losses import Losses
+from leveret.broker.management.http.controllers.oauth_sessions import OAuthSessions
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
 from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage, PolicyKeys
 from leveret.broker.management.http.controllers.queue_browse import DeadLetters, QueueBrowse
@@ -48,6 +49,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     HealthChecks,
     Sessions,
     BrowserSession,
+    OAuthSessions,
     Overview,
     Nodes,
     Features,

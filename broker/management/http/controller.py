@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -20,6 +20,9 @@ from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.broker.shovels.shovels import Shovels
+
+if TYPE_CHECKING:
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
 
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
 
@@ -39,6 +42,7 @@ class RequestContext:
         replication: What is known of the cluster, and how to let another node lead; None for a broker alone.
         backups: What is known of the backups that the broker takes; None if it can take none.
         audit: The audit log; None if there is none.
+        sign_on: Logs people in at an OAuth 2 provider; None without one.
     """
 
     broker: Broker
@@ -52,6 +56,7 @@ class RequestContext:
     replication: Replication | None = None
     backups: Backups | None = None
     audit: Audit | None = None
+    sign_on: CodeFlow | None = None
 
 
 class Replication(Protocol):

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -45,11 +45,30 @@ DELAYED: Final = web.RequestKey("delayed", bool)
 _CHECK_SECONDS: Final = 1.0
 
 
+class RenewedLogin(Protocol):
+    """A login that goes on as long as another server renews it."""
+
+    def user(self) -> User | None:
+        """Return the user; None if the login has ended.
+
+        Raises:
+            Unanswered: The other server has to be asked first.
+        """
+
+    async def log_out(self, return_to: str) -> str | None:
+        """Return a page of the other server to log out at; None without one.
+
+        Args:
+            return_to: Where it sends the browser back to.
+        """
+
+
 @dataclass(slots=True)
 class _Session:
     user: User
     last_used: int
     ends: int
+    login: RenewedLogin | None
 
 
 class BrowserSessions:
@@ -67,14 +86,19 @@ class BrowserSessions:
         self._sessions: dict[bytes, _Session] = {}
         self._counts: Counter[str] = Counter()
 
-    def start(self, user: User) -> str:
-        """Start a session; return its token, 43 random characters."""
+    def start(self, user: User, login: RenewedLogin | None = None) -> str:
+        """Start a session; return its token, 43 random characters.
+
+        Args:
+            user: The user.
+            login: The login, if it is renewed; without one the session ends when the user's login does.
+        """
         token = secrets.token_urlsafe(32)
         now = self._clock.monotonic()
         left = _LONGEST_MICROSECONDS
-        if user.expires_at is not None:
+        if user.expires_at is not None and login is None:
             left = min(left, int(user.expires_at * 1_000_000) - self._clock.now())
-        self._sessions[_digest(token)] = _Session(user, now, now + left)
+        self._sessions[_digest(token)] = _Session(user, now, now + left, login)
         self._counts[user.name] += 1
         if self._counts[user.name] > _SESSIONS_OF_A_USER:
             self._end_oldest(user.name)
@@ -96,12 +120,18 @@ class BrowserSessions:
         return session
 
     def user(self, token: str) -> User | None:
-        """Return the current user of a session; None if the session does not exist or has ended."""
+        """Return the current user of a session; None if the session does not exist or has ended.
+
+        Raises:
+            Unanswered: Another server has to be asked first.
+        """
         digest, now = _digest(token), self._clock.monotonic()
+        known = self._sessions.get(digest)
+        renewed = None if known is None or known.login is None else known.login.user()
         session = self._pop(digest)
         if session is None or now - session.last_used > IDLE_MICROSECONDS:
             return None
-        user = self._current(session, now)
+        user = self._current(session, now) if session.login is None else renewed if now < session.ends else None
         if user is None:
             return None
         session.last_used = now
@@ -118,9 +148,10 @@ class BrowserSessions:
         is_known = user.rights is not None or current is not None
         return user if is_known and now < session.ends else None
 
-    def end(self, token: str) -> None:
-        """End a session, if it exists."""
-        self._pop(_digest(token))
+    def end(self, token: str) -> RenewedLogin | None:
+        """End a session, if it exists; return its login, if it is renewed."""
+        session = self._pop(_digest(token))
+        return None if session is None else session.login
 
 
 def _digest(token: str) -> bytes:

@@ -4,7 +4,7 @@ import { ConnectionLost } from "./parts/api.js";
 import { Notice } from "./parts/notice.js";
 import { Shell } from "./parts/shell.js";
 import { applyTheme } from "./parts/theme.js";
-import { currentUser, logOut } from "./parts/user.js";
+import { currentUser, logOut, loginWays } from "./parts/user.js";
 import { loginPage } from "./parts/login.js";
 
 const RETRY_MS = 2000;
@@ -12,20 +12,30 @@ const RETRY_MS = 2000;
 /** Notifies other tabs of the browser, which share the session cookie, about login and logout. */
 const tabs = new BroadcastChannel("leveret session");
 
+/** What has gone wrong with single sign-on, by the code behind `#login-failed=`; see the controller oauth_sessions.py. */
+const FAILURES = {
+  expired: "The login has taken too long, or has begun in another browser. Please try again.",
+  refused: "The provider has logged you in, but you may not use this broker. Its log says why.",
+  provider: "The provider could not be asked. The broker's log says why.",
+  access_denied: "The provider has not logged you in.",
+};
+
 let shell = null;
 let login = null;
+/** How people may log in. */
+let ways = { password: true, signOn: false };
 
 function showLogin(reason) {
   shell?.pause();
   document.title = "Log in – Leveret";
   // Keep an existing form, which may contain typed text.
   if (login !== null) return;
-  login = loginPage(reason, (user) => {
+  login = loginPage(reason, ways, (user) => {
     tabs.postMessage("logged in");
     enter(user);
   });
   document.body.append(login);
-  login.querySelector("input").focus();
+  login.querySelector("input, button").focus();
 }
 
 /** Show the shell. The same user gets the existing shell with its state; another user gets a new one. */
@@ -43,8 +53,12 @@ function enter(user) {
 }
 
 async function leave() {
-  await logOut();
+  const page = await logOut();
   tabs.postMessage("logged out");
+  if (page !== null) {
+    location.assign(page);
+    return;
+  }
   begin("");
 }
 
@@ -66,6 +80,14 @@ async function follow() {
   }
 }
 
+/** Return why single sign-on has failed, and take it out of the address. */
+function takeFailure() {
+  const code = /^#login-failed=(\w*)$/.exec(location.hash)?.[1];
+  if (code === undefined) return "";
+  history.replaceState(null, "", location.pathname);
+  return Object.hasOwn(FAILURES, code) ? FAILURES[code] : FAILURES.access_denied;
+}
+
 async function start() {
   applyTheme();
   const lost = new Notice("error");
@@ -73,8 +95,9 @@ async function start() {
   for (;;) {
     try {
       const user = await currentUser();
+      if (user === null) ways = await loginWays();
       lost.element.remove();
-      if (user === null) showLogin("");
+      if (user === null) showLogin(takeFailure());
       else enter(user);
       return;
     } catch (error) {

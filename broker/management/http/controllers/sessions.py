@@ -49,7 +49,17 @@ class Sessions(Controller):
 
     async def settings(self, request: web.Request) -> web.Response:
         """Show how to log in. This needs no login."""
-        return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
+        shown = {"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False}
+        flow, options = self._context.sign_on, self._context.settings.management
+        if flow is not None:
+            shown |= {
+                "oauth_enabled": True,
+                "oauth_client_id": flow.client_id,
+                "oauth_provider_url": flow.provider.settings.issuer,
+                "oauth_scopes": options.oauth_scopes,
+                "oauth_disable_basic_auth": options.oauth_disable_basic_auth,
+            }
+        return json_response(shown)
 
     async def attempts(self, request: web.Request) -> web.Response:
         """List the number of login attempts by protocol."""
@@ -114,17 +124,29 @@ class BrowserSession(Controller):
         user = self._access.authenticate(request, name, password)
         self._sessions.end(session_token(request) or "")
         response = json_response({"name": user.name, "tags": list(user.tags)})
-        response.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))
+        response.headers[hdrs.SET_COOKIE] = session_cookie(request, self._sessions.start(user))
         return response
 
     async def end(self, request: web.Request) -> web.Response:
-        """Log out, if logged in."""
+        """Log out, if logged in. After single sign-on, return the provider's page to log out at, too."""
         token = session_token(request)
-        if token:
-            self._sessions.end(token)
-        return web.Response(status=204, headers={hdrs.SET_COOKIE: _cookie(request, "") + "; Max-Age=0"})
+        login = self._sessions.end(token) if token else None
+        page = None
+        if login is not None:
+            page = await login.log_out(base_url(request, self._context.settings.management.path_prefix))
+        response = web.Response(status=204) if page is None else json_response({"location": page})
+        response.headers[hdrs.SET_COOKIE] = session_cookie(request, "") + "; Max-Age=0"
+        return response
 
 
-def _cookie(request: web.Request, value: str) -> str:
+def session_cookie(request: web.Request, value: str) -> str:
+    """Return the header that sets the cookie of a session to its token."""
     secure = "; Secure" if request.secure else ""
     return f"{cookie_name(request)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+
+def base_url(request: web.Request, path_prefix: str) -> str:
+    """Return the URL of the pages as the browser knows it, also behind a proxy; it ends with a slash."""
+    origin = request.headers.get(hdrs.ORIGIN) or f"{request.scheme}://{request.host}"
+    path = path_prefix.strip("/")
+    return f"{origin}/{path}/" if path else f"{origin}/"

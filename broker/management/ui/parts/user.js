@@ -34,7 +34,23 @@ export async function logIn(username, password) {
   return new User(await new Api().request("POST", ["session"], { form: { username, password } }));
 }
 
-/** Log out. */
+/**
+ * @typedef {{password: boolean, signOn: boolean}} LoginWays whether people may log in by name and password, and by single
+ *   sign-on
+ */
+
+/** @returns {Promise<LoginWays>} how people may log in */
+export async function loginWays() {
+  const { oauth_enabled: signOn, oauth_disable_basic_auth: isOnly } = await new Api().get(["auth"]);
+  return { password: !(signOn && isOnly), signOn };
+}
+
+/** Begin single sign-on. @returns {Promise<string>} the page of the provider @throws {ApiError} it does not answer */
+export async function signOn() {
+  return (await new Api().post(["session", "oauth"])).location;
+}
+
+/** Log out. @returns {Promise<string|null>} the page of the provider to log out at as well; null without one */
 export async function logOut() {
-  await new Api().delete(["session"]);
+  return (await new Api().delete(["session"]))?.location ?? null;
 }

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.oauth2.claims import read_audience, read_scopes, read_username
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.settings import ResourceServer
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
 
 _SERVER = ResourceServer("mq", scope_prefix="mq.")
 
@@ -75,7 +75,7 @@ def test_the_audience_is_a_list_or_words() -> None:
         ({"sub": "s", "client_id": "c", "email": "e"}, "c"),
         ({"sub": "s", "email": "e"}, "s"),
         ({"email": "e"}, "sent"),
-        ({"sub": 5, "client_id": ""}, "sent"),
+        ({"sub": None, "client_id": ""}, "sent"),
     ],
 )
 def test_the_user_is_named_by_a_claim_or_by_the_client(claims: dict[str, Any], name: str) -> None:
@@ -90,3 +90,5 @@ def test_preferred_claims_are_looked_in_first() -> None:
 def test_a_token_without_a_name_is_refused() -> None:
     with pytest.raises(TokenRefused, match="no name"):
         read_username({}, _SERVER, "")
+    with pytest.raises(TokenRefused, match="sub"):
+        read_username({"sub": 5}, _SERVER, "sent")

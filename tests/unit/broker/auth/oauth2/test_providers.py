@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.oauth2 import providers
+from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import read_key_set
 from leveret.broker.auth.oauth2.providers import Provider
 from leveret.broker.auth.oauth2.scopes import Scopes
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer
-from leveret.broker.auth.oauth2.token_refused import TokenRefused
 from leveret.broker.auth.oauth2.verifier import TokenVerifier
 from leveret.storage.clock import Clock
 from tests.support.tokens import (
