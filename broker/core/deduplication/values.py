@@ -246,16 +246,14 @@ class QueuedValues:
 
     Attributes:
         is_active: Whether the queue drops duplicates. If not, there are no values.
-        is_checked: Whether what is published next is known to be no duplicate; see has_to_check().
         is_incomplete: Whether messages that the queue had when it became active have to be entered.
         entering: Number of the last time that messages were to be entered: an older one has to end.
     """
 
-    __slots__ = ("_counts", "_purged", "entering", "is_active", "is_checked", "is_incomplete")
+    __slots__ = ("_counts", "_purged", "entering", "is_active", "is_incomplete")
 
     def __init__(self) -> None:
         self.is_active = False
-        self.is_checked = False
         self.is_incomplete = False
         self.entering = 0
         #: How many messages have a value, by its key. More than one only if they were there before it was active.
@@ -276,11 +274,6 @@ class QueuedValues:
         self.is_active = self.is_incomplete = False
         self.entering += 1
         self.clear({})
-
-    def has_to_check(self) -> bool:
-        """Return whether messages that are being published may be duplicates; is_checked is reset."""
-        is_checked, self.is_checked = self.is_checked, False
-        return self.is_active and not is_checked
 
     def has(self, key: bytes) -> bool:
         """Return whether a message in the queue has a value."""

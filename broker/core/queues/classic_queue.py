@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from leveret.broker.core.deduplication.values import QueuedValues
+from leveret.broker.core.deduplication.values import QueuedValues, read_key
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.browsing import note_values
@@ -19,7 +19,6 @@ from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.queue import Drop, Queue, QueueHost
 from leveret.broker.core.queues.returns import RETURN_STEP, DelayedReturns, DeliveryCounter, ReturnRules
 from leveret.broker.core.queues.traits import CLASSIC, Limits, QueueTraits
-from leveret.broker.core.queues.unique_publishing import publish_unique, publish_varied_unique
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
@@ -181,8 +180,13 @@ class ClassicQueue(Queue):
             if not self.scheduled and self.consumers.ring:
                 self.host.turn.deliver_later(self)
             return len(messages)
-        if self.outbox.values.has_to_check():
-            return publish_unique(self, messages, body_bytes, publisher)
+        if self.outbox.values.is_active:
+            return self._publish_unique(messages, body_bytes, publisher)
+        return self._publish(messages, body_bytes, publisher)
+
+    def _publish(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None) -> int:
+        """Append messages that are no duplicates; see publish()."""
+        contents = self.contents
         ttl = contents.time_to_live(messages[0])
         at_once = self._deliver_before(ttl)
         taken, limits = len(messages), contents.limits
@@ -213,15 +217,71 @@ class ClassicQueue(Queue):
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
-        if self.outbox.values.has_to_check():
-            publish_varied_unique(self, messages)
-            return
+        if self.outbox.values.is_active:
+            self._publish_varied_unique(messages)
+        else:
+            self._publish_varied(messages, body_bytes, longest)
+
+    def _publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
+        """Append messages that are no duplicates; see publish_varied()."""
         ttl = self.contents.settings.message_ttl
         at_once = self._deliver_before(ttl)
         self.contents.append(messages, body_bytes, ttl, longest)
         if self.contents.limits is not None:
             self._shrink(self.contents.limits)
         self._deliver_new(at_once)
+
+    def _publish_unique(self, messages: Sequence[Message], body_bytes: int, publisher: Publisher | None) -> int:
+        """Publish messages of one envelope, but drop duplicates, which count as accepted; see publish()."""
+        key, values = read_key(messages[0].envelope.header), self.outbox.values
+        if key is None:
+            return self._publish(messages, body_bytes, publisher)
+        size = len(messages[0].body)
+        for taken, message in enumerate(messages):
+            if self._has_duplicate(key):
+                self.counters.deduplicated += 1
+                continue
+            values.add(key)
+            if not self._publish([message], size, publisher):
+                values.discard(key)
+                rest = messages[taken + 1 :]
+                if rest:
+                    # They are refused for the same reason.
+                    self._publish(rest, size * len(rest), publisher)
+                return taken
+        return len(messages)
+
+    def _publish_varied_unique(self, messages: Sequence[Message]) -> None:
+        """Publish messages with different headers, but drop duplicates; see publish_varied()."""
+        values = self.outbox.values
+        waiting: list[Message] = []
+        for message in messages:
+            key = read_key(message.envelope.header)
+            if key is not None:
+                if values.has(key) and waiting and self.consumers.ring:
+                    # The duplicate may be of one of them, which may be delivered for good.
+                    self._publish_sized(waiting)
+                    waiting = []
+                if self._has_duplicate(key):
+                    self.counters.deduplicated += 1
+                    continue
+                values.add(key)
+            waiting.append(message)
+        if waiting:
+            self._publish_sized(waiting)
+
+    def _publish_sized(self, messages: Sequence[Message]) -> None:
+        sizes = [len(message.body) for message in messages]
+        self._publish_varied(messages, sum(sizes), max(sizes))
+
+    def _has_duplicate(self, key: bytes) -> bool:
+        """Return whether a message in the queue has a value, after deliveries and expiry that are due."""
+        values = self.outbox.values
+        if not values.has(key):
+            return False
+        if self.store.ready_count and (self.consumers.ring or self.contents.may_have_timed):
+            self.deliver()
+        return values.has(key)
 
     def _deliver_before(self, ttl: int | None) -> bool:
         """Deliver what is due before messages are appended that are not to wait for the end of the turn.
