@@ -20,6 +20,7 @@ from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import BROKER, TIME_COLUMNS, types_of
 from leveret.analytics.errors import OptionError
 from leveret.analytics.options import ScanOptions, locations_in, parse_options, takes_options
+from leveret.analytics.selection import Selection
 from leveret.analytics.tables.partitions import (
     EventsPartition,
     LivePart,
@@ -65,9 +66,17 @@ def dataset(
         if name in options:
             raise OptionError(f"a dataset has no {name}, because queries say it; leveret.scan() takes it")
     parsed = parse_options(python_options(locations[0], table, options))
-    query = make_query(parsed, find_sources(locations))
-    plan = query.plan()
-    parts = [DatasetPart(*piece) for part in plan.parts for piece in _pieces(part, parsed.table)]
+    return dataset_of(make_query(parsed, find_sources(locations)))
+
+
+def dataset_of(query: TableQuery, selection: Selection | None = None) -> LeveretDataset:
+    """Return what a query reads as a dataset; see dataset().
+
+    Args:
+        selection: The rows that it has; None for those of the query's options.
+    """
+    plan = query.plan(selection)
+    parts = [DatasetPart(*piece) for part in plan.parts for piece in _pieces(part, query.options.table)]
     return LeveretDataset(query, parts, plan.leases)
 
 

@@ -18,7 +18,7 @@ from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.columns import ARCHIVED_TABLES, TIME_COLUMNS
 from leveret.analytics.errors import ArchiveError
 from leveret.analytics.option_values import is_plain
-from leveret.analytics.selection import RowLimits
+from leveret.analytics.selection import RowLimits, Selection
 from leveret.storage.readers.reader_file import matches, names_in
 
 
@@ -139,6 +139,8 @@ class _FileReader:
                 if value is not None and matches(value, pattern) and (allowed is None or value in allowed)
             ]
             chosen &= pc.is_in(found[name], value_set=pa.array(names, pa.string())).to_numpy()
+        if selection.readable is not None:
+            chosen &= _readable(found, selection)
         limits = selection.limits
         ranges = {"seq": (limits.first_seq, limits.last_seq)}
         ranges[TIME_COLUMNS[self._table]] = (limits.first_time, limits.last_time)
@@ -163,13 +165,30 @@ class _FileReader:
         )
 
 
+def _readable(found: pa.Table, selection: Selection) -> Any:
+    """Return for each row whether it is of a queue that may be read."""
+    vhosts, queues = (found[name].combine_chunks().dictionary_encode() for name in ("vhost", "queue"))
+    # A row without a name has the index after the last one.
+    names = [[*each.dictionary.to_pylist(), None] for each in (vhosts, queues)]
+    indices = [
+        pc.fill_null(each.indices, len(each.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
+        for each in (vhosts, queues)
+    ]
+    pairs, places = np.unique(indices[0] * len(names[1]) + indices[1], return_inverse=True)
+    readable = [
+        selection.may_read(names[0][pair // len(names[1])], names[1][pair % len(names[1])]) for pair in pairs.tolist()
+    ]
+    return np.array(readable, np.bool_)[places]
+
+
 def _columns_of_conditions(part: ArchivePart, table: str) -> list[str]:
     """Return the names of the columns by which rows are selected."""
     limits, widest, names = part.selection.limits, RowLimits(), part.selection.names
     found = []
-    if part.vhost is not None or "vhost" in names:
+    is_restricted = part.selection.readable is not None
+    if part.vhost is not None or "vhost" in names or is_restricted:
         found.append("vhost")
-    if part.queue is not None or "queue" in names:
+    if part.queue is not None or "queue" in names or is_restricted:
         found.append("queue")
     if table == "messages" and (limits.first_seq, limits.last_seq) != (widest.first_seq, widest.last_seq):
         found.append("seq")

@@ -203,7 +203,8 @@ def _can_have(file: DataFile, options: Options, selection: Selection) -> bool:
     if file.queues is None:
         return True
     return any(
-        (options.vhost is None or (vhost is not None and matches(vhost, options.vhost)))
+        selection.may_read(vhost, queue)
+        and (options.vhost is None or (vhost is not None and matches(vhost, options.vhost)))
         and (options.queue is None or (queue is not None and matches(queue, options.queue)))
         for vhost, queue in file.queues
     )

@@ -236,7 +236,7 @@ def event_times(view: EventFileView) -> tuple[int, int]:
 
 def event_queue_ids(snapshot: Snapshot, options: Options, selection: Selection) -> frozenset[int] | None:
     """Return the ids of the queues whose events are selected, and 0 for events without one; None for all."""
-    if options.vhost is None and options.queue is None and not selection.names:
+    if options.vhost is None and options.queue is None and not selection.names and selection.readable is None:
         return None
     names_queue = options.queue is not None or "queue" in selection.names
     found = frozenset(
@@ -251,7 +251,12 @@ def event_queue_ids(snapshot: Snapshot, options: Options, selection: Selection) 
 
 def vhosts_of(options: Options, selection: Selection) -> VirtualHosts:
     """Return which virtual hosts are selected."""
-    return options.vhost, selection.names.get("vhost")
+    allowed = selection.names.get("vhost")
+    if selection.readable is not None:
+        # Such events say which exchange refused a message, not which queue.
+        whole = frozenset(vhost for vhost, names in selection.readable.items() if names is None)
+        allowed = whole if allowed is None else allowed & whole
+    return options.vhost, allowed
 
 
 def event_partitions(

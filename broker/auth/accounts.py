@@ -21,6 +21,8 @@ _ALLOWED_MAX: Final = 8192
 #: Verified for unknown users, so that the response time does not tell whether a user exists.
 _DUMMY_HASH: Final = hash_password(b"")
 
+#: Patterns as people write them that match all names.
+_ANYTHING: Final = (".*", "^.*", ".*$")
 _KINDS: Final[tuple[Kind, ...]] = ("configure", "write", "read")
 
 
@@ -266,6 +268,11 @@ class Accounts:
             self._allowed.clear()
         self._allowed.add(request)
         return True
+
+    def reads_all(self, user: User, vhost: str) -> bool:
+        """Return whether a user may read from whatever has been or will be in a virtual host."""
+        permissions = self._permissions.get((user.name, vhost))
+        return user.rights is None and permissions is not None and permissions.read in _ANYTHING
 
     def check(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> None:
         """Require a permission on a queue or exchange.

@@ -413,6 +413,20 @@ class EventExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sql:
+    """SQL statements over what waits and what has come, in the web pages, leveretctl and the HTTP API."""
+
+    concurrency: int = option(
+        kinds.integer(0, 64), 2, "Statements that may run at the same time, each in a process; 0 switches SQL off."
+    )
+    timeout: int = option(kinds.duration(1, 3600, "s"), 60, "Time that a statement may take.")
+    memory_limit: int = option(
+        kinds.size(64 << 20, 1 << 40), 512 << 20, "Memory of a statement; Python needs about 200 MiB besides."
+    )
+    max_rows: int = option(kinds.integer(1, 2**31 - 1), 1_000_000, "Rows of a result.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
     """Metrics for Prometheus."""
 
@@ -652,6 +666,7 @@ class Settings:
     storage: Storage = group(Storage)
     archive: Archive = group(Archive)
     backup: Backup = group(Backup)
+    sql: Sql = group(Sql)
     replication: Replication = group(Replication)
     compat: Compat = group(Compat)
     event_exchange: EventExchange = group(EventExchange)

@@ -21,7 +21,9 @@ GIVEN: Final = {
     "monitoring": {"management", "monitoring"},
     "administrator": {"management", "policymaker", "monitoring", "administrator"},
 }
-TABS: Final = ["Overview", "Connections", "Channels", "Exchanges", "Queues", "Policies", "Losses", "Jobs", "Admin"]
+TABS: Final = [
+    *("Overview", "Connections", "Channels", "Exchanges", "Queues", "Policies", "Losses", "Jobs", "SQL", "Admin")
+]
 BELOW_ADMIN: Final = {
     "Users": "administrator",
     "Virtual hosts": "administrator",

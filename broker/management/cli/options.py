@@ -154,6 +154,7 @@ _OWN: Final = (
     Option("object", TEXT, "<name>"),
     Option("offline"),
     Option("online"),
+    Option("output", TEXT, "<file>"),
     Option("per-connection-delay", INTEGER, "<milliseconds>"),
     Option("priority", INTEGER, "<priority>"),
     Option("property", TEXTS, "<name>=<value>"),

@@ -54,6 +54,7 @@ MODULES: Final[dict[str, str]] = {
     ),
     "replication": "failover forget_cluster_node promote replication_status",
     "shovels": "delete_shovel restart_shovel shovel_status",
+    "sql": "sql",
     "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
     "users": (
         "add_user authenticate_user change_password clear_password clear_permissions clear_topic_permissions"

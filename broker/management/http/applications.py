@@ -31,6 +31,7 @@ from leveret.broker.management.http.controllers.queues import Queues
 from leveret.broker.management.http.controllers.replication import Replication
 from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
 from leveret.broker.management.http.controllers.shovels import ShovelResources
+from leveret.broker.management.http.controllers.sql import SqlStatements
 from leveret.broker.management.http.controllers.streams import ConsumerNames, Readers
 from leveret.broker.management.http.controllers.users import Permissions, Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
@@ -83,6 +84,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     BackupResources,
     JobResources,
     ShovelResources,
+    SqlStatements,
     Losses,
 )
 

@@ -52,6 +52,7 @@ export const PAGES = [
   { path: "losses", tab: "Losses", load: () => import("./losses.js") },
   { path: "jobs", tab: "Jobs", load: () => import("./jobs.js") },
   { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./job.js") },
+  { path: "sql", tab: "SQL", load: () => import("./sql.js") },
   { path: "shovels", tab: "Admin", load: () => import("./shovels.js") },
   { path: "backups", tab: "Admin", load: () => import("./backups.js") },
   { path: "replication", tab: "Admin", load: () => import("./replication.js") },
@@ -74,6 +75,7 @@ export const TABS = [
   { name: "Policies", path: "policies", tag: "management" },
   { name: "Losses", path: "losses", tag: "management" },
   { name: "Jobs", path: "jobs", tag: "management" },
+  { name: "SQL", path: "sql", tag: "management" },
   {
     name: "Admin",
     tag: "management",

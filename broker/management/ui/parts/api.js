@@ -81,12 +81,14 @@ export class Api {
    *
    * @param {string} method HTTP method
    * @param {string[]} segments path segments after api/
-   * @param {{query?: Object, body?: *, json?: string, headers?: Object, form?: Object, exact?: boolean}} [parts] `body` is
-   *   encoded as JSON, `json` is already JSON, `form` is sent as a form; `exact`: see keepDigits()
+   * @param {{query?: Object, body?: *, json?: string, headers?: Object, form?: Object, exact?: boolean,
+   *   asBlob?: boolean, abort?: AbortSignal, timeout?: number}} [parts] `body` is encoded as JSON, `json` is already JSON,
+   *   `form` is sent as a form; `exact`: see keepDigits(); `asBlob`: the response is a file; `abort`: ends the request;
+   *   `timeout`: in milliseconds
    * @returns {Promise<*>} the decoded response; null if it is empty
    */
-  async request(method, segments, { query, body, json = body && JSON.stringify(body), headers, form, exact = false } = {}) {
-    const init = { method, headers: { "X-Leveret-UI": "1", ...headers }, cache: "no-store", signal: this.requestSignal() };
+  async request(method, segments, { query, body, json = body && JSON.stringify(body), headers, form, exact = false, asBlob = false, abort, timeout = TIMEOUT_MS } = {}) {
+    const init = { method, headers: { "X-Leveret-UI": "1", ...headers }, cache: "no-store", signal: this.requestSignal(abort, timeout) };
     if (form !== undefined) init.body = new URLSearchParams(form);
     if (json !== undefined) {
       init.body = json;
@@ -95,6 +97,7 @@ export class Api {
     let status, text;
     try {
       const response = await fetch(apiPath(segments, query), init);
+      if (asBlob && response.ok) return await response.blob();
       [status, text] = [response.status, await response.text()];
     } catch (error) {
       if (this.signal?.aborted) throw this.signal.reason;
@@ -108,9 +111,8 @@ export class Api {
     }
   }
 
-  requestSignal() {
-    const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    return this.signal === undefined ? timeout : AbortSignal.any([this.signal, timeout]);
+  requestSignal(abort, timeout) {
+    return AbortSignal.any([this.signal, abort, AbortSignal.timeout(timeout)].filter((each) => each !== undefined));
   }
 }
 

@@ -1,0 +1,122 @@
+/** Page that answers SQL statements over what waits and what has come: as a table, a chart, or a file. */
+
+import { Chart } from "../parts/chart.js";
+import { h, patch } from "../parts/element.js";
+import { Form } from "../parts/form.js";
+import { countedNoun, exactNumber, plain } from "../parts/format.js";
+import { heading, plainTable, section } from "../parts/layout.js";
+import { EXAMPLES } from "./sql_examples.js";
+
+/** A statement ends by the broker's limit; this is only for one that does not answer. In milliseconds. */
+const TIMEOUT_MS = 3_700_000;
+const BARS = 30;
+const NUMBERS = /^(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*)$/;
+const INTRO = "One SELECT, as DuckDB writes it, over the tables messages, delayed, events, queues and segments, and with an archive over archived_messages and archived_events. " +
+  "You see the rows of queues that you may read. Nothing is consumed. What was published less than about a second ago, or is in memory alone, is not in the tables.";
+
+export default {
+  title: () => "SQL",
+
+  mount(context) {
+    const page = new SqlPage(context);
+    patch(context.root, heading("SQL"), h("p", null, INTRO), page.element);
+    return async () => {};
+  },
+};
+
+class SqlPage {
+  constructor(context) {
+    this.context = context;
+    this.stop = null;
+    this.form = new Form({
+      fields: [
+        { name: "example", label: "Question", kind: "select", options: [{ value: "", label: "own statement" }, ...EXAMPLES.map(({ question }, index) => ({ value: String(index), label: question }))] },
+        { name: "statement", label: "Statement", kind: "textarea", rows: 6, wide: true, required: true, value: EXAMPLES[0].statement, hint: "as_text(body) and as_json(body) read bodies; DESCRIBE messages lists the columns." },
+        { name: "rows", label: "Rows", kind: "number", value: "1000", required: true, check: checkRows },
+        { name: "format", label: "Result", kind: "select", options: [{ value: "json", label: "on this page" }, { value: "csv", label: "as a CSV file" }, { value: "parquet", label: "as a Parquet file" }] },
+      ],
+      submit: "Run",
+      keep: true,
+      action: (values) => this.run(values),
+    });
+    const [question, statement] = this.form.fields.map(({ control }) => control);
+    question.addEventListener("change", () => {
+      if (question.value !== "") statement.value = EXAMPLES[Number(question.value)].statement;
+    });
+    this.cancel = h("button", { type: "button", on: { click: () => this.stop?.abort() } }, "Cancel");
+    this.cancel.hidden = true;
+    this.form.button.after(this.cancel);
+    this.result = h("div", { class: "sql-result" });
+    this.chart = null;
+    this.element = h("div", { own: true }, this.form.element, this.result);
+  }
+
+  async run({ statement, rows, format }) {
+    this.stop = new AbortController();
+    this.cancel.hidden = false;
+    patch(this.result);
+    const began = performance.now();
+    try {
+      const options = { body: { statement, rows, format }, abort: this.stop.signal, timeout: TIMEOUT_MS };
+      if (format !== "json") {
+        save(await this.context.api.request("POST", ["sql"], { ...options, asBlob: true }), `result.${format}`);
+        return "The file is complete.";
+      }
+      const found = await this.context.api.request("POST", ["sql"], { ...options, exact: true });
+      this.show(found, (performance.now() - began) / 1000);
+      return "";
+    } catch (error) {
+      if (this.stop.signal.aborted && !this.context.signal.aborted) return "Cancelled.";
+      throw error;
+    } finally {
+      this.cancel.hidden = true;
+    }
+  }
+
+  show({ columns, rows, truncated }, seconds) {
+    const headings = columns.map(({ name, type }) => ({ label: name, title: type, numeric: NUMBERS.test(type) }));
+    const cells = rows.map((row, index) => ({ key: String(index), cells: row.map(cell) }));
+    const said = `${countedNoun(rows.length, "row")} in ${seconds.toFixed(1)} s${truncated ? "; there are more" : ""}.`;
+    patch(this.result, this.drawn(columns, rows), section("Result", h("p", { role: "status" }, said), plainTable("result", headings, cells)));
+  }
+
+  /** Draw the numbers of a result: over time if its first column is a time, else as bars. */
+  drawn(columns, rows) {
+    const numbers = columns.flatMap(({ type }, index) => (index > 0 && NUMBERS.test(type) ? [index] : []));
+    if (numbers.length === 0 || rows.length < 2) return null;
+    if (columns[0].type.startsWith("TIMESTAMP") || columns[0].type === "DATE") {
+      const timed = rows.map((row) => [Date.parse(row[0]), row]).filter(([at]) => !Number.isNaN(at)).sort(([one], [other]) => one - other);
+      const chart = new Chart({ title: columns[0].name });
+      chart.update(numbers.map((index) => ({ label: columns[index].name, points: timed.map(([at, row]) => ({ at, value: Number(row[index] ?? 0) })) })));
+      return section("Chart", chart.element);
+    }
+    const index = numbers[0];
+    const most = Math.max(...rows.map((row) => Number(row[index] ?? 0)));
+    if (!(most > 0)) return null;
+    const names = columns.slice(0, index).map(({ name }) => name);
+    const bars = rows.slice(0, BARS).map((row, place) => ({
+      key: String(place),
+      cells: [row.slice(0, index).map(plain).join(", "), bar(Number(row[index] ?? 0), most)],
+    }));
+    return section("Chart", plainTable("chart", [names.join(", "), columns[index].name], bars));
+  }
+}
+
+function bar(value, most) {
+  return h("span", { class: "fill" }, h("progress", { value: Math.max(0, value), max: most, "aria-label": exactNumber(value) }), h("span", { class: "fill-text" }, exactNumber(value)));
+}
+
+function cell(value) {
+  if (value === null) return h("span", { class: "muted" }, "null");
+  return h("span", { class: typeof value === "number" ? "number" : "sentence" }, plain(value));
+}
+
+function save(blob, name) {
+  const link = h("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function checkRows(rows) {
+  return Number.isInteger(rows) && rows >= 1 ? null : "This must be at least 1.";
+}
