@@ -133,6 +133,18 @@ COLUMNS: Final[dict[str, dict[str, Column]]] = {
         "user_name": Column("string", f"Publisher's user {_OF_REFUSED}", nullable=True),
         "connection_name": Column("string", f"Publisher's connection {_OF_REFUSED}", nullable=True),
     },
+    "audit": {
+        "at": Column("timestamp", "When it was done"),
+        "event_at": Column("timestamp", "The same as `at`, under a name that no engine reserves"),
+        "kind": Column("string", "What was done, as in the routing keys of events: `queue.deleted`"),
+        "user_name": Column("string", "Name of the user"),
+        "host": Column("string", "Address of the client; null if the broker has done it by itself", nullable=True),
+        "consequence": Column("boolean", "Whether nobody has asked for it: the bindings that go with a queue"),
+        "vhost": Column("string", "Virtual host of the object; null if it has none", nullable=True),
+        "object": Column("string", "Name of the object"),
+        "messages": Column("bigint", "Number of messages; null unless it is about messages", nullable=True),
+        "details": Column("string", "What else is known of it, as a JSON object"),
+    },
     "segments": {
         "vhost": _VHOST,
         "queue": Column("string", "Queue that has the segment file"),

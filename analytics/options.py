@@ -136,19 +136,19 @@ class ScanOptions(TypedDict, total=False):
     since: Annotated[
         Time | None,
         Option(
-            "Only messages and events of this time or later.",
+            "Only messages, events and lines of the audit log of this time or later.",
             "first_time",
             lambda _, text: parse_time(text),
-            ("messages", "events"),
+            ("messages", "events", "audit"),
         ),
     ]
     until: Annotated[
         Time | None,
         Option(
-            "Only messages and events of this time or earlier.",
+            "Only messages, events and lines of the audit log of this time or earlier.",
             "last_time",
             lambda _, text: parse_time(text),
-            ("messages", "events"),
+            ("messages", "events", "audit"),
         ),
     ]
     first_seq: Annotated[

@@ -31,7 +31,7 @@ def scan(
         path: The data directory, or the URI of a copy; or an archive, or a list of one archive and of data directories
             that it may have been copied from, whose newest rows are added. An archive has the tables `messages` and
             `events`.
-        table: `messages`, `delayed`, `events`, `segments` or `queues`.
+        table: `messages`, `delayed`, `events`, `audit`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all. Only these are decoded: name them if you do not need the
             bodies.
         options: See ScanOptions.

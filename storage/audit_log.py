@@ -32,6 +32,8 @@ from leveret.storage.json_records import HEAD, pack_record, unpack_records
 _LOG: Final = logging.getLogger("leveret.audit")
 #: Directory of the files in the data directory.
 DIRECTORY: Final = "audit"
+#: Microseconds by which a record can be older than the name of its file says: it has waited for the disk.
+LATE: Final = 600_000_000
 _PREFIX: Final = "au-"
 _SUFFIX: Final = ".log"
 _DAY: Final = 86_400_000_000

@@ -33,7 +33,7 @@ def read(
         spark: The session; the data source is registered in it.
         path: The data directory, or the URI of a copy; or an archive, or a list of one archive and of data directories;
             see leveret.scan().
-        table: `messages`, `delayed`, `events`, `segments` or `queues`.
+        table: `messages`, `delayed`, `events`, `audit`, `segments` or `queues`.
         columns: Names of the columns, in order; None for all.
         options: See ReadOptions.
     Raises:

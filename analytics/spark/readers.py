@@ -28,7 +28,7 @@ from leveret.analytics.tables.table_query import TableQuery
 from leveret.analytics.times import microseconds
 
 #: Time columns of each table.
-_TIMES: Final = {"messages": ("enqueued_at",), "events": ("at", "event_at")}
+_TIMES: Final = {"messages": ("enqueued_at",), "events": ("at", "event_at"), "audit": ("at", "event_at")}
 _NAMES: Final = ("vhost", "queue")
 
 

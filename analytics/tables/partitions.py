@@ -136,8 +136,34 @@ class QueuesPartition:
     queues: list[QueueView]
 
 
+@dataclass
+class AuditPartition:
+    """Files of the audit log.
+
+    Attributes:
+        paths: The files.
+        limits: Limits on the times of the lines.
+        vhosts: Which virtual hosts are wanted.
+    """
+
+    place: SnapshotLocation
+    paths: list[str]
+    limits: RowLimits
+    vhosts: VirtualHosts
+
+    def wants(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a line is selected."""
+        option, allowed = self.vhosts
+        if not self.limits.first_time <= record["at"] <= self.limits.last_time:
+            return False
+        if option is None and allowed is None:
+            return True
+        vhost = record.get("vhost")
+        return vhost is not None and matches(vhost, option) and (allowed is None or vhost in allowed)
+
+
 #: A part of a table of a data directory that one task reads.
-Partition: TypeAlias = MessagesPartition | EventsPartition | OlderEventsPartition | QueuesPartition
+Partition: TypeAlias = MessagesPartition | EventsPartition | OlderEventsPartition | QueuesPartition | AuditPartition
 
 
 @dataclass

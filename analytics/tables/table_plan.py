@@ -5,6 +5,7 @@ from __future__ import annotations
 from leveret.analytics.archive.layout import Sources
 from leveret.analytics.options import Options
 from leveret.analytics.selection import Selection
+from leveret.analytics.tables.audit_rows import audit_partitions
 from leveret.analytics.tables.older_events import events_until, older_events
 from leveret.analytics.tables.partitions import (
     Part,
@@ -57,6 +58,8 @@ def plan_table(options: Options, selection: Selection, session: str = "") -> Pla
             for a queue that is no stream.
         DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
     """
+    if options.table == "audit":
+        return Plan(list(audit_partitions(options, selection, session)), [])
     try:
         snapshot = _take(options, selection, session)
     except NoSuchMomentError as error:

@@ -21,10 +21,12 @@ from leveret.analytics.columns import BROKER
 from leveret.analytics.data_files import LocalFiles, open_files
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.rows.record_rows import RecordRows, RowDamage, select_rows
+from leveret.analytics.tables.audit_rows import audit_rows
 from leveret.analytics.tables.event_batches import DETAILS, EventRows, event_batch, places_of_details, select_events
 from leveret.analytics.tables.message_batches import message_batch, queue_row, rows_batch, segment_rows
 from leveret.analytics.tables.older_events import read_older
 from leveret.analytics.tables.partitions import (
+    AuditPartition,
     EventsPartition,
     LivePart,
     MessagesPartition,
@@ -185,6 +187,14 @@ class PartitionReader:
         if rows:
             yield rows_batch(self._table, self._columns, rows)
 
+    def audit(self, partition: AuditPartition) -> Iterator[Any]:
+        """Yield record batches of the audit log, one per file; a file that has become too old meanwhile has no rows."""
+        for path in partition.paths:
+            octets = self._files.read_all(path) or b""
+            rows = audit_rows(octets, crc32(self._place.store_id), partition)
+            if rows:
+                yield rows_batch(self._table, self._columns, rows)
+
     def _read(self, view: SegmentView) -> bytes:
         return self._open(view.path, view.moved_path)
 
@@ -280,6 +290,7 @@ def read_partition(
         EventsPartition: reader.events,
         OlderEventsPartition: reader.older_events,
         QueuesPartition: reader.queues,
+        AuditPartition: reader.audit,
     }
     return readers[type(partition)](partition)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from leveret.broker.core.events import INTERNAL_USER, Event
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.storage.audit_log import AuditLog, audit_files, file_name
+from leveret.storage.audit_log import LATE, AuditLog, audit_files, file_name
 from leveret.storage.disk.files import Files
 from leveret.storage.json_records import read_object, unpack_records
 
@@ -133,7 +133,7 @@ def newest(files: Files, directory: str, salt: int, search: Search) -> Iterator[
     """
     times = audit_files(files, directory)
     for time, end in reversed([*zip(times, [*times[1:], 2**63 - 1], strict=True)]):
-        if end < search.since or time > search.until:
+        if end < search.since or time - LATE > search.until:
             continue
         octets = files.read_all(f"{directory}/{file_name(time)}") or b""
         needle = _needle(search)

@@ -30,6 +30,7 @@ BELOW_ADMIN: Final = {
     "Limits": "management",
     "Operator policies": "management",
     "Shovels": "monitoring",
+    "Audit log": "monitoring",
     "Backups": "monitoring",
     "Replication": "monitoring",
 }

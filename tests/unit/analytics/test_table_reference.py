@@ -46,6 +46,9 @@ def builder(tmp_path: Path) -> DirectoryBuilder:
     made.publish(delayed, [b"3"], expires=made.clock.time + 3_600_000_000)
     for _ in range(3):
         made.tick()
+    log = made.engine.open_audit_log(0, 0)
+    log.add({"at": made.clock.time, "kind": "alarm.set", "user": "rmq-internal", "object": "memory", "details": {}})
+    log.close()
     return made
 
 
