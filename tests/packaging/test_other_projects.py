@@ -43,6 +43,35 @@ LeveretThread().start(1)
 """
 
 
+_SHOVEL = """
+import json, time, urllib.request
+from base64 import b64encode
+from leveret import LeveretThread
+
+def ask(broker, method, path, body=None):
+    where, login = broker.http_url.rpartition("@")[2], b64encode(b"guest:guest").decode()
+    headers = {"Authorization": "Basic " + login, "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(f"http://{where}/api/{path}", data, headers, method=method)
+    with urllib.request.urlopen(asked) as answer:
+        return json.loads(answer.read() or b"null")
+
+with LeveretThread() as here, LeveretThread() as there:
+    ask(there, "PUT", "queues/%2F/q", {"durable": True})
+    message = {"properties": {}, "routing_key": "q", "payload": "here", "payload_encoding": "string"}
+    ask(there, "POST", "exchanges/%2F/amq.default/publish", message)
+    ends = {"src-uri": there.url, "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "q"}
+    ask(here, "PUT", "parameters/shovel/%2F/s", {"value": ends})
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        (shovel,) = ask(here, "GET", "shovels")
+        if shovel.get("reason") or shovel.get("forwarded"):
+            break
+        time.sleep(0.05)
+    print(shovel["state"], shovel.get("reason") or shovel["forwarded"])
+"""
+
+
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs' folder of an environment that has Leveret, its extra `analytics`, pytest, mypy and pika."""
@@ -97,3 +126,19 @@ def test_type_checkers_see_types(programs: Path, project: Path) -> None:
 def test_nothing_but_the_package_is_installed(programs: Path) -> None:
     (packages,) = programs.parent.glob("lib/python*/site-packages")
     assert not [name for name in (*ROOMS, "tests", "docker") if (packages / name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("extras", "said"),
+    [
+        ({"shovel"}, "running 1\n"),
+        (set(), "starting <<\"shovels to and from other brokers need aiormq: pip install 'leveret[shovel]'\">>\n"),
+    ],
+    ids=["extra", "none"],
+)
+def test_a_shovel_needs_its_extra(
+    wheel: Path, tmp_path_factory: pytest.TempPathFactory, project: Path, extras: set[str], said: str
+) -> None:
+    environment = install(wheel, tmp_path_factory.mktemp("environment"), dependencies("leveret", extras))
+    done = python(environment, project, "-c", _SHOVEL)
+    assert done.stdout == said, done.stderr

@@ -73,7 +73,8 @@ class Move:
         self._random = random.Random(seed)
         self._last_kill = "nothing"
         self.kills: Counter[str] = Counter()
-        self.runs = 0
+        #: How the command has ended, by its last line.
+        self.ends: Counter[str] = Counter()
         each = max(10, messages // (sets * len(KINDS)))
         self._counts = [max(1, int(each * share)) for share in _SHARES]
         self.lines = [
@@ -185,7 +186,6 @@ class Move:
 
     def _start_command(self, *options: str) -> None:
         place = ("--from", self._url, "--from-http", self._management, "--vhost", _VHOST)
-        self.runs += 1
         self._command = subprocess.Popen(
             [sys.executable, "-m", "leveret.broker.management.cli", "migrate", *place, "--formatter", "json", *options],
             env=os.environ | {URL_VARIABLE: self._leveret.http_url},
@@ -207,6 +207,9 @@ class Move:
 
     def _note_end(self, command: subprocess.Popen[str]) -> str:
         out, error = command.communicate()
+        lines = error.split("\r")[-1].split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        self.ends[f"{command.returncode} {last}".strip()] += 1
         if "Traceback" in error:
             self.wrong.append(f"the command ends in a traceback: {error}")
         elif command.returncode not in (0, 1, 69, -signal.SIGKILL):
@@ -283,7 +286,7 @@ class Move:
 
     def print(self) -> None:
         """Print the ledger."""
-        print(f"kills: {dict(self.kills)}; the command was run {self.runs} times")
+        print(f"kills: {dict(self.kills)}; ends of the command: {dict(self.ends.most_common())}")
         for kind in KINDS:
             lines = [line for line in self.lines if line.kind == kind]
             queues = sum(len(line.queues) for line in lines)
