@@ -19,6 +19,7 @@ from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.oauth2.opening import open_sign_on
 from leveret.broker.auth.registry import make_backends
 from leveret.broker.config.declaration import option_values
+from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
@@ -575,7 +576,7 @@ def _make_auth_backends(
     """Return what logs users in."""
     try:
         return make_backends(settings, accounts, loop, timers)
-    except TlsError as error:
+    except (ConfigError, TlsError) as error:
         raise StartError(str(error)) from error
 
 

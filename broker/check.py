@@ -28,7 +28,7 @@ from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageErr
 from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
-from leveret.broker.config.options import Archive, Backup, Settings
+from leveret.broker.config.options import OPTIONS, Archive, Backup, Settings
 from leveret.broker.config.rendering import effective_configuration
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.operations.broker_definitions import Refuse
@@ -173,7 +173,9 @@ def _definitions_problems(settings: Settings) -> list[tuple[str, str]]:
             try:
                 asyncio.run(_load(trial, problems.append))
             except StartError as error:
-                return [("data_dir", str(error).replace(folder, str(settings.data_dir)))]
+                option = str(error).partition(":")[0]
+                text = str(error).replace(folder, str(settings.data_dir))
+                return [(option if option in OPTIONS else "data_dir", text)]
     except OSError as error:
         return [("load_definitions", f"definitions cannot be checked without a temporary directory: {error.strerror}")]
     return [(each.option, _refusal(each)) for each in problems]

@@ -25,7 +25,7 @@ def make_backends(
         accounts: The broker's own users.
         clock: The broker's clock.
     Raises:
-        ConfigError: Options of a backend contradict each other, or a Python package is missing.
+        ConfigError: Options of a backend cannot be used, or a package is missing; the text begins with the option.
         TlsError: Certificates of a backend cannot be used.
     """
     ttl = settings.auth_cache.ttl / 1000
@@ -48,8 +48,15 @@ def _make_oauth2(settings: Settings, cache: AnswerCache, clock: Clock) -> Backen
     return open_backend(settings, clock)
 
 
+def _make_ldap(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
+    from leveret.broker.auth.ldap.backend import LdapBackend
+
+    return LdapBackend(settings.auth_ldap, cache)
+
+
 #: What makes a backend, by name; `broker/config/auth.py` has the same names.
 BACKENDS: Final[dict[str, Callable[[Settings, AnswerCache, Clock], Backend]]] = {
     "http": _make_http,
     "oauth2": _make_oauth2,
+    "ldap": _make_ldap,
 }

@@ -13,13 +13,16 @@ from leveret.broker.config.declaration import group, option
 from leveret.broker.config.kinds import Kind
 
 #: Names of backends.
-BACKENDS: Final = ("internal", "http", "oauth2")
+BACKENDS: Final = ("internal", "http", "ldap", "oauth2")
 #: Prefix of RabbitMQ's names of modules.
 _MODULE: Final = "rabbit_auth_backend_"
 #: RabbitMQ's other names.
 _ALIASES: Final = {"oauth": "oauth2", "uaa": "oauth2"}
-#: A numbered name as in rabbitmq.conf.
-_NUMBERED: Final = re.compile(r"auth_backends\.(\d+)(?:\.(authn|authz))?")
+#: Names in rabbitmq.conf of parts of an option: entries of a list, or of a mapping.
+_PART: Final = re.compile(
+    r"(auth_backends(?=\.\d)|auth_ldap\.servers(?=\.\d)|auth_ldap\.(?:dn_lookup|other)_bind(?=\.[up]))"
+    r"\.(\d+|user_dn|password)(?:\.(authn|authz))?"
+)
 _MILLISECONDS_MAX: Final = 2**31 - 1
 
 
@@ -60,23 +63,26 @@ def _read_name(name: str) -> str:
     return name
 
 
-def gather_numbered(name: str, value: object, gathered: dict[str, object]) -> bool:
-    """Add a setting to a mapping if it is a numbered one of `auth_backends`; return whether it is.
+def gather_part(name: str, value: object, gathered: dict[str, dict[str, object]]) -> str:
+    """Add a setting to the mapping of an option if rabbitmq.conf has that option in parts.
 
     Args:
-        name: Name of the setting, such as ``auth_backends.1.authn``.
-        gathered: Entries by number; pairs are mappings.
+        name: Name of the setting, such as ``auth_backends.1.authn`` or ``auth_ldap.servers.1``.
+        gathered: Parts by option; pairs of backends are mappings.
+    Returns:
+        The option; "" for other settings.
     """
-    found = _NUMBERED.fullmatch(name)
+    found = _PART.fullmatch(name)
     if found is None:
-        return False
-    number, part = found.groups()
-    if part is None:
-        gathered[number] = value
+        return ""
+    option, part, of_pair = found.groups()
+    parts = gathered.setdefault(option, {})
+    if of_pair is None:
+        parts[part] = value
     else:
-        pair = gathered.get(number)
-        gathered[number] = {**(pair if isinstance(pair, Mapping) else {}), part: value}
-    return True
+        pair = parts.get(part)
+        parts[part] = {**(pair if isinstance(pair, Mapping) else {}), of_pair: value}
+    return str(option)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,8 +120,8 @@ def choice(*words: str) -> Kind[str]:
     """Return the kind of enumerated words, case-insensitive."""
 
     def read(value: object) -> str:
-        # YAML parses a release of two numbers as one.
-        text = str(value) if isinstance(value, float) else value
+        # YAML parses a release of two numbers as one, and the words true and false as booleans.
+        text = str(value) if isinstance(value, float | bool) else value
         for word in words:
             if isinstance(text, str) and text.casefold() == word.casefold():
                 return word
@@ -236,7 +236,7 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
             value = _read_yaml(value) if value.lstrip().startswith("[") else _split(value)
         elif isinstance(value, dict):
             # RabbitMQ's auth_ldap.servers.1 and so on.
-            value = list(value.values())
+            value = [value[number] for number in sorted(value, key=int)]
         if not isinstance(value, list) or not (value or empty):
             raise ValueError(value)
         if any(not isinstance(name, str) or not name or (choices and name not in choices) for name in value):

@@ -84,11 +84,13 @@ class AuthLdap:
     group_lookup_base: str | None = option(
         kinds.optional(kinds.text(), "none"), None, "DN below which groups are searched by in_group_nested."
     )
-    vhost_access_query: object = option(kinds.query(), True, "Query: may a user use a virtual host?")
+    vhost_access_query: object = option(kinds.query(), True, "Query for whether a user may use a virtual host.")
     resource_access_query: object = option(
-        kinds.query(), True, "Query: does a user have a permission on a queue or exchange?"
+        kinds.query(), True, "Query for whether a user has a permission on a queue or exchange."
     )
-    topic_access_query: object = option(kinds.query(), True, "Query: may a user use a routing key on a topic exchange?")
+    topic_access_query: object = option(
+        kinds.query(), True, "Query for whether a user may use a routing key on a topic exchange."
+    )
     tag_queries: object = option(
         kinds.query(), {"administrator": False}, "Queries by tag: does a user have it? See [LDAP](ldap.md)."
     )

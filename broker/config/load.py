@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from leveret.broker.config.auth import gather_numbered
+from leveret.broker.config.auth import gather_part
 from leveret.broker.config.declaration import RawSetting, build
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import OPTIONS, Settings, is_group, members
@@ -69,7 +69,7 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
     """Read all settings, and collect all errors instead of raising the first; for the arguments see load()."""
     loaded = LoadResult()
     sources = chain(() if file is None else _read_file(file), read_environment(environ), arguments)
-    for raw in _join_numbered(sources):
+    for raw in _join_parts(sources):
         try:
             if isinstance(raw, ConfigError):
                 raise raw
@@ -81,17 +81,18 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
     return loaded
 
 
-def _join_numbered(sources: Iterable[RawSetting | ConfigError]) -> Iterator[RawSetting | ConfigError]:
-    """Yield settings, with the numbered ones of a list as one after all others, as which they count."""
-    entries: dict[str, object] = {}
-    origin = ""
+def _join_parts(sources: Iterable[RawSetting | ConfigError]) -> Iterator[RawSetting | ConfigError]:
+    """Yield settings, with the parts of an option as one after all others, as which they count."""
+    parts: dict[str, dict[str, object]] = {}
+    origins: dict[str, str] = {}
     for raw in sources:
-        if not isinstance(raw, ConfigError) and gather_numbered(raw.name, raw.value, entries):
-            origin = origin or raw.origin
-        else:
+        option = "" if isinstance(raw, ConfigError) else gather_part(raw.name, raw.value, parts)
+        if isinstance(raw, ConfigError) or not option:
             yield raw
-    if entries:
-        yield RawSetting("auth_backends", entries, origin)
+        else:
+            origins.setdefault(option, raw.origin)
+    for option, value in parts.items():
+        yield RawSetting(option, value, origins[option])
 
 
 def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:

@@ -15,6 +15,7 @@ from leveret.broker.config import kinds
 from leveret.broker.config.auth import AuthCache, AuthHttp, auth_backends
 from leveret.broker.config.declaration import Option, declared, group, option
 from leveret.broker.config.kinds import Endpoint, ProductVersion, SyncRule
+from leveret.broker.config.ldap import AuthLdap
 from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.broker.version import RABBITMQ_VERSION
 
@@ -594,6 +595,7 @@ class Settings:
     auth_cache: AuthCache = group(AuthCache)
     auth_http: AuthHttp = group(AuthHttp)
     auth_oauth2: AuthOAuth2 = group(AuthOAuth2)
+    auth_ldap: AuthLdap = group(AuthLdap)
 
     heartbeat: int = option(
         kinds.duration(0, 65535, "s"), 60, "Heartbeat timeout to suggest to clients; 0 to suggest none."

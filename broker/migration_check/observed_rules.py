@@ -22,7 +22,10 @@ _STAY: Final = "clients of it have to stay, or to speak AMQP 0-9-1"
 #: Verdict, what there is here, and advice, by the beginning of a plugin's name; the longest beginning counts.
 _PLUGINS: Final[Mapping[str, tuple[Verdict, str, str]]] = {
     "rabbitmq_amqp1_0": (_UNSUPPORTED, _NO_PROTOCOL, _STAY),
-    "rabbitmq_auth_backend_": (_UNSUPPORTED, "users come from the broker itself", "docs/operations.md"),
+    "rabbitmq_auth_backend_": (_UNSUPPORTED, "this backend is not there", "docs/access.md"),
+    "rabbitmq_auth_backend_cache": (_FINE, "is built in: auth_cache.ttl", "docs/access.md"),
+    "rabbitmq_auth_backend_http": (_FINE, _BUILT_IN, "docs/access.md"),
+    "rabbitmq_auth_backend_ldap": (_FINE, "is built in: its queries can be pasted", "docs/ldap.md"),
     "rabbitmq_auth_mechanism_ssl": (_FINE, _BUILT_IN, "docs/operations.md#tls"),
     "rabbitmq_consistent_hash_exchange": (_FINE, _BUILT_IN, ""),
     "rabbitmq_delayed_message_exchange": (_FINE, _BUILT_IN, ""),

@@ -214,11 +214,7 @@ class LdapBackend:
             variables |= {"resource": question.about, "name": question.name, "permission": question.kind}
             query = self._queries.resource
         if question.about == "topic":
-            variables |= {
-                "routing_key": question.routing_key,
-                "variable_map.username": login.name,
-                "variable_map.vhost": question.vhost,
-            }
+            variables["routing_key"] = question.routing_key
             query = self._queries.topic
         asked = f"user '{shortened(login.name)}', {' '.join(filter(None, question))}"
         try:

@@ -24,7 +24,7 @@ from leveret.policies.patterns import Pattern
 OF_TAGS: Final = frozenset(("username", "user_dn", "ad_domain", "ad_user"))
 OF_VHOSTS: Final = OF_TAGS | {"vhost"}
 OF_RESOURCES: Final = OF_VHOSTS | {"resource", "name", "permission"}
-OF_TOPICS: Final = OF_RESOURCES | {"routing_key", "variable_map.username", "variable_map.vhost"}
+OF_TOPICS: Final = OF_RESOURCES | {"routing_key"}
 
 _MEMBER: Final = "member"
 _SCOPES: Final = {

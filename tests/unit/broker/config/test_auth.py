@@ -8,6 +8,7 @@ import pytest
 
 from leveret.broker.auth.registry import BACKENDS as MADE
 from leveret.broker.config.auth import BACKENDS
+from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.load import load
 
@@ -64,6 +65,28 @@ def test_half_of_a_numbered_pair_is_refused(tmp_path: Path) -> None:
     file.write_text("\nauth_backends.1.authz: internal")
     with pytest.raises(ConfigError, match=r"leveret\.yaml:2: auth_backends: "):
         load(file, {})
+
+
+def test_options_of_ldap_in_parts(tmp_path: Path) -> None:
+    file = tmp_path / "leveret.yaml"
+    file.write_text(
+        "auth_ldap.servers.2: b\nauth_ldap.servers.10: c\nauth_ldap.servers.1: a\n"
+        "auth_ldap.other_bind.user_dn: cn=x\nauth_ldap.other_bind.password: hidden\n"
+    )
+    options = load(file, {}, [RawSetting("auth_ldap.log", True, "a test")]).auth_ldap
+    assert options.log == "true"
+    assert options.servers == ("a", "b", "c")
+    assert options.other_bind == {"user_dn": "cn=x", "password": "hidden"}
+    assert "hidden" not in repr(options)
+    file.write_text("auth_ldap:\n  servers: {2: b, 1: a}\n  dn_lookup_bind: {user_dn: cn=x, password: y}\n")
+    assert load(file, {}).auth_ldap.servers == ("a", "b")
+    file.write_text("auth_ldap.other_bind.password: hidden\n")
+    with pytest.raises(ConfigError) as wrong:
+        load(file, {})
+    assert str(wrong.value) == (
+        f"{file}:1: auth_ldap.other_bind: this value (dict) is not allowed;"
+        " give as_user, anon, or a mapping with user_dn and password"
+    )
 
 
 def test_each_name_has_a_backend() -> None:
