@@ -64,6 +64,7 @@ from leveret.storage.disk.files import DiskFiles, UnreadableFileError
 from leveret.storage.url_secrets import mask_url
 
 if TYPE_CHECKING:
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
     from leveret.broker.management.http.controller import RequestContext
     from leveret.broker.management.http.server import HttpServer
 
@@ -170,8 +171,7 @@ class App:
             quorum_release=settings.compat.quorum_queues,
         )
         self.accounts = Accounts(settings.loopback_users)
-        self._auth_backends = _make_auth_backends(settings, self.accounts, loop, timers)
-        self._sign_on = open_sign_on(settings, self._auth_backends.backend("oauth2"), timers)
+        self._auth_backends, self._sign_on = _make_auth_backends(settings, self.accounts, loop, timers)
         self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
         self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
         self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
@@ -572,10 +572,11 @@ def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:
 
 def _make_auth_backends(
     settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop, timers: Timers
-) -> AuthBackends:
-    """Return what logs users in."""
+) -> tuple[AuthBackends, CodeFlow | None]:
+    """Return what logs users in, and the single sign-on of the web pages."""
     try:
-        return make_backends(settings, accounts, loop, timers)
+        backends = make_backends(settings, accounts, loop, timers)
+        return backends, open_sign_on(settings, backends.backend("oauth2"), timers)
     except (ConfigError, TlsError) as error:
         raise StartError(str(error)) from error
 

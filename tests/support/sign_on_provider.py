@@ -125,7 +125,14 @@ class ProviderThread:
         return self.provider
 
     def __exit__(self, *error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.provider.__aexit__(), self._loop).result(60)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
+
+    async def _end(self) -> None:
+        await self.provider.__aexit__()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)

@@ -41,12 +41,11 @@ class Provider:
         clock: The broker's clock.
 
     Attributes:
-        requests: Number of times that keys have been asked for.
+        settings: The settings.
     """
 
     def __init__(self, settings: ProviderSettings, clock: Clock) -> None:
         self.settings = settings
-        self.requests = 0
         self._clock = clock
         self._keys: Mapping[str, SigningKey] = {}
         self._answered_at: int | None = None
@@ -152,18 +151,14 @@ class Provider:
         if self._session is not None:
             await self._session.close()
 
-    def warm_up(self) -> None:
-        """Ask for the keys now, so that the first login need not wait."""
-        if self._may_ask(0):
-            self._ask()
-
     def _known(self, kid: str | None) -> SigningKey | None:
         """Return a key that is known and may still be used."""
         configured = self.settings.keys
         is_usable = self._answered_at is not None and self._clock.monotonic() - self._answered_at <= _USABLE
-        keys = {**self._keys, **configured} if is_usable else configured
+        asked = self._keys if is_usable else {}
         if kid is not None:
-            return keys.get(kid)
+            return configured.get(kid) or asked.get(kid)
+        keys = {**asked, **configured}
         return next(iter(keys.values())) if len(keys) == 1 else None
 
     def _may_ask(self, interval: int) -> bool:
@@ -180,7 +175,6 @@ class Provider:
         return self._request
 
     async def _refresh(self) -> None:
-        self.requests += 1
         problem = ""
         try:
             url = self.settings.jwks_uri or (await self.discover()).get("jwks_uri")

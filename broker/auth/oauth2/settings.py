@@ -75,7 +75,6 @@ def read_settings(options: AuthOAuth2) -> OAuth2Settings:
     providers = {"": _read_provider(_GROUP, _as_document(options), options.https)}
     for name, document in _documents(options.oauth_providers, "oauth_providers", _PROVIDER_OPTIONS):
         providers[name] = _read_provider(f"{_GROUP}.oauth_providers.{name}", document, options.https)
-    default = options.default_oauth_provider
     servers = []
     if options.resource_server_id or not options.resource_servers:
         servers.append(_read_server(_GROUP, {}, options, options.resource_server_id))
@@ -85,14 +84,12 @@ def read_settings(options: AuthOAuth2) -> OAuth2Settings:
         provider = providers.get(server.provider)
         if provider is None:
             raise ConfigError(
-                f"{_GROUP}: there is no provider '{server.provider}' for the resource server '{server.id}'; give"
-                f" {_GROUP}.oauth_providers.{server.provider}.issuer"
+                f"{_GROUP}.oauth_providers: there is no provider '{server.provider}', which the resource server"
+                f" '{server.id}' names; give {_GROUP}.oauth_providers.{server.provider}.issuer"
             )
         if not (provider.keys or provider.jwks_uri or provider.discovery):
             where = f"{_GROUP}.oauth_providers.{server.provider}" if server.provider else _GROUP
-            raise ConfigError(f"{where}: no keys to verify tokens by; give issuer, jwks_uri or signing_keys")
-    if default and default not in providers:
-        raise ConfigError(f"{_GROUP}.default_oauth_provider: there is no provider '{default}'")
+            raise ConfigError(f"{where}.issuer: needed to verify tokens, unless there are jwks_uri or signing_keys")
     return OAuth2Settings(tuple(servers), providers, options.leeway)
 
 
