@@ -18,6 +18,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.oauth2.opening import open_sign_on
 from leveret.broker.auth.registry import make_backends
+from leveret.broker.backup_taking import BackupTaker
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -49,7 +50,7 @@ from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.amqp_listener import Listener
 from leveret.broker.session.shared_state import Interceptor, Server
 from leveret.broker.shovels.shovels import Shovels
-from leveret.broker.side_programs import ARCHIVER, BACKUP, BackupReader, SideProgram
+from leveret.broker.side_programs import ARCHIVER, BackupReader, SideProgram
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
@@ -195,7 +196,10 @@ class App:
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, embedding is None)
         self._backups = Backups(mask_url(settings.backup.url), settings.backup.interval, timers.now)
-        self._side_programs = _make_side_programs(settings, self._backups)
+        self._side_programs = _make_side_programs(settings)
+        self._taker: BackupTaker | None = None
+        if settings.backup.url and self._replica is None:
+            self._taker = BackupTaker(settings, self._backups.note_report, self._backups.note_failure)
         self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
@@ -220,6 +224,8 @@ class App:
         self.shovels.start()
         for program in self._side_programs:
             program.start()
+        if self._taker is not None:
+            self._taker.start()
 
     def load(self, refuse: Refuse = raise_refusal) -> None:
         """Restore the data directory, and load the definitions that the configuration names.
@@ -362,7 +368,7 @@ class App:
             self._prometheus.stop(),
             self._management.stop(),
             self._listener.stop(seconds),
-            *(program.stop(seconds) for program in self._side_programs),
+            *(program.stop(seconds) for program in (*self._side_programs, self._taker) if program is not None),
         )
         await self._auth_backends.close()
         definitions, self._definitions = self._definitions, None
@@ -441,6 +447,15 @@ class App:
         """Reset the sockets of all AMQP connections; return how many there were."""
         return self._listener.drop_connections()
 
+    def note_backup(self, node: str, line: bytes) -> None:
+        """Note what the program has said that takes the backups of the cluster.
+
+        Args:
+            node: Name of the node that it runs on.
+            line: A line of its report.
+        """
+        self._backups.note_report(line, node)
+
     def check_disk(self) -> None:
         """Compare the free disk space with the limit now."""
         self._stores.engine.watch_disk()
@@ -458,8 +473,9 @@ class App:
         self._stop_refusing()
         self.shovels.abort()
         self.broker.turn.before_writing.clear()
-        for program in self._side_programs:
-            await program.kill()
+        for program in (*self._side_programs, self._taker):
+            if program is not None:
+                await program.kill()
         await self._listener.abandon(close_politely)
         self._sampler.stop()
         self._loss_log.stop()
@@ -530,19 +546,14 @@ def _event_vhost(settings: Settings) -> str | None:
     return (settings.event_exchange.vhost or settings.default_vhost) if settings.event_exchange.enabled else None
 
 
-def _make_side_programs(settings: Settings, backups: Backups) -> list[SideProgram]:
-    archive, backup, found = settings.archive, settings.backup, []
+def _make_side_programs(settings: Settings) -> list[SideProgram]:
+    archive, found = settings.archive, []
     if archive.url:
         arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
         arguments += [f"--keep={archive.keep}s"] if archive.keep else []
         arguments += [f"--broker={archive.broker}"] if archive.broker else []
         arguments.append(f"--iceberg-namespace={archive.iceberg_namespace}")
         found.append(SideProgram(ARCHIVER, archive.url, arguments, environment={"archive.iceberg": archive.iceberg}))
-    if backup.url:
-        arguments = [f"--data-dir={settings.data_dir}", f"--interval={backup.interval}", f"--keep={backup.keep}"]
-        arguments += [f"--log-interval={backup.log_interval}"]
-        arguments += [f"--key-file={backup.key_file}"] if backup.key_file else []
-        found.append(SideProgram(BACKUP, backup.url, arguments, backups.note_report, backups.note_failure))
     return found
 
 

@@ -6,6 +6,7 @@ Replication has a thread and an event loop of its own, so that leases and acknow
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import ssl
@@ -21,6 +22,7 @@ import uvloop
 
 from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
+from leveret.broker.backup_taking import BackupTaker, shared_place
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -106,6 +108,9 @@ class ReplicatedBroker:
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._ended: Future[None] = Future()
         self._is_stopping = False
+        self._backups: BackupTaker | None = None
+        if settings.backup.url:
+            self._backups = BackupTaker(settings, self._tell_backup, self._tell_failed_backup)
         self._has_enough = False
         self.has_role = asyncio.Event()
         #: Port for the other nodes, once it listens.
@@ -311,6 +316,26 @@ class ReplicatedBroker:
             raise ReplicationError("this node is starting")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(self._member), self._thread_loop))
 
+    # --- backups ------------------------------------------------------------------------------------------------------
+
+    def _tell_backup(self, line: bytes) -> None:
+        if self._member is not None and self._thread_loop is not None and not self._ended.done():
+            self._thread_loop.call_soon_threadsafe(self._member.tell_backup, line)
+
+    def _tell_failed_backup(self, error: str) -> None:
+        self._tell_backup(json.dumps({"error": error}).encode())
+
+    async def _take_backups(self, turn: str) -> None:
+        if self._backups is not None:
+            # A killed backup leaves nothing that counts, and nobody has to wait.
+            await self._backups.kill()
+            if turn and not self._is_stopping:
+                self._backups.start(turn)
+
+    def _note_backup(self, node: str, line: bytes) -> None:
+        if self._app is not None:
+            self._app.note_backup(node, line)
+
     # --- the thread of replication; Host ------------------------------------------------------------------------------
 
     def _replicate(self, listening: socket) -> None:
@@ -345,6 +370,8 @@ class ReplicatedBroker:
             options.observer,
             self._figures,
             self._dial,
+            shared_place(settings),
+            bool(settings.backup.url),
         )
         self._member = Member(plan, self._make_register(self._name, lease), self)
         if self._is_stopping:
@@ -379,6 +406,14 @@ class ReplicatedBroker:
         self._has_enough = enough
         if self._app is not None:
             self._app.set_enough_copies(enough)
+
+    async def take_backups(self, turn: str) -> None:
+        """Take backups on this node, or end that; see Host."""
+        await self._in_broker(self._take_backups(turn))
+
+    def note_backup(self, node: str, line: bytes) -> None:
+        """Note what the program that takes backups has said; see Host."""
+        self._loop.call_soon_threadsafe(self._note_backup, node, line)
 
     async def forward(self, link: Link, wish: dict[str, Any]) -> None:
         """Serve a client that another node forwards; see Host."""

@@ -34,10 +34,10 @@ from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_details import details_name
 from leveret.storage.event_log import event_files, file_name
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
-from leveret.storage.readers.reader_file import ReaderFile, write_reader
+from leveret.storage.readers.reader_file import hold_for_backup
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.segments.segment import segment_of_name
-from leveret.storage.snapshots.cut import latest_cut
+from leveret.storage.snapshots.cut import last_tick, latest_cut
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
     Choice,
@@ -58,13 +58,12 @@ _PARTS_MAX: Final = 24
 _QUEUE_FILE: Final = "QUEUE.json"
 _MANIFEST: Final = "MANIFEST"
 _QUEUE_NAME: Final = re.compile("[0-9a-f]{8}")
-#: Name of the file in readers/ by which the broker keeps what it drops between two backups.
-HOLD: Final = "leveret-backup"
 #: Seconds in which the file of definitions may be locked.
 _BUSY_SECONDS: Final = 10.0
 #: Seconds for which a copy may be behind the last backup, and after which is looked again.
 _CATCH_UP_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.1
+_TICK_US: Final = 1_000_000
 
 
 class Captured(NamedTuple):
@@ -98,6 +97,7 @@ class Capture:
 
     def __init__(self, data_dir: str, repository: Repository, turn: Turn | None = None) -> None:
         self._data_dir = data_dir.rstrip("/") or "/"
+        self._turn = turn
         self._repository = repository
         self._store_id = read_directory_format(DiskFiles(), self._data_dir).store_id
         inside = repository.local_path
@@ -210,7 +210,7 @@ class Capture:
             OSError: The file that says so could not be written.
         """
         since = self._last.time or self._began
-        hold_since(self._data_dir, since)
+        hold_for_backup(DiskFiles(), self._data_dir, since, time.time_ns() // 1000)
         return since
 
     def note_definitions(self) -> None:
@@ -224,7 +224,12 @@ class Capture:
             return
         self._last_definitions, self._definitions_state = self._send_definitions(), state
         # After they were read: they must not have what came after a moment.
-        self._definitions.append((time.time_ns() // 1000, self._last_definitions))
+        read = time.time_ns() // 1000
+        if self._turn is not None:
+            # Another machine's clock may be ahead of this one's; its ticks are a second apart.
+            tick = last_tick(DiskFiles(), f"{self._data_dir}/events", self._store_id)
+            read = max(read, 0 if tick is None else tick.time + _TICK_US)
+        self._definitions.append((read, self._last_definitions))
 
     def _send_definitions(self) -> StoredFile:
         with TemporaryDirectory() as directory:
@@ -443,18 +448,6 @@ class Capture:
         part = self._repository.put(octets, self._stored)
         self._sent += len(octets) if part not in self._stored else 0
         return part
-
-
-def hold_since(data_dir: str, since: int) -> None:
-    """Let the broker keep what it drops from a time on.
-
-    Args:
-        data_dir: The data directory.
-        since: Microseconds since 1970.
-    Raises:
-        OSError: The file that says so could not be written.
-    """
-    write_reader(DiskFiles(), data_dir, ReaderFile(HOLD, None, None, since, time.time_ns() // 1000, since=since))
 
 
 def _tail(handle: int, size: int) -> int:

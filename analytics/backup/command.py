@@ -17,6 +17,7 @@ from leveret.analytics.backup.restore import restore, selects
 from leveret.analytics.backup.running import ERRORS, Report, Schedule, go_on, say, take_one
 from leveret.analytics.backup.upkeep import parse_keep, read_duration
 from leveret.analytics.backup.verify import verify
+from leveret.analytics.backup.writers import parse_turn
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.times import parse_time
 from leveret.storage.url_secrets import mask_url
@@ -54,8 +55,11 @@ def _backup(given: argparse.Namespace) -> int:
     if interval is None:
         take_one(given.data_dir, Repository(given.url, given.key_file), keep)
         return 0
+    turn = None if given.turn is None else parse_turn(given.turn)
     schedule = Schedule(interval, log_interval, keep)
-    return go_on(given.data_dir, given.url, given.key_file, schedule, Report(sys.stdout if given.report else None))
+    return go_on(
+        given.data_dir, given.url, given.key_file, schedule, Report(sys.stdout if given.report else None), turn
+    )
 
 
 def _restore(given: argparse.Namespace) -> int:

@@ -49,6 +49,7 @@ def make_parser(command: str) -> argparse.ArgumentParser:
         parser.add_argument(
             "--keep", metavar="ALL,DAILY", help="how long all are kept, and then one of each day, such as 24h,30d"
         )
+        parser.add_argument("--turn", help=argparse.SUPPRESS)
         parser.add_argument("--until-eof", action="store_true", help="with --interval: end when stdin does")
         parser.add_argument(
             "--report", action="store_true", help="with --interval: write which backups there are to stdout, as JSON"

@@ -55,9 +55,9 @@ class Schedule(NamedTuple):
 class Report:
     """Tells the broker which backups there are: a JSON object a line.
 
-    `time` is when the last one was taken, or 0; `sent` the bytes that were sent for it. `error` says why one has
-    failed. After a whole one there are `backups`, and always `spans`: the first and last moments that can be restored.
-    Times are microseconds since 1970.
+    `time` is when the last one was taken, or 0; `sent` the bytes that were sent for it; `hold` since when the broker
+    has to keep what it drops. `error` says why one has failed. After a whole one there are `backups`, and always
+    `spans`: the first and last moments that can be restored. Times are microseconds since 1970.
 
     Args:
         stream: Where it is written to; None for nowhere.
@@ -68,25 +68,25 @@ class Report:
         self._listing: Listing | None = None
         self._names: list[BackupName] = []
 
-    def begin(self, repository: Repository) -> None:
+    def begin(self, repository: Repository, hold: int) -> None:
         """Tell what there is before the first backup."""
         if self._stream is not None:
             self._listing = Listing(repository)
             self._names = repository.backups()
-            self._write(time=0, sent=0, **self._there())
+            self._write(time=0, sent=0, hold=hold, **self._there())
 
-    def taken(self, found: Captured, repository: Repository) -> None:
+    def taken(self, found: Captured, repository: Repository, hold: int) -> None:
         """Tell that a backup was taken."""
         if self._stream is None:
             return
         if found.name.is_full:
             # Others may be gone since.
             self._names = repository.backups()
-            self._write(time=time.time_ns() // 1000, sent=found.sent, **self._there())
+            self._write(time=time.time_ns() // 1000, sent=found.sent, hold=hold, **self._there())
             return
         if not self._names or self._names[-1] != found.name:
             self._names.append(found.name)
-        self._write(time=time.time_ns() // 1000, sent=found.sent, spans=spans(self._names))
+        self._write(time=time.time_ns() // 1000, sent=found.sent, hold=hold, spans=spans(self._names))
 
     def failed(self, error: str) -> None:
         """Tell why a backup has failed."""
@@ -134,8 +134,7 @@ def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Re
 def _go_on(capture: Capture, repository: Repository, schedule: Schedule, report: Report) -> None:
     """Take backups until something fails."""
     with closing(capture):
-        capture.hold()
-        report.begin(repository)
+        report.begin(repository, capture.hold())
         last_full: float | None = None
         while True:
             began = time.monotonic()
@@ -144,8 +143,7 @@ def _go_on(capture: Capture, repository: Repository, schedule: Schedule, report:
                 found = _take(capture, repository, schedule.keep)
             else:
                 found = capture.take(is_full=False)
-            report.taken(found, repository)
-            capture.hold()
+            report.taken(found, repository, capture.hold())
             while (left := began + schedule.log_interval - time.monotonic()) > 0:
                 time.sleep(min(left, _LOOK_SECONDS))
                 capture.note_definitions()

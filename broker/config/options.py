@@ -380,6 +380,12 @@ class Backup:
     key_file: Path | None = option(
         kinds.optional(kinds.path(), "none"), None, "File with a key of 32 bytes, with which backups are encrypted."
     )
+    take_on: str = option(
+        kinds.choice("auto", "standby", "leader"),
+        "auto",
+        "Which node of a cluster takes them: an observer or standby if there is one, or always the leader. A directory"
+        " must be one that all nodes share for the first; auto takes that for granted of URLs such as s3:// alone.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

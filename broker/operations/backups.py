@@ -38,6 +38,7 @@ class Backups:
         failures: How many have failed since the start.
         sent: Bytes that were sent since the start.
         error: Why the last one has failed; "" if it has not.
+        node: In a cluster, the name of the node that takes them; "" if that is not known.
     """
 
     def __init__(self, url: str, interval: int, now: Callable[[], int]) -> None:
@@ -51,6 +52,7 @@ class Backups:
         self.failures = 0
         self.sent = 0
         self.error = ""
+        self.node = ""
 
     @property
     def age(self) -> float:
@@ -62,8 +64,14 @@ class Backups:
         """Whether the last one is older than it may be."""
         return bool(self.url) and self.age > self._interval + _GRACE
 
-    def note_report(self, line: bytes) -> None:
-        """Note a line that the program has written."""
+    def note_report(self, line: bytes, node: str = "") -> None:
+        """Note a line that the program has written.
+
+        Args:
+            line: The line.
+            node: In a cluster, the name of the node that the program runs on.
+        """
+        self.node = node
         found: dict[str, Any] = json.loads(line)
         if "error" in found:
             self.note_failure(found["error"])
@@ -75,7 +83,8 @@ class Backups:
         if found["time"]:
             if self.error:
                 log.info("backups are taken again")
-            self._taken, self.error = found["time"], ""
+            # Not the time that it says: another node's clock may be another.
+            self._taken, self.error = self._now(), ""
         elif self.spans:
             # What there was before this broker has started.
             self._taken = self.spans[-1][1]

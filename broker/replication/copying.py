@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -25,6 +26,7 @@ from leveret.storage.definitions_database import DefinitionsDatabase
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.disk.recording import OWN_NAMES, SPILL_SUFFIX, TRASH, Operations
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC
+from leveret.storage.readers.reader_file import BACKUP_READER, READERS
 
 #: Bytes that are read, sent and written at once.
 _PIECE: Final = 256 << 10
@@ -72,8 +74,9 @@ class Moment:
             with operations.lock:
                 self.number = operations.cut()
                 for path, size in _walk(root, self.directories):
-                    os.link(root / path, self._links / str(len(found)))
-                    found.append((path, size))
+                    with _may_be_gone(path):
+                        os.link(root / path, self._links / str(len(found)))
+                        found.append((path, size))
             for at, (path, size) in enumerate(found):
                 self.files.append(CopiedFile(path, size, _footer(self._links / str(at), size)))
             # What is committed after the moment comes again as an operation.
@@ -92,23 +95,37 @@ class Moment:
 
 
 def _walk(root: Path, directories: list[str]) -> list[tuple[str, int]]:
-    """Return the files of a data directory that a copy has, with their lengths; note the directories."""
+    """Return the files of a data directory that a copy has, with their lengths; note the directories.
+
+    It has deleted queues if the next backup needs them.
+    """
+    has_trash = (root / READERS / BACKUP_READER).exists()
     found: list[tuple[str, int]] = []
     waiting = [""]
     while waiting:
         inside = waiting.pop()
-        with os.scandir(root / inside) as entries:
+        with _may_be_gone(inside), os.scandir(root / inside) as entries:
             for entry in entries:
                 path = f"{inside}/{entry.name}" if inside else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     if inside or entry.name not in OWN_NAMES | {DIVERGED}:
                         directories.append(path)
-                        if path != TRASH:
+                        if path != TRASH or has_trash:
                             waiting.append(path)
                 elif entry.is_file(follow_symlinks=False) and not _is_left_out(path):
                     found.append((path, entry.stat().st_size))
     directories.sort()
     return found
+
+
+@contextmanager
+def _may_be_gone(path: str) -> Iterator[None]:
+    """Nothing waits for the removal of what is in the trash, so that it may be gone meanwhile."""
+    try:
+        yield
+    except FileNotFoundError:
+        if path.partition("/")[0] != TRASH:
+            raise
 
 
 def _is_left_out(path: str) -> bool:

@@ -11,7 +11,7 @@ from leveret.broker.replication.following import Following
 from leveret.broker.replication.frames import FrameError
 from leveret.broker.replication.link import LinkError, Refused
 from leveret.broker.replication.node_record import NodeRecord
-from leveret.broker.replication.plan import Plan
+from leveret.broker.replication.plan import Host, Plan
 from leveret.broker.replication.register import State
 
 log = logging.getLogger("leveret.replication")
@@ -29,13 +29,14 @@ class Follower:
         plan: What the configuration says.
         record: What is known of the data directory.
         backlog: Keeps the frames that are applied.
+        host: Takes backups.
 
     Attributes:
         copy: The copy of this node.
     """
 
-    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog) -> None:
-        self.copy = Following(plan, record, backlog)
+    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog, host: Host) -> None:
+        self.copy = Following(plan, record, backlog, host)
         self._task: asyncio.Task[None] | None = None
         #: Name, address and epoch of the leader.
         self._followed = ("", "", 0)

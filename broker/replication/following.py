@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,9 +27,10 @@ from leveret.broker.replication.node_record import (
     finish_switch,
     is_empty,
     store_id,
+    write_hold,
     write_record,
 )
-from leveret.broker.replication.plan import Plan
+from leveret.broker.replication.plan import Host, Plan
 from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles
@@ -51,6 +53,7 @@ class Following:
         plan: What the configuration says.
         record: What is known of the data directory.
         backlog: Keeps the frames that are applied, so that others can continue if this node leads.
+        host: Takes backups.
 
     Attributes:
         record: What is on the disk of it.
@@ -62,8 +65,9 @@ class Following:
         behind: How far this copy was behind when the leader has told it last.
     """
 
-    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog) -> None:
+    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog, host: Host) -> None:
         self._plan = plan
+        self._host = host
         self._root = plan.root
         self._backlog = backlog
         self._pool = ThreadPoolExecutor(1, "standby")
@@ -78,6 +82,9 @@ class Following:
         self.received = self.to_receive = 0
         self.is_connected = False
         self.behind = Lag()
+        self._takes_backups = False
+        #: Since when the next backup needs what is dropped, as the leader has told.
+        self._hold = 0
         #: Number of the leader's last operation, as far as it has told.
         self._leaders = self.number
         backlog.clear(self.number)
@@ -105,6 +112,7 @@ class Following:
             "number": self.number,
             "address": self._plan.address,
             "is_observer": self._plan.is_observer,
+            "backups": self._plan.backups,
         }
         link, told = await connect(host, port, self._plan.secret, wish, self._plan.client_tls, self._plan.dial)
         self._link = link
@@ -137,6 +145,8 @@ class Following:
             self.is_connected = False
             self._link = None
             link.close()
+            # Before the directory is replaced, or a broker uses it.
+            await self._take_backups("")
 
     async def _tell(self, link: Link) -> None:
         """Tell the leader of this node's use of resources, again and again, and clean up after readers."""
@@ -211,6 +221,9 @@ class Following:
             if kind is Message.LAG:
                 self._note_lag(octets)
                 continue
+            if kind is Message.BACKUP:
+                await self._take_backups(str(decode(octets).get("turn", "")))
+                continue
             if kind is not Message.FRAME:
                 raise LinkError(f"message {kind.name} came instead of {Message.FRAME.name}")
             # Of one that is damaged nothing is applied, and the next link goes on where this one was.
@@ -235,8 +248,25 @@ class Following:
             told = json.loads(octets)
             self.behind = Lag(int(told["operations"]), int(told["bytes"]), float(told["seconds"]))
             self._leaders = int(told["operation"])
+            hold = int(told.get("hold", 0))
         except (ValueError, TypeError, KeyError) as error:
             raise LinkError(f"what the leader says of its last operation is malformed: {error}") from error
+        if hold and hold != self._hold and not self._takes_backups:
+            # If this node leads next, what the last backup has not got must still be there.
+            self._hold = hold
+            asyncio.get_running_loop().run_in_executor(None, write_hold, self._root, hold)
+
+    async def _take_backups(self, turn: str) -> None:
+        """Take the backups of the cluster, or end that."""
+        if turn or self._takes_backups:
+            self._takes_backups = bool(turn)
+            await self._host.take_backups(turn)
+
+    def tell_backup(self, line: bytes) -> None:
+        """Tell the leader what the program has said that takes the backups."""
+        if self._link is not None and self._takes_backups:
+            with suppress(OSError):
+                self._link.send(Message.BACKUP, line)
 
     @property
     def lag(self) -> Lag:

@@ -56,6 +56,8 @@ class Message(IntEnum):
     FIGURES = 8
     #: Another message, compressed: its kind, and its bytes as zlib makes them.
     PACKED = 9
+    #: From a leader, whether the other node takes backups; from that, what its program says of them.
+    BACKUP = 10
 
 
 class LinkError(Exception):

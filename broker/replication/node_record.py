@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from leveret.storage.clock import Clock
 from leveret.storage.directory.directory_format import read_format
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.disk.recording import OWN_NAMES
+from leveret.storage.readers.reader_file import hold_for_backup
+
+log = logging.getLogger("leveret.replication")
 
 _FILE: Final = "node.json"
 #: Directory of what belongs to replication on this machine, in the data directory.
@@ -106,6 +111,19 @@ def store_id(root: Path) -> str:
     """
     found = read_format(DiskFiles(), str(root))
     return "" if found is None else found.store_id.hex()
+
+
+def write_hold(root: Path, since: int) -> None:
+    """Note since when the next backup needs what is dropped: whoever leads must keep it.
+
+    Args:
+        root: The data directory.
+        since: Microseconds since 1970.
+    """
+    try:
+        hold_for_backup(DiskFiles(), str(root), since, Clock().now())
+    except OSError as error:
+        log.warning("cannot note since when the next backup needs what is dropped: %s", error)
 
 
 def is_empty(root: Path) -> bool:

@@ -33,6 +33,8 @@ class Plan:
         is_observer: Whether it has a copy that nobody waits for, and leads by hand only.
         figures: Returns the node's use of resources, for JSON; may block.
         dial: Opens connections to other nodes.
+        backups: Where this node can take backups that others can go on with; "" if it cannot.
+        has_backups: Whether the leader has backups taken, by itself at least.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Plan:
     is_observer: bool = False
     figures: Callable[[], dict[str, Any]] = dict
     dial: Dial = dial
+    backups: str = ""
+    has_backups: bool = False
 
 
 class Host(Protocol):
@@ -77,6 +81,21 @@ class Host(Protocol):
 
     def set_enough_copies(self, enough: bool) -> None:
         """Block publishers unless there are enough copies."""
+
+    async def take_backups(self, turn: str) -> None:
+        """Take backups on this node, or end that.
+
+        Args:
+            turn: The leader's choice, `EPOCH/NUMBER/NODE`; "" to end.
+        """
+
+    def note_backup(self, node: str, line: bytes) -> None:
+        """Note what the program that takes backups has said, on a leader.
+
+        Args:
+            node: Name of the node that it runs on.
+            line: A JSON object.
+        """
 
     async def forward(self, link: Link, wish: dict[str, Any]) -> None:
         """Serve a client whose connection another node forwards, until it ends."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from leveret.broker.replication.backlog import Backlog
+from leveret.broker.replication.backup_turns import BackupTurns
 from leveret.broker.replication.election import Election
 from leveret.broker.replication.follower import Follower
 from leveret.broker.replication.following import Following
@@ -101,7 +102,7 @@ class Member:
             raise ReplicationError(f"cannot use the data directory {plan.root}: {error}") from error
         self._server = await asyncio.start_server(self._accept, sock=sock, ssl=plan.server_tls)
         self._lock()
-        self._follower = Follower(plan, self._record, self._backlog)
+        self._follower = Follower(plan, self._record, self._backlog, self._host)
         warned = False
         try:
             await self._host.stand_by("", "")
@@ -197,6 +198,8 @@ class Member:
         )  # fmt: skip
         term.on_state = shipping.note_state
         renewing = asyncio.create_task(term.keep())
+        turns = BackupTurns(plan.name, plan.root, plan.backups, shipping, self._host) if plan.has_backups else None
+        choosing: asyncio.Task[None] | None = None
         is_clean = False
         try:
             self._unlock()
@@ -204,6 +207,7 @@ class Member:
             store = store_id(plan.root)
             if state.store != store:
                 await term.change(lambda state: replace(state, store=store))
+            choosing = None if turns is None else asyncio.create_task(turns.run())
             while not (term.lost or self._stops or self._hand_over_to is not None):
                 await self._pause(plan.lease / 2)
                 with suppress(RegisterError):
@@ -215,8 +219,12 @@ class Member:
                 await self._host.stop_leading(False, term.lost)
         finally:
             term.close()
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            ending = [renewing] if choosing is None else [renewing, choosing]
+            for each in ending:
+                each.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+            if turns is not None:
+                await turns.end()
             self._state, self._term = term.state, None
             self.role = self._idle_role
             self.shipping = None
@@ -229,7 +237,14 @@ class Member:
         log.warning("does not lead any more: %s", term.lost or "handed over")
         if not self._stops:
             self._lock()
-            self._follower = Follower(plan, self._record, self._backlog)
+            self._follower = Follower(plan, self._record, self._backlog, self._host)
+
+    def tell_backup(self, line: bytes) -> None:
+        """Pass on what the program has said that takes backups on this node."""
+        if self.shipping is not None and self.shipping.on_backup is not None:
+            self.shipping.on_backup(self._plan.name, line)
+        elif self.following is not None:
+            self.following.tell_backup(line)
 
     def _ship_soon(self) -> None:
         """Called by the threads that sync."""

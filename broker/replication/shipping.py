@@ -37,8 +37,8 @@ _NEAR_OPERATIONS: Final = 10_000
 _LOOK_SECONDS: Final = 0.02
 #: Seconds between two messages that tell a node how far it is behind.
 _LAG_SECONDS: Final = 1.0
-#: Longest message from a node that follows, in bytes.
-_ANSWER_MAX: Final = 64 << 10
+#: Longest message from a node that follows, in bytes: it may list backups.
+_ANSWER_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class Standby:
         doing: `frames`, `copy`, or `away`.
         sent, to_send: Bytes of the copy.
         is_observer: Whether nobody waits for it, and it never enters the in-sync set.
+        backups: Where it can take backups; "" if it cannot.
         is_known: Whether it has told where its copy ends since this node leads.
         figures: What it has told of its use of resources.
     """
@@ -94,6 +95,7 @@ class Standby:
     to_send: int = 0
     is_observer: bool = False
     is_known: bool = False
+    backups: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -110,6 +112,10 @@ class Shipping:
         judge: Talks to the register.
         limits: Limits.
         on_enough: Called when there are enough copies, or not any more.
+
+    Attributes:
+        on_backup: Called with the name of a node, and what it says about the backups that it takes.
+        hold: Since when nodes keep what they drop for the next backup, in microseconds since 1970; 0 if they need not.
     """
 
     def __init__(
@@ -146,6 +152,8 @@ class Shipping:
         self._is_closed = False
         self._tasks: set[asyncio.Task[object]] = set()
         self._copies = 0
+        self.on_backup: Callable[[str, bytes], None] | None = None
+        self.hold = 0
         self._marks = Marks(backlog.last, backlog.total, self._loop.time())
         self._spawn(self._tick())
 
@@ -293,12 +301,13 @@ class Shipping:
         Args:
             link: Its link, after the handshake.
             wish: What it has told: its name (`node`), the epoch that its copy followed last, 0 if that cannot be
-                continued, the number of the last operation in it, the address of its replication port, and whether it
-                is an observer (`is_observer`).
+                continued, the number of the last operation in it, the address of its replication port, whether it
+                is an observer (`is_observer`), and where it can take backups (`backups`).
         """
         name, epoch, number, address = str(wish["node"]), int(wish["epoch"]), int(wish["number"]), str(wish["address"])
         each = self.standbys.setdefault(name, Standby(name))
         each.link, each.acknowledged, each.is_observer = link, 0, bool(wish.get("is_observer"))
+        each.backups = str(wish.get("backups", ""))
         try:
             if each.is_observer and name in self.state.in_sync and not await self.drop(name, "it is an observer now"):
                 raise LinkError("this node does not lead any more")
@@ -384,7 +393,8 @@ class Shipping:
     async def _tell_lag(self, link: Link, each: Standby) -> None:
         """Tell a node, once a second, how far it is behind: it may be asked for that when this node is gone."""
         while True:
-            link.send_json(Message.LAG, {"operation": self._backlog.last, **asdict(self.lag_of(each))})
+            told = {"operation": self._backlog.last, "hold": self.hold, **asdict(self.lag_of(each))}
+            link.send_json(Message.LAG, told)
             await link.drain()
             await asyncio.sleep(_LAG_SECONDS)
 
@@ -394,6 +404,10 @@ class Shipping:
             kind, octets = await link.receive(_ANSWER_MAX)
             if kind is Message.FIGURES:
                 each.figures = decode(octets)
+                continue
+            if kind is Message.BACKUP:
+                if self.on_backup is not None:
+                    self.on_backup(each.name, octets)
                 continue
             if kind is not Message.ACKNOWLEDGEMENT or len(octets) != ACKNOWLEDGEMENT.size:
                 raise LinkError(f"message {kind.name} of {len(octets)} bytes came instead of an acknowledgement")

@@ -23,6 +23,8 @@ from leveret.storage.format import crc_of, is_count, is_text, pack_checked
 
 #: Name of the directory in the data directory.
 READERS: Final = "readers"
+#: Name of the reader by which the broker keeps what it drops between two backups.
+BACKUP_READER: Final = "leveret-backup"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DRAFT: Final = ".tmp"
 _FORMAT: Final = 1
@@ -127,6 +129,17 @@ def write_reader(files: Files, path: str, reader: ReaderFile) -> None:
     except FileNotFoundError:
         pass
     replace_file(files, f"{path}/{READERS}", reader.name, octets)
+
+
+def hold_for_backup(files: Files, path: str, since: int, now: int) -> None:
+    """Let the broker keep what it drops from a time on, until a backup has it.
+
+    Args:
+        since, now: Microseconds since 1970.
+    Raises:
+        OSError: The file that says so could not be written.
+    """
+    write_reader(files, path, ReaderFile(BACKUP_READER, None, None, since, now, since=since))
 
 
 def remove_reader(files: Files, path: str, name: str) -> None:

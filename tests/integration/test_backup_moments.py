@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from leveret.analytics.backup.capture import HOLD, Capture
+from leveret.analytics.backup.capture import Capture
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import Restored, restore, selects
 from leveret.storage.disk.files import DiskFiles
-from leveret.storage.readers.reader_file import ReaderFile, read_reader, write_reader
+from leveret.storage.readers.reader_file import BACKUP_READER, ReaderFile, read_reader, write_reader
 from tests.integration.test_backup import bodies_in, publish, settle
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
@@ -149,9 +149,9 @@ def test_what_is_kept_is_bounded_and_survives_a_restart(tmp_path: Path) -> None:
         "storage.reader_max_age": "1h",
     }
     with LeveretProcess(tmp_path, settings=settings) as process:
-        reader = ReaderFile(HOLD, None, None, 1, 4_102_444_800_000_000, since=1)
+        reader = ReaderFile(BACKUP_READER, None, None, 1, 4_102_444_800_000_000, since=1)
         write_reader(DiskFiles(), str(process.data_dir), reader)
-        assert read_reader(DiskFiles(), str(process.data_dir), HOLD) == reader
+        assert read_reader(DiskFiles(), str(process.data_dir), BACKUP_READER) == reader
         wait_until(lambda: Management(process.http_url).request("GET", "readers"), "the broker knows what to keep")
         trash = process.data_dir / "trash"
         for name, size in (("small", 1000), ("large", 40_000)):
@@ -171,5 +171,5 @@ def test_what_is_kept_is_bounded_and_survives_a_restart(tmp_path: Path) -> None:
         (kept,) = trash.iterdir()
         process.restart(crash=True)
         assert list(trash.iterdir()) == [kept]
-        (process.data_dir / "readers" / HOLD).unlink()
+        (process.data_dir / "readers" / BACKUP_READER).unlink()
         wait_until(lambda: not list(trash.iterdir()), "nobody needs it")

@@ -41,11 +41,12 @@ class BackupResources(Controller):
         self._access.require(request, "monitoring")
         found = self._context.backups
         if found is None or not found.url:
-            nothing = {"url": None, "age": None, "late": False, "failures": 0, "error": None}
+            nothing = {"url": None, "node": None, "age": None, "late": False, "failures": 0, "error": None}
             return json_response({**nothing, "restorable": [], "backups": []})
         return json_response(
             {
                 "url": found.url,
+                "node": found.node or None,
                 "age": round(found.age, 3),
                 "late": found.is_late,
                 "failures": found.failures,

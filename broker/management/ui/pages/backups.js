@@ -82,10 +82,11 @@ function notice({ late, age, error, failures }) {
   return h("p", { class: `notice ${late ? "error" : "warning"}`, key: "notice" }, text.filter(Boolean).join(" "));
 }
 
-function facts({ url, age, restorable }) {
+function facts({ url, node, age, restorable }) {
   const spans = restorable.map(({ from, to }) => h("div", { key: String(from) }, from === to ? dateTime(from) : `any moment from ${dateTime(from)} to ${dateTime(to)}`));
   return properties([
     ["Where", url],
+    ...(node === null ? [] : [["Taken by", node]]),
     ["Age", `${span(age)}`, "Since what is new was sent last"],
     ["Can be restored", spans.length > 0 ? spans : "nothing yet"],
   ]);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,13 +14,15 @@ from leveret.broker.replication.following import Following
 from leveret.broker.replication.frames import FrameError, pack_frames
 from leveret.broker.replication.link import Link, LinkError, Message, Refused, accept, answer
 from leveret.broker.replication.node_record import NodeRecord
-from leveret.broker.replication.plan import Plan
+from leveret.broker.replication.plan import Host, Plan
 from leveret.broker.replication.shipping import Limits
 from leveret.storage.disk.recording import Kind, Operation
 from leveret.storage.format import FORMAT_VERSION
 
 SECRET = "secret"
 EPOCH = 3
+# It takes no backups, and so its host is not asked for anything.
+NO_HOST = cast(Host, None)
 
 
 def frame(first: int, epoch: int = EPOCH) -> bytes:
@@ -109,7 +112,7 @@ def follow(root: Path, serve: object, told: dict[str, object]) -> None:
 
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         plan = Plan("b", root / "data", "h:1", SECRET, 2, Limits(1, 1, 0), 1 << 20)
-        following = Following(plan, NodeRecord("nothing", EPOCH, 0), Backlog(root / "backlog", 1 << 20))
+        following = Following(plan, NodeRecord("nothing", EPOCH, 0), Backlog(root / "backlog", 1 << 20), NO_HOST)
         try:
             async with asyncio.timeout(60):
                 await following.follow("127.0.0.1", server.sockets[0].getsockname()[1], EPOCH)

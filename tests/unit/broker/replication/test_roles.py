@@ -78,6 +78,12 @@ class Node:
     async def forward(self, link: Link, wish: dict[str, Any]) -> None:
         pass
 
+    async def take_backups(self, turn: str) -> None:
+        pass
+
+    def note_backup(self, node: str, line: bytes) -> None:
+        pass
+
     def publish(self, number: int) -> None:
         """Store a number, and note when it may be confirmed."""
         assert self.engine is not None
