@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,22 +17,22 @@ from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
 from leveret.analytics.backup.verify import verify
 from leveret.broker.embedded_cluster import ClusterNode
-from tests.integration.test_backup import bodies_in
+from tests.integration.test_backup import bodies_in, tick
 from tests.integration.waiting import wait_until
 from tests.support.management import Management
 from tests.support.wire import Connection
 
 
 @contextmanager
-def cluster(url: Path, nodes: int = 3, **options: str) -> Iterator[LeveretCluster]:
-    own = {
+def cluster(url: Path, nodes: int = 3, options: Mapping[str, str] = {}) -> Iterator[LeveretCluster]:
+    own: dict[str, str | int] = {
         "backup.url": str(url),
         "backup.take_on": "standby",
         "backup.log_interval": "1s",
         "replication.min_copies": 1,
         "storage.segment_size": 65_536,
     }
-    with LeveretCluster(nodes, own | options) as found:
+    with LeveretCluster(nodes, {**own, **options}) as found:
         yield found
 
 
@@ -51,8 +52,7 @@ def wait_for_moment(leader: ClusterNode, moment: int) -> None:
 
 
 def change(node: ClusterNode, *bodies: bytes, purge: bool = False) -> int:
-    """Publish to a queue, or purge it first; return a moment after that, a second away from all else."""
-    time.sleep(1.1)
+    """Publish to a queue, or purge it first; return the time of a tick after that."""
     with Connection(node.url, timeout=60) as connection:
         channel = connection.channel()
         channel.queue_declare("q", durable=True)
@@ -61,15 +61,16 @@ def change(node: ClusterNode, *bodies: bytes, purge: bool = False) -> int:
         channel.confirm_select()
         for body in bodies:
             channel.publish("", "q", body, {"delivery_mode": 2})
-        if bodies:
-            assert all(channel.wait_for_confirms(len(bodies)))
-    time.sleep(1.1)
-    moment = time.time_ns() // 1000
-    # Something comes later, so that there is a tick.
-    with Connection(node.url, timeout=60) as connection:
-        connection.channel().queue_declare("marker", durable=True)
-        connection.channel().queue_delete("marker")
-    return moment
+        assert not bodies or all(channel.wait_for_confirms(len(bodies)))
+        since = time.time_ns() // 1000
+        # There is no tick if nothing is written.
+        other = connection.channel()
+        other.queue_declare("marker", durable=True)
+        other.publish("", "marker", b"", {"delivery_mode": 2})
+        other.queue_declare("marker", durable=True)
+    data = Path(node._settings.data_dir)
+    wait_until(lambda: tick(data) > since, "a tick")
+    return tick(data)
 
 
 def check(url: Path, into: Path, expected: Mapping[int, list[bytes]]) -> None:
@@ -152,7 +153,37 @@ def test_takers_and_leaders_die_in_the_midst_of_backups(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("take_on", ["leader", "auto"])
 def test_the_leader_takes_those_in_a_directory_of_its_own(tmp_path: Path, take_on: str) -> None:
-    with cluster(tmp_path / "backup", 2, **{"backup.take_on": take_on}) as nodes:
+    with cluster(tmp_path / "backup", 2, {"backup.take_on": take_on}) as nodes:
         wait_for_taker(nodes.leader, "n1")
         nodes.stop(nodes.nodes[0])
         wait_for_taker(nodes.leader, "n2")
+
+
+def test_what_was_dropped_before_a_takeover_is_in_the_next_backup(tmp_path: Path) -> None:
+    url = tmp_path / "backup"
+    with cluster(url, options={"backup.log_interval": "1h"}) as nodes:
+        first, _, third = nodes.nodes
+        wait_for_taker(first, "n2")
+        moment = change(first, b"1" * 100_000, b"2")
+        purged = change(first, purge=True)
+        # It has taken none, and nothing has been sent since.
+        nodes.fail_over(third)
+        # Whichever of the others is back first takes the next one.
+        wait_for_moment(third, purged)
+    check(url, tmp_path, {moment: [b"1" * 100_000, b"2"], purged: []})
+
+
+def test_an_observer_comes_first(tmp_path: Path) -> None:
+    url = tmp_path / "backup"
+    with cluster(url) as nodes:
+        leader = nodes.leader
+        wait_for_taker(leader, "n2")
+        observer = nodes.nodes[2]
+        nodes.stop(observer)
+        replication = dataclasses.replace(observer._settings.replication, observer=True)
+        observer._settings = dataclasses.replace(observer._settings, replication=replication)
+        nodes.start(observer)
+        wait_for_taker(leader, "n3")
+        moment = change(leader, b"1")
+        wait_for_moment(leader, moment)
+    check(url, tmp_path, {moment: [b"1"]})
