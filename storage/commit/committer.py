@@ -213,6 +213,8 @@ class Committer:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._completed: deque[CommitGroup] = deque()
         self._closing = threading.Event()
+        #: Ends the pause after a sync, as somebody waits for the next one.
+        self._hurry = threading.Event()
         #: Held where `_failed` is set or read, so that barrier() adds no event after the thread has ended.
         self._failure_lock = threading.Lock()
         self._failed = False
@@ -237,6 +239,7 @@ class Committer:
                 synced.set()
             else:
                 self._tasks.put(synced)
+                self._hurry.set()
         return partial(self._await, synced)
 
     def _await(self, synced: threading.Event) -> bool:
@@ -246,6 +249,7 @@ class Committer:
     def close(self) -> bool:
         """Commit waiting groups, end the thread and call all callbacks; return whether all syncs succeeded."""
         self._closing.set()
+        self._hurry.set()
         self._tasks.put(None)
         if self._syncer is not None:
             self._syncer.join()
@@ -271,9 +275,10 @@ class Committer:
                         self._copies.when_copied(partial(self._complete, group))
                 for synced in waiting:
                     synced.set()
-                if self._interval:
+                if self._interval and not self._closing.is_set():
                     # Groups accumulate meanwhile.
-                    self._closing.wait(max(0.0, started + self._interval - monotonic()))
+                    self._hurry.wait(max(0.0, started + self._interval - monotonic()))
+                    self._hurry.clear()
 
     def _complete(self, group: CommitGroup) -> None:
         self._completed.append(group)

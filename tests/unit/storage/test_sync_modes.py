@@ -79,6 +79,19 @@ def test_closing_does_not_wait_for_the_interval() -> None:
     assert monotonic() - started < 60
 
 
+def test_who_waits_for_a_sync_does_not_wait_for_the_interval() -> None:
+    files = TimedFiles()
+    files.make_directory("/d")
+    committer = Committer(files, lambda _: None, lambda _: None, interval=3600.0)
+    for number in range(3):
+        group = CommitGroup()
+        group.data[files.open(f"/d/{number}", create=True)] = None
+        committer.submit(group)
+        assert committer.barrier()()
+        assert files.syncs == number + 1
+    assert committer.close()
+
+
 def test_many_segments_are_synced_by_several_threads_and_told_once() -> None:
     files = TimedFiles()
     files.make_directory("/d")
