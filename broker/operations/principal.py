@@ -21,13 +21,16 @@ class Principal:
     Attributes:
         user: See Args.
         vhost: See Args.
+        generated: Name of a queue that has got none from its client, until it exists: to declare it may take answers
+            of another server about this name.
     """
 
-    __slots__ = ("_accounts", "_topology", "user", "vhost")
+    __slots__ = ("_accounts", "_topology", "generated", "user", "vhost")
 
     def __init__(self, accounts: Accounts, user: User, vhost: VirtualHost) -> None:
         self._accounts = accounts
         self._topology = vhost.topology
+        self.generated = ""
         self.user = user
         self.vhost = vhost
 

@@ -43,12 +43,14 @@ def declare(
     name = strip_line_ends(name)
     server_named = not name
     if server_named:
-        name = generate_name("amq.gen")
+        name = principal.generated = principal.generated or generate_name("amq.gen")
     else:
         check_unreserved(name)
     principal.check("configure", "queue", name)
     declaration = QueueDeclaration(name, durable, auto_delete, owner, arguments, server_named)
-    return principal.vhost.declare_queue(declaration, partial(_check_dead_letters, principal, name))
+    queue = principal.vhost.declare_queue(declaration, partial(_check_dead_letters, principal, name))
+    principal.generated = ""
+    return queue
 
 
 def _check_dead_letters(principal: Principal, name: str, exchange: str) -> None:

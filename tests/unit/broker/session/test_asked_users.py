@@ -99,6 +99,22 @@ def test_methods_wait_in_order(broker: Asking, client: MemoryClient, stub: StubB
     assert stub.asked[1:] == [Question("exchange", "/", "write", "amq.default")]
 
 
+def test_a_queue_without_name_is_asked_about_by_one_name(
+    broker: Asking, client: MemoryClient, stub: StubBackend
+) -> None:
+    stub.is_held = True
+    client.send(method(1, commands.Queue.Declare))
+    [asked] = stub.asked
+    assert isinstance(asked, Question)
+    stub.allowed.add(asked)
+    stub.go_on()
+    broker.loop.run()
+    assert client.only(commands.Queue.DeclareOk).queue == asked.name
+    stub.is_held = False
+    client.send(method(1, commands.Queue.Declare))
+    assert len({each.name for each in stub.asked if isinstance(each, Question)}) == 2
+
+
 def test_a_refusal_closes_the_channel(client: MemoryClient) -> None:
     [close] = client.call(1, commands.Queue.Declare, queue="other")
     assert (close.reply_code, close.reply_text) == (
