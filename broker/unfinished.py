@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Unfinished(Exception):
@@ -32,3 +34,12 @@ class Unanswered(Unfinished):
         super().__init__(lambda: True)
         self.ask = ask
         self.seconds = seconds
+
+
+async def answered(use: Callable[[], T]) -> T:
+    """Return the result of a function that may need answers of another server first."""
+    while True:
+        try:
+            return use()
+        except Unanswered as question:
+            await question.ask()

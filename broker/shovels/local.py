@@ -6,12 +6,12 @@ A URI without user may do everything, as in RabbitMQ: who sets a shovel needs th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
@@ -28,7 +28,7 @@ from leveret.broker.operations import exchanges, publishing, queues
 from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.operations.principal import Principal
 from leveret.broker.shovels.ends import Delivered, EndFault, Outgoing, Owner
-from leveret.broker.unfinished import Unanswered
+from leveret.broker.unfinished import Unanswered, answered
 from leveret.policies.amqp_uri import AmqpUri
 from leveret.policies.permissions import Kind, TopicKind
 from leveret.policies.shovel import Shovel, ShovelEnd
@@ -39,8 +39,6 @@ from leveret.protocol.header_scan import STREAM_OFFSET
 from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
-
-T = TypeVar("T")
 
 #: User of URIs that name none, as RabbitMQ calls it.
 _NOBODY: Final = User("none", tags=("impersonator",))
@@ -87,15 +85,6 @@ async def open_principal(broker: Broker, backends: AuthBackends, uri: AmqpUri) -
     except Refused:
         pass
     raise EndFault(f"user {format_text(uri.user)} is refused", is_refused=True)
-
-
-async def answered(use: Callable[[], T]) -> T:
-    """Return the result of a function that may need answers of another server first."""
-    while True:
-        try:
-            return use()
-        except Unanswered as question:
-            await question.ask()
 
 
 def fault_of(fault: AmqpFault) -> EndFault:

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.core.broker import Broker
 from leveret.broker.shovels.ends import WINDOW, WINDOW_BYTES, Delivered, Destination, EndFault, Source
-from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, answered, fault_of, open_principal
+from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, fault_of, open_principal
 from leveret.broker.shovels.rewriting import Rewriter
+from leveret.broker.unfinished import answered
 from leveret.policies.shovel import Shovel
 from leveret.protocol.erlang_terms import format_text
 from leveret.protocol.faults import AmqpFault

@@ -144,6 +144,21 @@ def test_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost:
     assert api.request("GET", "users", user, "permissions") == []
 
 
+def test_why_a_user_may_or_may_not(new_ui: NewUi, api: Management, user: str) -> None:
+    api.request("PUT", "permissions", "/", user, body={**ALL, "write": "^orders"})
+    ui = new_ui(address=f"#/users/{user}")
+    form = open_form(ui, "Why may it, or not?")
+    form.get_by_label("Permission").select_option("write")
+    submit(form, "Explain", Name="orders/new")
+    expect(ui.main.get_by_text(f"User {user} may write queue/orders/new in virtual host /.")).to_be_visible()
+    row = ui.main.get_by_role("table", name="What the backends say").locator("tbody tr")
+    expect(row.locator("td")).to_have_text(
+        ["internal", "allows it", "the write pattern '^orders' matches 'orders/new'"]
+    )
+    submit(form, "Explain", Name=MARKUP)
+    expect(row.locator("td").nth(2)).to_have_text(f"the write pattern '^orders' does not match '{MARKUP}'")
+
+
 def test_a_user_is_thrown_out_and_deleted(
     new_ui: NewUi, api: Management, user: str, broker: LeveretProcess, console: Console
 ) -> None:

@@ -14,12 +14,23 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.interface import Backend, Identity, Login, Refused, Unavailable
+from leveret.broker.auth.backends.interface import (
+    Backend,
+    Explanation,
+    Identity,
+    Login,
+    Refused,
+    Resource,
+    Rights,
+    Unavailable,
+)
 from leveret.broker.auth.backends.internal import NAME, InternalBackend, shortened
 from leveret.broker.auth.users import User
-from leveret.broker.unfinished import Unanswered
+from leveret.broker.unfinished import Unanswered, answered
+from leveret.policies.permissions import Kind
 
 log = logging.getLogger("leveret.auth")
 
@@ -64,6 +75,8 @@ class AuthBackends:
         self.accounts = accounts
         self._logins = _LoginCache(ttl, accounts)
         self._key = secrets.token_bytes(32)
+        #: By entry and user, as long as anyone is logged in with them.
+        self._last_rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         self._internal = InternalBackend(accounts)
         self._known: dict[str, Backend] = {NAME: self._internal, **(others or {})}
         self._entries = [self._entry(name) for name in names]
@@ -151,6 +164,8 @@ class AuthBackends:
         # By name, whoever has authenticated it, as in RabbitMQ.
         if name in accounts.loopback_users and not login.from_loopback:
             raise Refused(f"user '{shortened(name)}' can only connect via localhost", is_remote=True)
+        if identity.rights is not None:
+            self._last_rights[backend, name] = identity.rights
         known = accounts.users.get(name)
         if known is not None and backend == NAME:
             return known
@@ -168,6 +183,38 @@ class AuthBackends:
     def backend(self, name: str) -> Backend | None:
         """Return the backend of a name; None if `auth_backends` does not have it."""
         return self._known.get(name)
+
+    async def explain(
+        self, name: str, vhost: str, kind: Kind | None, resource: Resource, resource_name: str
+    ) -> list[Explanation]:
+        """Return what each entry of `auth_backends` says about a permission of a user.
+
+        Args:
+            name: Name of the user. Of one that is logged in the rights of its last login are explained.
+            kind: The permission; None: about the virtual host only. Without access to that, nothing else counts.
+        """
+        return [await self._explain(entry, name, vhost, kind, resource, resource_name) for entry in self._entries]
+
+    async def _explain(
+        self, entry: _Entry, name: str, vhost: str, kind: Kind | None, resource: Resource, resource_name: str
+    ) -> Explanation:
+        rights = self._last_rights.get((entry.name, name))
+        if rights is None:
+            backend = entry.authorizes or entry.authenticates
+            try:
+                rights = (await backend.authorize(Login(name, None, "127.0.0.1", True, None))).rights
+            except Refused as refused:
+                return Explanation(False, entry.name, str(refused), is_known=False)
+
+        def explain(what: Kind | None) -> Explanation:
+            if rights is None:
+                return self._internal.explain(name, vhost, what, resource_name)
+            return rights.explain(vhost, what, resource, resource_name)
+
+        found = await answered(lambda: explain(None))
+        if found.is_allowed and kind is not None:
+            found = await answered(lambda: explain(kind))
+        return replace(found, backend=entry.name)
 
     async def close(self) -> None:
         """Close all connections to other servers."""

@@ -76,11 +76,13 @@ class Explanation:
         is_allowed: The decision.
         backend: Name of the backend that decides, as in `auth_backends`.
         reason: The pattern, scope, query or answer that decides, or what is missing.
+        is_known: Whether the backend knows the user.
     """
 
     is_allowed: bool
     backend: str
     reason: str
+    is_known: bool = True
 
 
 class Rights(Protocol):

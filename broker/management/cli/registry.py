@@ -58,8 +58,8 @@ MODULES: Final[dict[str, str]] = {
     "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
     "users": (
         "add_user authenticate_user change_password clear_password clear_permissions clear_topic_permissions"
-        " delete_user list_permissions list_topic_permissions list_user_permissions list_user_topic_permissions"
-        " list_users set_permissions set_topic_permissions set_user_tags"
+        " delete_user explain_access list_permissions list_topic_permissions list_user_permissions"
+        " list_user_topic_permissions list_users set_permissions set_topic_permissions set_user_tags"
     ),
     "vhosts": (
         "add_vhost clear_user_limits clear_vhost_limits delete_vhost list_user_limits list_vhost_limits list_vhosts"

@@ -62,6 +62,7 @@ class Access:
         options: Which logins are taken, and from where.
 
     Attributes:
+        backends: See Args.
         sessions: Sessions of users that are logged in to the web pages.
         backends: Log users in.
     """

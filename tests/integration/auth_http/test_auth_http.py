@@ -8,9 +8,11 @@ import ssl
 import threading
 import time
 import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pika
 import pytest
@@ -21,6 +23,7 @@ from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 from tests.integration.auth_http.matrix import Matrix
 from tests.integration.auth_http.server import AuthServer, password_of
 from tests.support.leveret_process import LeveretProcess
+from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 
 Start = Callable[..., LeveretProcess]
@@ -271,3 +274,93 @@ def test_a_file_that_is_no_certificate_is_named(start: Start, tmp_path: Path) ->
     (tmp_path / "no.pem").write_text("no certificate")
     with pytest.raises(RuntimeError, match=r"auth_http\.ssl_options\.cacertfile: .*no\.pem cannot be used"):
         start(auth_http__ssl_options__cacertfile=tmp_path / "no.pem")
+
+
+def test_why_a_user_may_or_may_not(start: Start, server: AuthServer) -> None:
+    server.answers["resource"] = "deny"
+    broker = start()
+    management = Management(broker.http_url)
+    management.request("PUT", "users", "dora", body={"password": "other", "tags": ""})
+    management.request("PUT", "permissions", "/", "dora", body={"configure": "", "write": "^a", "read": ".*"})
+
+    def explain(name: str, **query: str) -> dict[str, Any]:
+        url = f"{management.base}/api/users/{name}/access?{urlencode({'vhost': '/', **query})}"
+        request = urllib.request.Request(url, headers={"Authorization": management.authorization})
+        with urllib.request.urlopen(request) as response:
+            found: dict[str, Any] = json.load(response)
+        return found
+
+    assert explain("dora", resource="queue/a/b", operation="write") == {
+        "user": "dora",
+        "vhost": "/",
+        "operation": "write",
+        "resource": "queue/a/b",
+        "allowed": False,
+        "decided_by": "http",
+        "backends": [
+            {"backend": "http", "known": True, "allowed": False, "reason": "the server denies it"},
+            {"backend": "internal", "known": True, "allowed": True, "reason": "the write pattern '^a' matches 'a/b'"},
+        ],
+    }
+    found = explain("guest", resource="exchange/amq.default", operation="configure")
+    assert (found["allowed"], found["decided_by"]) == (True, "internal")
+    assert [(each["known"], each["reason"]) for each in found["backends"]] == [
+        (False, "Denied by the backing HTTP service"),
+        (True, "the configure pattern '.*' matches 'amq.default'"),
+    ]
+    management.request("PUT", "vhosts", "other")
+    assert not explain("nobody")["allowed"]
+    assert explain("nobody")["decided_by"] is None
+    assert explain("bert", vhost="other")["backends"][0]["reason"] == "the server allows it"
+    for wrong in ({"operation": "write"}, {"resource": "queue/q"}, {"resource": "q", "operation": "x"}):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            explain("dora", **wrong)
+        assert refused.value.code == 400
+        refused.value.close()
+
+
+def test_leveretctl_explains(start: Start) -> None:
+    broker = start(**{ACCESS: "internal,http"})
+    ctl = Leveretctl(broker.http_url)
+    assert ctl.output("explain_access", "guest", "--resource", "queue/q", "--operation", "write", "-q") == (
+        "User 'guest' may write queue/q in vhost '/', as internal says\n"
+        "internal: allows it, the write pattern '.*' matches 'q'\n"
+        "http: does not know the user, Denied by the backing HTTP service\n"
+    )
+    assert ctl.output("explain_access", "nobody", "-q").startswith(
+        "User 'nobody' may not use in vhost '/': no backend knows it\n"
+    )
+    assert "Virtual host 'gone' does not exist" in ctl("explain_access", "guest", "-p", "gone").err
+
+
+def test_a_session_of_the_pages_is_that_of_its_user(start: Start, server: AuthServer) -> None:
+    broker = start()
+    base = Management(broker.http_url).base
+    form = urlencode({"username": "bert", "password": password_of("bert")}).encode()
+    with urllib.request.urlopen(f"{base}/api/session", form) as response:
+        cookie = response.headers["set-cookie"].partition(";")[0]
+    for path, expected in (("whoami", {"name": "bert", "tags": ["management"]}), ("session", None)):
+        request = urllib.request.Request(f"{base}/api/{path}", headers={"Cookie": cookie})
+        with urllib.request.urlopen(request) as response:
+            found = json.load(response)
+        assert found == (expected or {"name": "bert", "tags": ["management"]})
+    assert [path for path, _ in server.asked] == ["user"]
+
+
+def test_a_shovel_has_the_rights_of_its_user(start: Start, connect: Connect, server: AuthServer) -> None:
+    server.answers |= {"resource": "allow", "topic": "allow"}
+    broker = start()
+    channel = connect(broker).channel()
+    for queue in ("from", "to"):
+        channel.queue_declare(queue, durable=True)
+    for _ in range(100):
+        channel.basic_publish("", "from", b"x")
+    uri = f"amqp://dora:{quote(password_of('dora'))}@/%2F"
+    definition = {"src-uri": uri, "src-queue": "from", "dest-uri": uri, "dest-queue": "to"}
+    Management(broker.http_url).request("PUT", "parameters", "shovel", "/", "s", body={"value": definition})
+    ends = time.monotonic() + 60
+    while channel.queue_declare("to", passive=True).method.message_count < 100:
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    asked = [fields["name"] for path, fields in server.asked if path == "resource"]
+    assert {"from", "to", "amq.default"} <= set(asked)

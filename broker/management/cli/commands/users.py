@@ -20,7 +20,7 @@ from leveret.broker.management.cli.faults import (
     no_such_user,
     no_such_vhost,
 )
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
+from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.fields import PERMISSION, TOPIC_PERMISSION, USER
 
 _SECTION: Final = "Users"
@@ -374,3 +374,39 @@ def _clear(context: CommandContext, resource: str) -> Result:
         if not fault.not_found:
             raise
     return ok_result(context)
+
+
+@command(
+    "explain_access",
+    _ACCESS,
+    "Shows which authentication backend decides what a user may do, and why",
+    (
+        VHOST,
+        _USER,
+        option("resource", "queue or exchange; without it only access to the virtual host is explained"),
+        option("operation", "permission on it; by default configure"),
+        TIMEOUT,
+    ),
+    banner="Explaining access of user '{0}' in vhost '{context.vhost}' ...",
+)
+def _explain(context: CommandContext) -> Result:
+    (name,) = context.arguments
+    wanted = context.options.get("resource"), context.options.get("operation")
+    operation = wanted[1] or ("configure" if wanted[0] else None)
+    try:
+        found = context.api.get("users", name, "access", vhost=context.vhost, resource=wanted[0], operation=operation)
+    except ApiFault as fault:
+        if not fault.not_found:
+            raise bad_argument(fault.detail or fault.reason) from fault
+        raise no_such_vhost(context.vhost) from fault
+    said = [f"{each['backend']}: {_said(each)}, {each['reason']}" for each in found["backends"]]
+    what = f"{operation} {wanted[0]}" if wanted[0] else "use"
+    result = f"User '{name}' may {'' if found['allowed'] else 'not '}{what} in vhost '{context.vhost}'"
+    by = f", as {found['decided_by']} says" if found["decided_by"] else ": no backend knows it"
+    return Outcome("\n".join([result + by, *said]), found)
+
+
+def _said(backend: dict[str, Any]) -> str:
+    if not backend["known"]:
+        return "does not know the user"
+    return "allows it" if backend["allowed"] else "refuses it"

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.auth.backends.interface import Resource
 from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
@@ -25,8 +26,11 @@ from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.virtual_hosts import delete_user
 from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind
 from leveret.policies.values import USER_LIMITS, limits_error
 
+_KINDS: Final[Mapping[str, Kind]] = {"configure": "configure", "write": "write", "read": "read"}
+_RESOURCES: Final[Mapping[str, Resource]] = {"queue": "queue", "exchange": "exchange"}
 #: Any name except those of the other resources below.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=[^/]|/)[^/]*}"
 
@@ -41,6 +45,7 @@ class Users(Controller):
             *resource("users/without-permissions", GET=self.list_without_permissions),
             *resource("users/bulk-delete", POST=self.delete_several),
             *resource(f"users/{_NAME}", GET=self.show, PUT=self.put, DELETE=self.delete),
+            *resource(f"users/{_NAME}/access", GET=self.explain_access),
             *resource("auth/hash_password/{password}", GET=self.hash),
         ]
 
@@ -96,10 +101,59 @@ class Users(Controller):
                 raise bad_request(["no_such_user", name])
         return web.Response(status=204)
 
+    async def explain_access(self, request: web.Request) -> web.Response:
+        """Show what each authentication backend says about a permission of a user, and why.
+
+        The first backend that knows the user decides, unless one before it accepts its password or token.
+        """
+        self._access.require(request, "administrator")
+        name, vhost = request.match_info["user"], request.query.get("vhost", "/")
+        if vhost not in self._broker.vhosts:
+            raise not_found()
+        kind = _read_kind(request.query.get("operation"))
+        what, named = _read_resource(request.query.get("resource"), kind)
+        explained = await self._access.backends.explain(name, vhost, kind, what, named)
+        decisive = next((each for each in explained if each.is_known), None)
+        return json_response(
+            {
+                "user": name,
+                "vhost": vhost,
+                "operation": kind,
+                "resource": None if kind is None else f"{what}/{named}",
+                "allowed": decisive is not None and decisive.is_allowed,
+                "decided_by": None if decisive is None else decisive.backend,
+                "backends": [
+                    {
+                        "backend": each.backend,
+                        "known": each.is_known,
+                        "allowed": each.is_allowed,
+                        "reason": each.reason,
+                    }
+                    for each in explained
+                ],
+            }
+        )
+
     async def hash(self, request: web.Request) -> web.Response:
         """Hash a password in the format of PUT. RabbitMQ 4 has this resource."""
         self._access.require(request, "administrator")
         return json_response({"ok": hash_password(request.match_info["password"])})
+
+
+def _read_kind(text: str | None) -> Kind | None:
+    if text is None or text in _KINDS:
+        return None if text is None else _KINDS[text]
+    raise bad_request("operation must be configure, write or read")
+
+
+def _read_resource(text: str | None, kind: Kind | None) -> tuple[Resource, str]:
+    """Return the kind and the name of the queue or exchange that a parameter names."""
+    what, slash, name = (text or "").partition("/")
+    if slash and kind is not None and what in _RESOURCES:
+        return _RESOURCES[what], "" if name == DEFAULT_EXCHANGE else name
+    if text is None and kind is None:
+        return "queue", ""
+    raise bad_request("resource must be queue/NAME or exchange/NAME, with an operation")
 
 
 def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import { h, patch } from "../parts/element.js";
 import { countedNoun } from "../parts/format.js";
 import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
 import { USER_LIMITS, limitForm, limitTable } from "./limits.js";
+import { AccessPart } from "./user_access.js";
 import { OF_USER, PermissionsPart } from "./permissions.js";
 import { passwordBadge, tagList, userForm } from "./users.js";
 
@@ -45,6 +46,7 @@ class UserPage {
       ]),
       section("Permissions", this.parts.permissions.permissions(permissions)),
       folded("Topic permissions", this.parts.permissions.topicPermissions(topicPermissions)),
+      folded("Why may it, or not?", this.parts.access.element()),
       section("Limits", limitTable(context, USER_LIMITS, limits, true), this.parts.limits.element),
       section("Connections", connectionTable(connections)),
       this.parts.change,
@@ -55,8 +57,10 @@ class UserPage {
     const { context, name } = this;
     const vhosts = await context.api.get(["vhosts"], { columns: "name" });
     const form = userForm(context, { name, tags: user.tags, saved: () => this.saved(form) });
+    const names = vhosts.map((vhost) => vhost.name);
     return {
-      permissions: new PermissionsPart(context, OF_USER, vhosts.map((vhost) => vhost.name)),
+      permissions: new PermissionsPart(context, OF_USER, names),
+      access: new AccessPart(context, names),
       limits: limitForm(context, USER_LIMITS, { name }),
       change: folded("Change password or tags", form.element),
     };
