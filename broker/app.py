@@ -290,10 +290,13 @@ class App:
     # Imported on first use; see HttpListener.
 
     def _make_management(self) -> HttpServer:
+        from leveret.broker.management.http.access_log import AccessLog
         from leveret.broker.management.http.applications import management_app
         from leveret.broker.management.http.server import HttpServer
 
-        return HttpServer(management_app(self._context), self.settings, self.broker.sockets.http)
+        directory = self.settings.management.http_log_dir
+        access_log = None if directory is None else AccessLog(directory)
+        return HttpServer(management_app(self._context), self.settings, self.broker.sockets.http, access_log)
 
     def _make_prometheus(self) -> HttpServer:
         from leveret.broker.management.http.applications import prometheus_app

@@ -482,6 +482,12 @@ class Management:
     enable_queue_totals: bool = option(
         kinds.boolean(), False, "Include the message counts of queues even if statistics are disabled."
     )
+    http_log_dir: Path | None = option(
+        kinds.optional(kinds.path(), "none"),
+        None,
+        "Directory for the access log of the HTTP API: a line for each request in the common log format, in a file for"
+        " each hour.",
+    )
     cors: Cors = group(Cors)
     http: ManagementHttp = group(ManagementHttp)
     oauth_enabled: bool = option(

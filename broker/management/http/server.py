@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from leveret.broker.addresses import Acceptor, Address, Refused, format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.resources.sockets import Clients
+from leveret.broker.management.http.access_log import AccessLog, AccessLogger
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
 from leveret.broker.tls import HandshakeFailed, Tls, encrypt
 
@@ -30,9 +31,13 @@ class HttpServer:
 
     Args:
         clients: Counts connections and limits their number.
+        access_log: Gets a line for each request; None for no log.
     """
 
-    def __init__(self, app: web.Application, settings: Settings, clients: Clients) -> None:
+    def __init__(
+        self, app: web.Application, settings: Settings, clients: Clients, access_log: AccessLog | None = None
+    ) -> None:
+        self._access_log = access_log
         self._settings = settings
         self._clients = clients
         self._watch = ConnectionWatch(asyncio.get_running_loop())
@@ -105,7 +110,8 @@ class HttpServer:
         made = NamedHandler(
             self._runner.server,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]
+            access_log=self._access_log,  # type: ignore[arg-type]
+            access_log_class=AccessLogger,
             logger=protocol_log(),
             # A small body could inflate to a thousand times its size.
             auto_decompress=False,
@@ -127,6 +133,8 @@ class HttpServer:
             await acceptor.stop()
         self._watch.stop()
         await self._runner.cleanup()
+        if self._access_log is not None:
+            self._access_log.close()
 
     async def abandon(self) -> None:
         """Stop listening, and reset all connections."""
