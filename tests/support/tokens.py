@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
@@ -95,7 +96,8 @@ class StubProvider:
         fault: Answers the requests instead; None for the provider's own answers.
     """
 
-    def __init__(self, *signers: Signer) -> None:
+    def __init__(self, *signers: Signer, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.signers = [*signers]
         self.requests = 0
         self.fault: Fault | None = None
@@ -109,10 +111,10 @@ class StubProvider:
         self.add_routes(app)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.issuer = f"http://{host}:{port}"
+        self.issuer = f"http{'s' if self._tls else ''}://{host}:{port}"
         self.jwks_uri = f"{self.issuer}/keys"
         return self
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from leveret.broker.auth.oauth2 import providers
 from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import read_key_set
 from leveret.broker.auth.oauth2.providers import Provider
 from leveret.broker.auth.oauth2.scopes import Scopes
-from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer
+from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer, read_settings
 from leveret.broker.auth.oauth2.verifier import TokenVerifier
+from leveret.broker.config.declaration import build
+from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.storage.clock import Clock
 from tests.support.tokens import (
     RESOURCE_SERVER,
@@ -260,3 +265,31 @@ async def test_the_default_key_is_of_tokens_that_name_none() -> None:
 
 def _public(signer: Signer) -> Any:
     return read_key_set({"keys": [signer.jwk()]})[signer.kid]
+
+
+async def test_the_certificate_of_the_provider_is_verified(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    for ca, name in ((authority, "right.pem"), (other, "wrong.pem")):
+        ca.cert_pem.write_to_path(tmp_path / name)
+    signer = Signer()
+    async with StubProvider(signer, tls=server) as stub:
+        token = _token(stub, signer)
+        for https, is_taken in (
+            ({"cacertfile": tmp_path / "right.pem"}, True),
+            ({"cacertfile": tmp_path / "wrong.pem"}, False),
+            ({}, False),
+            ({"peer_verification": "verify_none"}, True),
+        ):
+            options = {"issuer": stub.issuer, "resource_server_id": RESOURCE_SERVER}
+            values = {**options, **{f"https.{name}": value for name, value in https.items()}}
+            verifier = TokenVerifier(read_settings(build(AuthOAuth2, values)), Clock())
+            try:
+                if is_taken:
+                    assert (await verifier.verify("", token)).name == "alice"
+                else:
+                    with pytest.raises(TokenRefused, match="CERTIFICATE_VERIFY_FAILED"):
+                        await verifier.verify("", token)
+            finally:
+                await verifier.close()
