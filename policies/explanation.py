@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from leveret.policies.keys import KEYS, Merge, Operator, Setting
-from leveret.policies.policy import APPLY_TO, Policy, find_policy, fits
+from leveret.policies.policy import APPLY_TO, Policy, find_policy, fits, least
 from leveret.policies.settings import resolve_setting
 
 Source = Literal["argument", "policy", "operator policy"]
@@ -82,6 +82,8 @@ def explain_setting(key: Setting, queue_type: str, argument: Any, policy: Any, o
         reason = f"{merge.value}: {argument} in the argument, {merged} in the {merged_source}"
         if isinstance(argument, int) and argument < 0:
             reason = f"{argument} in the argument is no limit, {merged} in the {merged_source} is one"
+        elif isinstance(merged, int) and merged < 0:
+            reason = f"{merged} in the {merged_source} is no limit, {argument} in the argument is one"
     else:
         source = "argument" if merge is Merge.ARGUMENT else merged_source
         reason = merge.value
@@ -96,7 +98,7 @@ def _merge_policies(key: Setting, policy: Any, operator_policy: Any) -> tuple[An
         return operator_policy, "operator policy", "only the operator policy sets it"
     if key.operator is Operator.REPLACES:
         return operator_policy, "operator policy", "the operator policy replaces the policy's value"
-    is_policy, word = policy <= operator_policy, "smaller"
+    is_policy, word = least(policy, operator_policy) == policy, "smaller"
     if key.operator is Operator.MAX:
         is_policy, word = policy >= operator_policy, "larger"
     source: Source = "policy" if is_policy else "operator policy"

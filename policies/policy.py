@@ -107,16 +107,22 @@ def find_policy(
     return min(matching, key=lambda policy: (-policy.priority, policy.name), default=None)
 
 
+_DELIVERY_LIMIT: Final = "delivery-limit"
+#: A delivery-limit that is no limit.
+UNLIMITED: Final = -1
+
+
 class PolicyError(ValueError):
     """An invalid policy; the text is RabbitMQ's."""
 
 
-def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Policy:
+def read_policy(name: str, document: Mapping[str, Any], operator: bool, *, takes_unlimited: bool = False) -> Policy:
     """Parse a policy from JSON.
 
     Args:
         document: Keys pattern and definition, optionally priority and apply-to; other keys are ignored.
         operator: Whether it is an operator policy, in which fewer keys are allowed.
+        takes_unlimited: Whether a delivery-limit of -1, which is no limit, is valid, as since RabbitMQ 4.0.
     Raises:
         PolicyError: A key is missing, or a value is invalid.
     """
@@ -138,6 +144,8 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
         policy = Policy(name, pattern, dict(definition), priority, apply_to)
     except InvalidPattern as error:
         raise invalid(f"pattern should be regular expression but is invalid: {error.as_term()}") from None
+    if takes_unlimited and definition.get(_DELIVERY_LIMIT) == UNLIMITED:
+        definition = {**definition, _DELIVERY_LIMIT: 0}
     refusal = refuse_definition(definition, operator)
     if refusal is not None:
         raise invalid(refusal)
@@ -223,6 +231,11 @@ def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
     return not any(queue_type in KEYS[name].unfit for name in definition if name in KEYS)
 
 
+def least(one: Any, other: Any) -> Any:
+    """Return the lower limit; UNLIMITED is none, so that the other one counts."""
+    return other if one == UNLIMITED else one if other == UNLIMITED else min(one, other)
+
+
 def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
     """Return the effective definition where a policy and an operator policy both match."""
     merged = dict(user)
@@ -230,7 +243,7 @@ def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict
         if name in merged:
             rule = KEYS[name].operator
             if rule is Operator.MIN:
-                value = min(value, merged[name])
+                value = least(value, merged[name])
             elif rule is Operator.MAX:
                 value = max(value, merged[name])
         merged[name] = value

@@ -87,8 +87,10 @@ def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> A
 def _least(argument: Any, policy: Any) -> Any:
     """Return the smaller value in Erlang's term order, where numbers come first: some arguments take any value."""
     is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
-    # Only x-delivery-limit may be negative, which is no limit.
-    return min(argument, policy) if is_number and argument >= 0 else policy
+    # Only a delivery-limit may be negative, which is no limit.
+    if not is_number or argument < 0:
+        return policy
+    return argument if policy < 0 else min(argument, policy)
 
 
 def effective_settings(queue_type: str, arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> QueueSettings:

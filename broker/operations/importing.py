@@ -26,6 +26,7 @@ from leveret.broker.operations.virtual_hosts import (
     set_limits,
     set_policy,
     set_shovel,
+    takes_unlimited,
 )
 from leveret.policies.policy import PolicyError, is_from_elsewhere, read_policy
 from leveret.policies.shovel import COMPONENT as SHOVEL
@@ -198,7 +199,7 @@ def _set_policy(
                 return iter(())
             value = {**value, "definition": kept}
     try:
-        policy = read_policy(name, value, operator)
+        policy = read_policy(name, value, operator, takes_unlimited=takes_unlimited(vhost))
     except PolicyError as error:
         text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
         where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"

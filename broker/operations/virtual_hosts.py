@@ -9,6 +9,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import check_nesting
+from leveret.broker.core.queues.traits import DEFAULT_RELEASE
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy, PolicyError
@@ -106,6 +107,11 @@ def clear_limits(broker: Broker, vhost: VirtualHost) -> None:
     vhost.clear_limits()
     broker.save_vhost(vhost)
     broker.tell_limits(vhost.name, None)
+
+
+def takes_unlimited(vhost: VirtualHost) -> bool:
+    """Return whether a policy may have a delivery-limit of -1: where new quorum queues follow RabbitMQ 4."""
+    return vhost.quorum_release != DEFAULT_RELEASE
 
 
 def set_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> tuple[bool, Iterator[None]]:

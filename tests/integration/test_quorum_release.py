@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,10 @@ def taken(channel: Channel, queue: str) -> list[str]:
 
 def release(broker: LeveretProcess, queue: str) -> Any:
     return Management(broker.http_url).request("GET", "queues", "/", queue)["release"]
+
+
+def limit(broker: LeveretProcess, queue: str) -> Any:
+    return Management(broker.http_url).request("GET", "queues", "/", queue)["delivery_limit"]
 
 
 def test_priorities_are_strict(channel: Channel) -> None:
@@ -117,6 +122,34 @@ def test_no_limit(channel: Channel) -> None:
     for _ in range(30):
         channel.reject(got(channel, queue).delivery_tag)
     assert got(channel, queue).body == b"None/0"
+
+
+def test_a_policy_without_limit(broker: LeveretProcess, channel: Channel) -> None:
+    api = Management(broker.http_url)
+    queue = declare(channel, "by-policy")
+    policy: dict[str, Any] = {"pattern": "^by-policy", "definition": {"delivery-limit": -1}, "apply-to": "queues"}
+    api.request("PUT", "policies", "/", "unlimited", body=policy)
+    assert limit(broker, queue) == "unlimited"
+    operator = {**policy, "definition": {"delivery-limit": 7}}
+    api.request("PUT", "operator-policies", "/", "limited", body=operator)
+    assert limit(broker, queue) == 7
+    api.request("PUT", "operator-policies", "/", "limited", body=policy)
+    assert limit(broker, queue) == "unlimited"
+    assert limit(broker, declare(channel, "by-policy-too", ("x-delivery-limit", "I", 3))) == 3
+
+
+def test_a_message_expires_when_it_is_the_oldest_of_the_highest_priority(channel: Channel) -> None:
+    queue, witness = declare(channel, "expiring"), declare(channel, "witness")
+    fill(channel, queue, 9)
+    channel.publish("", queue, b"low", {"priority": 1, "expiration": "20"})
+    channel.publish("", witness, b"witness", {"expiration": "40"})
+    deadline = time.monotonic() + 60
+    while counts(channel, witness)[0]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert counts(channel, queue)[0] == 2
+    assert taken(channel, queue) == ["9/0"]
+    assert counts(channel, queue)[0] == 0
 
 
 def test_what_returns_comes_first_in_the_order_of_its_return(channel: Channel) -> None:

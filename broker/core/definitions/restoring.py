@@ -98,7 +98,7 @@ class _Restorer:
     def _policy_of(self, operator: bool) -> _Restore:
         def restore_one(key: Key, kept: dict[str, Any]) -> None:
             vhost_name, name = key
-            self._vhost_of(vhost_name).policies.set(read_policy(name, kept, operator), operator)
+            self._vhost_of(vhost_name).policies.set(read_policy(name, kept, operator, takes_unlimited=True), operator)
 
         return restore_one
 

@@ -135,11 +135,11 @@ class VirtualHost:
         trust_publishers: See DeadLetters.
         stores: The message stores of queues; by default in memory.
         recorder: Records durable definitions; None to record nothing.
-        quorum_release: The release of RabbitMQ that new quorum queues follow.
 
     Attributes:
         queues: Queues by name; kept by the topology.
         events: Who is told of changes.
+        quorum_release: The release of RabbitMQ that new quorum queues follow.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
         due_work: Works on messages that are due, of exchanges and queues.
@@ -168,7 +168,7 @@ class VirtualHost:
         quorum_release: str = DEFAULT_RELEASE,
     ) -> None:
         self._stores = stores
-        self._quorum_release = quorum_release
+        self.quorum_release = quorum_release
         self.name = name
         self.turn = turn
         self.timers = timers
@@ -261,7 +261,7 @@ class VirtualHost:
             self.recorder.rely_on("queue", declaration.name)
             return existing
         self.unrestored.refuse("queue", declaration.name)
-        declaration = replace(declaration, release=self._quorum_release)
+        declaration = replace(declaration, release=self.quorum_release)
         self._check_queue_limit(declaration.name)
         check_arguments(declaration, self.name, check_dead_letter_exchange)
         if declaration.durable and declaration.owner is None:

@@ -30,6 +30,7 @@ from leveret.broker.operations.virtual_hosts import (
     set_limits,
     set_policy,
     set_shovel,
+    takes_unlimited,
 )
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.shovel import COMPONENT as SHOVEL
@@ -89,7 +90,7 @@ class Parameters(Controller):
             raise bad_request("policies may not be set using this method")
         if component == "operator_policy":
             await compile_in_thread(value.get("pattern") if isinstance(value, Mapping) else None)
-            created, steps = set_policy(vhost, _read_operator_policy(name, value), operator=True)
+            created, steps = set_policy(vhost, _read_operator_policy(vhost, name, value), operator=True)
             await run_in_slices(steps)
         elif component == "vhost-limits":
             created = self._set_limits(vhost, name, value)
@@ -192,7 +193,7 @@ class Parameters(Controller):
         return web.Response(status=204)
 
 
-def _read_operator_policy(name: str, value: Any) -> Policy:
+def _read_operator_policy(vhost: VirtualHost, name: str, value: Any) -> Policy:
     """Return an operator policy given in its raw form, in which all keys are required."""
     if not isinstance(value, Mapping):
         raise bad_request(escape_markup(f"Validation failed\n\n{name} not a list {format_json(value)}\n"))
@@ -206,7 +207,7 @@ def _read_operator_policy(name: str, value: Any) -> Policy:
     if problems:
         raise bad_request(escape_markup(f"Validation failed\n\n{''.join(problems)}"))
     try:
-        return read_policy(name, value, operator=True)
+        return read_policy(name, value, operator=True, takes_unlimited=takes_unlimited(vhost))
     except PolicyError as error:
         raise bad_request(escape_markup(str(error))) from None
 

@@ -32,7 +32,7 @@ from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, notice, object_response
-from leveret.broker.operations.virtual_hosts import clear_policy, policy_error_text, set_policy
+from leveret.broker.operations.virtual_hosts import clear_policy, policy_error_text, set_policy, takes_unlimited
 from leveret.policies.keys import ARGUMENTS, KEYS, Operator, Setting
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.settings import QueueSettings
@@ -91,7 +91,8 @@ class Policies(Controller):
         document = await read_object(request)
         await compile_in_thread(document.get("pattern"))
         try:
-            policy = read_policy(request.match_info["name"], document, operator)
+            name, unlimited = request.match_info["name"], takes_unlimited(vhost)
+            policy = read_policy(name, document, operator, takes_unlimited=unlimited)
         except PolicyError as error:
             raise bad_request(policy_error_text(error, operator)) from None
         if request.query.get("dry_run") == "true":
