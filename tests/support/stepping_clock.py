@@ -1,6 +1,9 @@
-"""A clock that advances with each reading, so that time slices end after a fixed number of readings."""
+"""Clocks of tests: one that advances with each reading, so that time slices end after a fixed number of readings, and
+one that a test advances."""
 
 from __future__ import annotations
+
+from leveret.storage.clock import Clock
 
 
 class SteppingClock:
@@ -13,3 +16,11 @@ class SteppingClock:
         """Return the time in microseconds."""
         self.readings += 1
         return self.readings * 1_000
+
+
+class AdvancedClock(Clock):
+    """The system's clock, which a test advances."""
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._offset += int(seconds * 1_000_000)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,6 +15,7 @@ import yaml
 from playwright.sync_api import Page, expect
 
 from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
 from tests.support.sign_on_provider import ProviderThread, SignOnProvider
 from tests.support.tokens import RESOURCE_SERVER
 from tests.ui.conftest import Console
@@ -94,7 +97,13 @@ def test_passwords_beside_it(new_ui: NewUi, start: Start, console: Console) -> N
 
 
 def test_tokens_only(new_ui: NewUi, start: Start) -> None:
-    ui = new_ui(user=None, url=start(oauth_disable_basic_auth=True).http_url)
+    broker = start(oauth_disable_basic_auth=True)
+    with pytest.raises(HTTPError) as refused:
+        Management(broker.http_url).request("GET", "whoami")
+    with refused.value as answer:
+        assert answer.code == 401
+        assert json.load(answer)["reason"] == "HTTP access denied: basic auth disabled"
+    ui = new_ui(user=None, url=broker.http_url)
     expect(ui.page.get_by_role("button", name="Continue with single sign-on")).to_be_focused()
     expect(ui.page.get_by_label("User name")).to_have_count(0)
     _sign_on(ui)

@@ -55,6 +55,14 @@ def test_aliases_stand_for_scopes_and_stay() -> None:
     assert read_scopes({"scope": "admin mq.dev"}, server) == ["dev", "tag:administrator", "read:*/*", "write:dev/*"]
 
 
+def test_aliases_in_additional_scopes() -> None:
+    """RabbitMQ 3.10.8 forgets `scope` here."""
+    server = ResourceServer(
+        "mq", scope_prefix="mq.", scope_aliases={"admin": ("mq.a",)}, additional_scopes_keys=("extra",)
+    )
+    assert read_scopes({"scope": "mq.b admin", "extra": ["admin", "mq.c"]}, server) == ["c", "b", "a", "a"]
+
+
 @pytest.mark.parametrize("claims", [{}, {"scope": 5}, {"scope": ["mq.a", 5]}, {"scope": {"mq.a": 1}}, {"scope": None}])
 def test_a_token_without_scopes_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(TokenRefused, match="scope"):

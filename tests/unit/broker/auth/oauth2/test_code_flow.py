@@ -21,18 +21,11 @@ from leveret.broker.auth.oauth2.verifier import TokenVerifier
 from leveret.broker.config.options import Management
 from leveret.broker.management.http.sign_on import OAuthLogin
 from leveret.broker.unfinished import Unanswered
-from leveret.storage.clock import Clock
 from tests.support.sign_on_provider import SignOnProvider
+from tests.support.stepping_clock import AdvancedClock
 from tests.support.tokens import RESOURCE_SERVER
 
 _BACK = "http://127.0.0.1:15672/js/oidc-oauth/login-callback.html"
-
-
-class _Clock(Clock):
-    """A clock that a test advances."""
-
-    def advance(self, seconds: float) -> None:
-        self._offset += int(seconds * 1_000_000)
 
 
 @dataclass
@@ -42,7 +35,7 @@ class _Scene:
     provider: SignOnProvider
     flow: CodeFlow
     backends: AuthBackends
-    clock: _Clock
+    clock: AdvancedClock
 
     async def answer(self) -> tuple[dict[str, str], str]:
         """Begin a login and be alice; return the query of the browser's way back, and its binding."""
@@ -64,7 +57,7 @@ class _Scene:
 
 @asynccontextmanager
 async def _scene() -> AsyncIterator[_Scene]:
-    clock = _Clock()
+    clock = AdvancedClock()
     async with SignOnProvider() as provider:
         url = f"{provider.issuer}/.well-known/openid-configuration"
         settings = OAuth2Settings(

@@ -24,6 +24,7 @@ from leveret.broker.auth.oauth2.verifier import TokenVerifier
 from leveret.broker.config.declaration import build
 from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.storage.clock import Clock
+from tests.support.stepping_clock import AdvancedClock
 from tests.support.tokens import (
     RESOURCE_SERVER,
     Fault,
@@ -34,13 +35,6 @@ from tests.support.tokens import (
     says_nothing,
     says_too_much,
 )
-
-
-class _Clock(Clock):
-    """A clock that a test advances."""
-
-    def advance(self, seconds: float) -> None:
-        self._offset += int(seconds * 1_000_000)
 
 
 @asynccontextmanager
@@ -78,7 +72,7 @@ async def test_logins_that_wait_share_one_request() -> None:
 
 
 async def test_a_new_key_is_found_and_an_old_one_dropped() -> None:
-    old, new, clock = Signer(kid="old"), Signer(kid="new"), _Clock()
+    old, new, clock = Signer(kid="old"), Signer(kid="new"), AdvancedClock()
     async with StubProvider(old) as stub, _verifying(stub, clock) as verifier:
         await verifier.verify("", _token(stub, old))
         stub.signers = [new]
@@ -90,7 +84,7 @@ async def test_a_new_key_is_found_and_an_old_one_dropped() -> None:
 
 
 async def test_forged_kids_cause_no_requests() -> None:
-    signer, clock = Signer(), _Clock()
+    signer, clock = Signer(), AdvancedClock()
     async with StubProvider(signer) as stub, _verifying(stub, clock) as verifier:
         await verifier.verify("", _token(stub, signer))
         clock.advance(11)
@@ -112,7 +106,7 @@ async def test_what_is_wrong_without_a_key_causes_no_request() -> None:
 
 
 async def test_revoked_keys_are_dropped_in_the_background() -> None:
-    signer, clock = Signer(), _Clock()
+    signer, clock = Signer(), AdvancedClock()
     async with StubProvider(signer) as stub, _verifying(stub, clock) as verifier:
         await verifier.verify("", _token(stub, signer))
         stub.signers = []
@@ -130,7 +124,7 @@ async def test_revoked_keys_are_dropped_in_the_background() -> None:
 
 
 async def test_keys_are_used_for_a_day_while_the_provider_is_away() -> None:
-    signer, clock = Signer(), _Clock()
+    signer, clock = Signer(), AdvancedClock()
     async with StubProvider(signer) as stub, _verifying(stub, clock) as verifier:
         await verifier.verify("", _token(stub, signer))
         stub.fault = says(503, "")
@@ -160,7 +154,7 @@ async def test_a_provider_with_faults(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Fault, text: str
 ) -> None:
     monkeypatch.setattr(providers, "_DEADLINE", 1.0)
-    signer, clock = Signer(), _Clock()
+    signer, clock = Signer(), AdvancedClock()
     async with StubProvider(signer) as stub, _verifying(stub, clock) as verifier:
         stub.fault = fault
         with caplog.at_level(logging.INFO, "leveret.auth"):
