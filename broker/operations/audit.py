@@ -17,6 +17,8 @@ from leveret.storage.json_records import read_object, unpack_records
 
 #: What comes and goes with clients, by the beginning of the kind.
 _OF_CLIENTS: Final = ("connection.", "channel.", "consumer.", "user.authentication.success")
+#: States that follow one another by themselves: nobody does anything.
+_STATES: Final = "shovel.worker."
 #: What a record has by another name, what says nothing to a reader, and what clients may fill with anything.
 _LEFT_OUT: Final = frozenset({"vhost", "message_count", "pid", "owner_pid", "client_properties", "peer_host", "node"})
 #: Events whose object has its name in another field than `name`, by the beginning of their kind.
@@ -50,7 +52,7 @@ class Audit:
 
     def wants(self, kind: str) -> bool:
         """Check whether events of a kind are logged."""
-        return self._has_clients or not kind.startswith(_OF_CLIENTS)
+        return not kind.startswith(_STATES) and (self._has_clients or not kind.startswith(_OF_CLIENTS))
 
     def take(self, event: Event) -> None:
         """Log an event."""

@@ -147,6 +147,17 @@ class Run:
             if end is not None:
                 end.abort()
 
+    def status(self) -> dict[str, Any]:
+        """Return the fields of the event ``shovel.worker.status``, as in RabbitMQ's."""
+        progress, definition = self.progress, self._shovel
+        fields = {"name": self.name, "vhost": self._way.get("shovel-vhost"), "status": progress.state}
+        if progress.state != "running":
+            return fields
+        uris = {"src_uri": progress.source, "dest_uri": progress.destination}
+        protocols = {"src_protocol": "amqp091", "dest_protocol": "amqp091"}
+        named = definition.source.named("src", "_") | definition.destination.named("dest", "_")
+        return {**fields, **uris, **protocols, **named}
+
     def _report(self, state: State, reason: str = "") -> None:
         progress = self.progress
         progress.state, progress.reason, progress.since = state, reason, self._place.broker.timers.now()
@@ -154,6 +165,7 @@ class Run:
         progress.source, progress.destination = (
             end.uri.shown if end is not None and state == "running" else "" for end in ends
         )
+        self._place.broker.events.tell("shovel.worker.status", self.status)
         if reason and reason != self._logged:
             log.warning("shovel '%s': %s; it is tried again", self.name, reason)
         elif state == "running":

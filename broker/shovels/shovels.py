@@ -129,18 +129,24 @@ class Shovels:
         place = Place(self._broker, self._backends, self._max_message_size)
         run = Run(place, name, definition, way, partial(self._finished, (vhost_name, name)))
         self._shovels[vhost_name, name] = RunningShovel(vhost_name, name, definition, run)
+        self._broker.events.tell("shovel.worker.status", run.status)
 
     def _stop(self, key: _KEY) -> None:
         shovel = self._shovels.pop(key, None)
         if shovel is not None:
+            self._tell_removed(key)
             task = asyncio.get_running_loop().create_task(shovel.run.stop())
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
+
+    def _tell_removed(self, key: _KEY) -> None:
+        self._broker.events.tell("shovel.worker.removed", dict, {"vhost": key[0], "name": key[1]})
 
     def _finished(self, key: _KEY) -> None:
         """Remove a shovel that has moved all that it should."""
         vhost_name, name = key
         del self._shovels[key]
+        self._tell_removed(key)
         log.info("shovel '%s' has moved all messages, and is removed", name)
         if vhost_name is not None:
             self._broker.parameters.clear(vhost_name, COMPONENT, name)

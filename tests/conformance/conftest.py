@@ -63,8 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     plugins = _plugins(_given(config, "--management-url", "MANAGEMENT_URL") or _default_management_url(url))
     left_out = set()
     for item in marked:
-        plugin = item.get_closest_marker("plugin")
-        if item.get_closest_marker("departs") or (plugin is not None and plugin.args[0] not in plugins):
+        needed = {marker.args[0] for marker in item.iter_markers("plugin")}
+        if item.get_closest_marker("departs") or not needed <= plugins:
             left_out.add(item)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]

@@ -416,6 +416,26 @@ class TestAdministration:
         api.ask("DELETE", path("global-parameters", "conformance-49"))
         events.check("parameter.set", by(user, *parameter), name="conformance-49")
 
+    @pytest.mark.plugin("shovel")
+    def test_49_6_shovels(self, api: HttpApi, vhost: str, events: Events, unique: Unique) -> None:
+        name, source, target = unique("shovel"), unique(), unique()
+        value = {"src-uri": "amqp://", "src-queue": source, "dest-uri": "amqp://", "dest-queue": target}
+        api.ask("PUT", path("parameters", "shovel", vhost, name), {"value": value})
+        named: list[Triple] = [("name", "S", name), ("vhost", "S", vhost)]
+        events.check("shovel.worker.status", [*named, ("status", "S", "starting")], name=name)
+        running: list[Triple] = [
+            ("status", "S", "running"),
+            ("src_uri", "S", "amqp://"),
+            ("src_protocol", "S", "amqp091"),
+            ("src_queue", "S", source),
+            ("dest_uri", "S", "amqp://"),
+            ("dest_protocol", "S", "amqp091"),
+            ("dest_queue", "S", target),
+        ]
+        events.check("shovel.worker.status", [*named, *running], name=name, status="running")
+        api.ask("DELETE", path("parameters", "shovel", vhost, name))
+        events.check("shovel.worker.removed", named, name=name)
+
     def test_49_7_each_event_names_user_and_address(
         self, api: HttpApi, channel: Channel, own_vhost: str, events: Events, user: str
     ) -> None:
