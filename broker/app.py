@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -61,7 +62,9 @@ from leveret.storage.definitions_database import (
     DefinitionsDatabase,
     DefinitionsVersionError,
 )
+from leveret.storage.directory.directory_format import lock_for_backup
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError
+from leveret.storage.readers.reader_file import BACKUP_READER
 from leveret.storage.url_secrets import mask_url
 
 if TYPE_CHECKING:
@@ -250,6 +253,8 @@ class App:
         except UnreadableFileError as error:
             raise StartError(f"cannot use the data directory {self.settings.data_dir}: {error}") from error
         self._stores.delete_unclaimed()
+        if not self.settings.backup.url:
+            self._forget_backups()
         keeper.record_import(
             load_definitions(self.settings, self.broker, self.accounts, not has_definitions, keeper.imported, refuse)
         )
@@ -286,6 +291,16 @@ class App:
         except OSError as error:
             raise StartError(unusable_text(self.settings.data_dir, f"the audit log: {error}")) from error
         return Audit(log, self.broker.turn, options.connections)
+
+    def _forget_backups(self) -> None:
+        """Keep nothing for backups that were taken before `backup.url` was removed."""
+        try:
+            lock = lock_for_backup(str(self.settings.data_dir))
+            if lock is not None:
+                os.close(lock)
+                self._stores.engine.readers.drop(BACKUP_READER)
+        except OSError as error:
+            log.warning("the reader %s cannot be dropped: %s", BACKUP_READER, error)
 
     # Imported on first use; see HttpListener.
 

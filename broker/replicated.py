@@ -363,7 +363,7 @@ class ReplicatedBroker:
             _advertised(options, listening),
             options.secret,
             lease,
-            Limits(options.timeout / 1000, options.min_copies, options.sync_rate),
+            Limits(options.timeout / 1000, options.min_copies, options.sync_rate, options.compression),
             options.backlog,
             self._server_tls,
             self._client_tls,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import sqlite3
@@ -29,7 +28,7 @@ from leveret.analytics.backup.moments import ROOT, BackupFiles, shown_time
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.writers import Claim, Turn
 from leveret.storage.directory.deleted_queues import read_deleted
-from leveret.storage.directory.directory_format import FORMAT_FILE
+from leveret.storage.directory.directory_format import FORMAT_FILE, lock_for_backup
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_details import details_name
 from leveret.storage.event_log import event_files, file_name
@@ -103,19 +102,18 @@ class Capture:
         inside = repository.local_path
         if inside is not None and f"{inside}/".startswith(f"{os.path.abspath(data_dir)}/"):
             raise BackupRefusedError(f"{repository.shown} is in the data directory; put the backups somewhere else")
-        self._lock = open(f"{self._data_dir}/{FORMAT_FILE}", "rb")  # noqa: SIM115 - closed by close()
+        lock = lock_for_backup(self._data_dir)
+        if lock is None:
+            raise BackupRefusedError(f"another process takes backups of {self._data_dir}; run one")
+        self._lock = lock
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             repository.make(self._store_id)
             self._claim = Claim(repository, self._data_dir, turn)
             names = repository.backups()
             self._last = self._base = names[-1] if names else BackupName(0, 0, False)
             self._files = repository.files_at(self._last) if names else {}
-        except BlockingIOError as error:
-            self._lock.close()
-            raise BackupRefusedError(f"another process takes backups of {self._data_dir}; run one") from error
         except BaseException:
-            self._lock.close()
+            os.close(lock)
             raise
         #: Whether the files of the last backup may be those of another directory.
         self._is_other = bool(names) and self._claim.is_other
@@ -134,7 +132,7 @@ class Capture:
 
     def close(self) -> None:
         """Let other processes take backups."""
-        self._lock.close()
+        os.close(self._lock)
 
     def take(self, is_full: bool = True) -> Captured:
         """Take a backup.

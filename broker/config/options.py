@@ -175,6 +175,11 @@ class Replication:
     sync_rate: int = option(
         kinds.size(0, 2**63 - 1), 0, "Rate at which a copy is sent to a standby, per second; 0 for no limit."
     )
+    compression: bool = option(
+        kinds.boolean(),
+        False,
+        "Whether what goes to standbys is compressed, as what goes to observers is: for links slower than the disks.",
+    )
     observer: bool = option(
         kinds.boolean(),
         False,

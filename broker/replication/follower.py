@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import sqlite3
 from typing import Final
 
 from leveret.broker.replication.backlog import Backlog
@@ -18,6 +20,9 @@ log = logging.getLogger("leveret.replication")
 
 #: Seconds between attempts to reach a leader.
 _RETRY_SECONDS: Final = 0.25
+#: The first pause and the longest while the disk is full; each failure doubles it.
+_FULL_SECONDS: Final = 1.0
+_FULL_SECONDS_MAX: Final = 30.0
 #: Seconds within which what has begun with a leader is done, before that is looked at again.
 _LOOK_SECONDS: Final = 0.05
 
@@ -52,26 +57,31 @@ class Follower:
         return True
 
     async def _keep_following(self, leader: str, address: str, epoch: int) -> None:
-        told = ""
+        told, pause = "", _RETRY_SECONDS
         host, _, port = address.rpartition(":")
         while True:
-            reason = f"the link to {leader} is closed"
+            reason, is_full = f"the link to {leader} is closed", False
             try:
                 await self.copy.follow(host.strip("[]"), int(port), epoch)
             except Refused as error:
                 reason = f"{leader} refuses this node: {error}"
             except (LinkError, FrameError) as error:
                 reason = f"the link to {leader} is closed: {error}"
-            except (OSError, EOFError) as error:
-                reason = f"the link to {leader} is broken: {str(error) or type(error).__name__}"
             except Exception as error:  # noqa: BLE001 - the next attempt makes a copy
+                is_full = _is_full(error)
                 reason = f"cannot follow {leader}: {error!r}"
+                if is_full:
+                    reason = f"cannot follow {leader}: the disk is full"
+                elif isinstance(error, OSError | EOFError):
+                    reason = f"the link to {leader} is broken: {str(error) or type(error).__name__}"
             if self._followed != (leader, address, epoch):
                 return
             if reason != told:
                 log.warning("%s; trying again", reason)
             told = reason
-            await asyncio.sleep(_RETRY_SECONDS)
+            # Each attempt with a full disk may ask the leader for a whole copy.
+            pause = min(max(2 * pause, _FULL_SECONDS), _FULL_SECONDS_MAX) if is_full else _RETRY_SECONDS
+            await asyncio.sleep(pause)
 
     async def _stop(self) -> None:
         """End the connection to a leader; what has begun is done first."""
@@ -98,3 +108,10 @@ class Follower:
         """Follow nobody, and note where the copy stands."""
         await self._stop()
         await self.copy.close()
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether an error says that there is no space."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -14,6 +14,7 @@ import asyncio
 import hmac
 import json
 import secrets
+import socket
 import ssl
 import struct
 import zlib
@@ -36,6 +37,13 @@ _HANDSHAKE_MAX: Final = 64 << 10
 _MESSAGE_MAX: Final = 4 * FRAME_MAX
 _HANDSHAKE_SECONDS: Final = 5.0
 _BUFFER: Final = 1 << 20
+#: A link on which nothing comes is asked after 10 s, and is broken 15 s later without an answer.
+_KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 #: Shortest message that is compressed, in bytes, and how hard: as fast as can be.
 _PACKED_MIN: Final = 512
 _LEVEL: Final = 1
@@ -203,6 +211,7 @@ async def connect(
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
         reader, writer = await dial(host, port, tls)
         link = Link(reader, writer)
+        _keep_alive(writer)
         try:
             challenge = decode(await link.expect(Message.HELLO, _HANDSHAKE_MAX))
             if challenge.get("link") != VERSION:
@@ -234,6 +243,7 @@ async def accept(link: Link, secret: str, is_encrypted: bool) -> dict[str, Any]:
         EOFError: It was closed.
     """
     async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        _keep_alive(link.writer)
         nonce = secrets.token_hex(16)
         link.send_json(Message.HELLO, {"link": VERSION, "nonce": nonce})
         octets = await link.expect(Message.HELLO, _HANDSHAKE_MAX)
@@ -253,6 +263,14 @@ def answer(link: Link, secret: str, wish: Mapping[str, Any], answered: Mapping[s
     """Answer what a node wants: accept it, or with a text `refused`, refuse it."""
     octets = json.dumps(answered).encode()
     link.send(Message.HELLO, _proof(secret, "answers", str(wish.get("nonce", "")), octets) + octets)
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Notice that the other machine has vanished, of which nothing comes, not even an end."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        for level, name, value in _KEEPALIVE:
+            sock.setsockopt(level, name, value)
 
 
 async def _refuse(link: Link, reason: str) -> LinkError:

@@ -49,11 +49,13 @@ class Limits:
         timeout: Seconds without an acknowledgement, with something waiting, after which a node leaves the set.
         min_copies: Nodes, with the leader, that must have what is confirmed.
         sync_rate: Bytes per second at which a copy is sent; 0 for no limit.
+        compression: Whether what goes to standbys is compressed, as what goes to observers is.
     """
 
     timeout: float
     min_copies: int
     sync_rate: int
+    compression: bool = False
 
 
 class Judge(Protocol):
@@ -321,7 +323,7 @@ class Shipping:
             tasks = [
                 asyncio.create_task(work)
                 for work in (
-                    self._send_frames(link, number, each.is_observer),
+                    self._send_frames(link, number, self._packs(each)),
                     self._receive(link, each, address),
                     self._tell_lag(link, each),
                 )
@@ -358,10 +360,14 @@ class Shipping:
         moment = await self._loop.run_in_executor(None, make)
         try:
             log.info("%s gets a copy of %d files at operation %d", each.name, len(moment.files), moment.number)
-            await send_copy(link, moment, self._pace(), partial(_note_progress, each), each.is_observer)
+            await send_copy(link, moment, self._pace(), partial(_note_progress, each), self._packs(each))
         finally:
             await self._loop.run_in_executor(None, moment.remove)
         return moment.number
+
+    def _packs(self, each: Standby) -> bool:
+        """Whether what goes to a node is compressed; observers may be at another site."""
+        return each.is_observer or self._limits.compression
 
     def _pace(self) -> Callable[[int], Awaitable[None]]:
         """Return what waits as long as `replication.sync_rate` asks."""
@@ -378,7 +384,7 @@ class Shipping:
         return wait
 
     async def _send_frames(self, link: Link, number: int, is_packed: bool) -> None:
-        """Send frames; those for observers are compressed, as they may go to another site."""
+        """Send frames, compressed if that is asked for."""
         while True:
             frame = await self._backlog.after(number)
             if frame is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -28,6 +30,24 @@ class DirectoryFormat(NamedTuple):
     def is_too_new(self) -> bool:
         """Whether it was written by a newer version and cannot be read by this one."""
         return self.min_reader > FORMAT_VERSION
+
+
+def lock_for_backup(path: str) -> int | None:
+    """Lock a data directory for whoever takes its backups; return a handle to close, or None if another process has it.
+
+    Raises:
+        OSError: It has no format, or cannot be locked.
+    """
+    handle = os.open(f"{path}/{FORMAT_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 def read_format(files: Files, path: str) -> DirectoryFormat | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 from leveret.analytics.backup.capture import Capture
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import Restored, restore, selects
+from leveret.storage.directory.directory_format import lock_for_backup
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import BACKUP_READER, ReaderFile, read_reader, write_reader
 from tests.integration.test_backup import bodies_in, publish, settle
@@ -169,7 +171,24 @@ def test_what_is_kept_is_bounded_and_survives_a_restart(tmp_path: Path) -> None:
             channel.queue_delete("small")
         wait_until(lambda: len(list(trash.iterdir())) == 1, "it is kept")
         (kept,) = trash.iterdir()
+        # As the program that takes backups does.
+        lock = lock_for_backup(str(process.data_dir))
+        assert lock is not None
         process.restart(crash=True)
+        os.close(lock)
         assert list(trash.iterdir()) == [kept]
         (process.data_dir / "readers" / BACKUP_READER).unlink()
         wait_until(lambda: not list(trash.iterdir()), "nobody needs it")
+
+
+def test_nothing_is_kept_for_backups_that_are_not_taken_any_more(tmp_path: Path) -> None:
+    settings: dict[str, object] = {"backup.url": tmp_path / "backup", "backup.log_interval": "1s"}
+    with LeveretProcess(tmp_path, settings=settings) as process:
+        held = process.data_dir / "readers" / BACKUP_READER
+        wait_until(held.exists, "what is kept for the next backup")
+    # Somebody takes them beside the broker.
+    capture = Capture(str(process.data_dir), Repository(str(tmp_path / "backup")))
+    with closing(capture), LeveretProcess(tmp_path):
+        assert held.exists()
+    with LeveretProcess(tmp_path):
+        assert not held.exists()

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from leveret.analytics.backup.moments import shown_time
 from tests.conformance.topology import drain
 from tests.integration.test_backup import publish, settle
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
+from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 from tests.support.wire import Connection
 
@@ -150,3 +152,20 @@ def test_a_broker_without_backups_restores_nothing(tmp_path: Path) -> None:
     with LeveretProcess(tmp_path) as process:
         status, reason = refusal(Management(process.http_url), "queues", "/", "q", "restore", at=0)
         assert (status, reason.endswith("the broker takes no backups: backup.url is not set")) == (400, True)
+
+
+def test_by_command(broker: LeveretProcess) -> None:
+    leveretctl = Leveretctl(broker.http_url)
+    at = f"--at={shown_time(broker.moment)}"  # type: ignore[attr-defined]
+    assert "Would restore 1000 messages" in leveretctl.output("restore_queue", "orders", at, "--dry-run")
+    assert "completed. Restored 1000 messages" in leveretctl.output("restore_queue", "orders", at)
+    assert "Restored 2 messages" in leveretctl.output("restore_queue", "gone", at, "--into-queue", "back")
+    with Connection(broker.url) as connection:
+        assert drain(connection.channel(), "orders.restored") == BODIES
+        assert drain(connection.channel(), "back") == [b"3", b"1"]
+    said = leveretctl("restore_queue", "orders")
+    assert said.status == 65
+    assert "--at is needed" in said.err
+    said = leveretctl("restore_queue", "never", at)
+    assert said.status != 0
+    assert "no queue 'never'" in said.err

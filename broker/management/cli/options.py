@@ -119,6 +119,7 @@ _OWN: Final = (
     Option("all", line="[--all|-a]", short="a"),
     Option("apply-to", TEXT, "<apply-to>"),
     Option("argument", TEXTS, "<name>=<value>"),
+    Option("at", TEXT, "<time>"),
     Option("auto-delete"),
     Option("back"),
     Option("by-source"),

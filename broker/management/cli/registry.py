@@ -15,7 +15,7 @@ from leveret.broker.management.cli.command import COMMANDS, Command
 MODULES: Final[dict[str, str]] = {
     "audit": "list_audit",
     "backlog": "check_backlog list_losses",
-    "backups": "list_backups",
+    "backups": "list_backups restore_queue",
     "check_migration": "check_migration",
     "connections": (
         "close_all_connections close_all_user_connections close_connection list_channels list_connections"

@@ -162,6 +162,9 @@ def _total(context: CommandContext, job: dict[str, Any]) -> int:
     """Return how many messages a job looks at."""
     if job["kind"] == "replay":
         return int(job["end_offset"]) - int(job["first_offset"])
+    if job["kind"] == "restore":
+        # Known once the backup has been read.
+        return int(job["total"] or 0)
     queue = context.api.find("queues", context.vhost, job["queue"], columns="messages_ready") or {}
     return int(job["returned"]) + int(queue.get("messages_ready", 0))
 
@@ -193,7 +196,7 @@ def _report(found: dict[str, Any]) -> str:
 listing(
     "list_jobs",
     QUEUES,
-    "Lists the jobs of return_messages, move_messages and replay, the newest first",
+    "Lists the jobs of return_messages, move_messages, replay and restore_queue, the newest first",
     JOB,
     ("id", "queue", "state", "returned", "left", "error"),
     resource="jobs",

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, cast
 
 import pytest
 
-from leveret.broker.replication.link import Link, LinkError, Message
+from leveret.broker.replication.link import Link, LinkError, Message, accept, answer, connect
+
+
+async def test_links_notice_that_a_machine_has_vanished() -> None:
+    options: list[int] = []
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link(reader, writer)
+        wish = await accept(link, "secret", False)
+        answer(link, "secret", wish, {})
+        options.append(writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        await link.drain()
+        writer.close()
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    link, _ = await connect("127.0.0.1", server.sockets[0].getsockname()[1], "secret", {})
+    ours = link.writer.get_extra_info("socket")
+    assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+    with pytest.raises(EOFError):
+        await link.receive()
+    assert options[0]
+    link.close()
+    server.close()
 
 
 class Writer:
