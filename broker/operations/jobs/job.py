@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from leveret.broker.auth.backends.internal import NAME as INTERNAL
+from leveret.broker.auth.users import User
 from leveret.broker.operations.jobs.options import (
     NO_OPTIONS,
     JobOptions,
@@ -66,6 +68,8 @@ class Job:
         bad_ends: How often in a row the broker has ended without a stop while it ran.
         ended: If a request waits for it, done at its end; None for a job that is kept.
         host: Address from which the user has begun it; "" if it is unknown.
+        backend: The entry of `auth_backends` that knows the user.
+        login: The user, if another server knows it; None for users of the broker, and after a restart.
     """
 
     job_id: str
@@ -87,6 +91,8 @@ class Job:
     bad_ends: int = 0
     ended: Future[None] | None = None
     host: str = ""
+    backend: str = INTERNAL
+    login: User | None = None
 
     def shown(self, in_full: bool = True) -> dict[str, Any]:
         """Return what users see of it.
@@ -125,6 +131,7 @@ class Job:
             "begin": self.begin,
             "bad_ends": self.bad_ends,
             "host": self.host,
+            **({} if self.backend == INTERNAL else {"backend": self.backend}),
         }
 
     def event(self) -> dict[str, Any]:
@@ -177,6 +184,7 @@ def _restored(document: Mapping[str, Any]) -> Job:
         _number(document.get("begin", 0)),
         _number(document.get("bad_ends", 0)),
         host=_text(document.get("host", "")),
+        backend=_text(document.get("backend", INTERNAL)),
     )
     if kind == "replay" and 0 not in job.ends:
         raise ValueError("a replay has no end")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backends.internal import NAME as INTERNAL
+from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.core.queues.classic_queue import ClassicQueue
@@ -43,6 +46,7 @@ from leveret.broker.operations.jobs.restoring import OpenBackup, RestoreWork, de
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
+from leveret.broker.unfinished import Unanswered
 from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
 
 log = logging.getLogger("leveret.jobs")
@@ -58,6 +62,7 @@ _REPEATED_MAX: Final = 2048
 #: Pause of a job while an alarm is set, and while its target is full, in seconds.
 _ALARM_SECONDS: Final = 1.0
 _FULL_SECONDS: Final = 0.05
+_UNASKED: Final = "another server has to be asked what its user may do, for which a job does not wait between messages"
 #: Shortest pause for the rate, in seconds: messages are returned in small groups.
 _RATE_PAUSE: Final = 0.05
 #: Keys of a request that are not options.
@@ -262,7 +267,11 @@ class Jobs:
         now = self._broker.timers.now()
         host = self._broker.events.actor.host
         job_id = secrets.token_hex(6)
-        return Job(job_id, kind, *place, document, options, ends, now, number=begin, begin=begin, host=host)
+        job = Job(job_id, kind, *place, document, options, ends, now, number=begin, begin=begin, host=host)
+        user = principal.user
+        if user.backend != INTERNAL:
+            job.backend, job.login = user.backend, user
+        return job
 
     def _begin(self, job: Job, work: Work) -> None:
         self._broker.events.tell("job.created", job.event)
@@ -432,9 +441,17 @@ class _Run:
             # As for publishers, whose connections are blocked.
             self._wait(f"the broker is {self._broker.alarms.reason}", _ALARM_SECONDS)
             return
+        is_open = False
         try:
             work = self._open()
+            is_open = True
             sent = work.step(self._allowed(), time_slice=time_slice)
+        except Unanswered as question:
+            if is_open:
+                # Some of its messages may be sent, and some not.
+                self._jobs.end(self.job, FAILED, _UNASKED)
+            else:
+                self._ask(question)
         except AmqpFault as fault:
             self._jobs.end(self.job, FAILED, fault.explanation)
         except Exception as error:
@@ -449,6 +466,11 @@ class _Run:
                 self._broker.stores.when_synced(self._synced)
             else:
                 self._synced()
+
+    def _ask(self, question: Unanswered) -> None:
+        """Go on when another server has told what the user may do."""
+        asking = asyncio.get_running_loop().create_task(question.ask())
+        asking.add_done_callback(lambda _: self._plan(0.0))
 
     def _wait(self, reason: str, seconds: float) -> None:
         self.job.error = f"waits: {reason}"
@@ -517,6 +539,22 @@ class _Run:
         due = self._begun_at / 1_000_000 + self._returned / rate
         return max(0.0, due - self._broker.timers.monotonic() / 1_000_000, min(_RATE_PAUSE, 1 / rate))
 
+    def _user(self) -> User:
+        """Return the user, as it is now.
+
+        Raises:
+            ChannelFault: It was deleted, or its login has ended.
+        """
+        job, login = self.job, self.job.login
+        if job.backend == INTERNAL:
+            user = self._accounts.users.get(job.user)
+            if user is None:
+                raise not_found(f"user '{job.user}' was deleted")
+            return user
+        if login is None or (login.expires_at or math.inf) <= self._broker.timers.now() / 1_000_000:
+            raise not_found(f"the login of user '{job.user}' by '{job.backend}' has ended; begin the job again")
+        return login
+
     def _open(self) -> Work:
         """Return the work, and check that the queue is there and the permissions suffice.
 
@@ -526,10 +564,10 @@ class _Run:
         work, job = self._work, self.job
         if work is not None and not work.source.deleted and work.generation == self._generation:
             return work
-        vhost, user = self._broker.vhosts.get(job.vhost), self._accounts.users.get(job.user)
-        if vhost is None or user is None:
-            raise not_found(f"user '{job.user}' was deleted" if user is None else f"vhost '{job.vhost}' was deleted")
-        principal = Principal(self._accounts, user, vhost)
+        vhost = self._broker.vhosts.get(job.vhost)
+        if vhost is None:
+            raise not_found(f"vhost '{job.vhost}' was deleted")
+        principal = Principal(self._accounts, self._user(), vhost)
         source = open_source(principal, job.queue, job.options)
         is_same = job.qid is not None and source.backing.qid == job.qid if work is None else source is work.source
         if not is_same:

@@ -364,3 +364,40 @@ def test_a_shovel_has_the_rights_of_its_user(start: Start, connect: Connect, ser
         time.sleep(0.05)
     asked = [fields["name"] for path, fields in server.asked if path == "resource"]
     assert {"from", "to", "amq.default"} <= set(asked)
+
+
+def test_a_job_has_the_rights_of_its_user(start: Start, connect: Connect, server: AuthServer) -> None:
+    """Also where the broker has a user of that name, which may do more; and not after a restart."""
+    server.answers |= {"resource": "allow", "topic": "allow", "user": "allow"}
+    broker = start(**{ACCESS: "internal+http"})
+    channel = connect(broker, "guest", "guest").channel()
+    for queue in ("from", "to"):
+        channel.queue_declare(queue, durable=True)
+    channel.confirm_delivery()
+    for _ in range(100):
+        channel.basic_publish("", "from", b"x", pika.BasicProperties(delivery_mode=2))
+    guest = api(broker, "guest", "guest")
+
+    def move(**options: object) -> str:
+        body = {"to": "to", "job": True, **options}
+        return str(guest.request("POST", "queues", "/", "from", "move-messages", body=body)["id"])
+
+    def wait(job: str, state: str) -> dict[str, Any]:
+        ends = time.monotonic() + 60
+        while (found := guest.request("GET", "jobs", "/", job))["state"] != state:
+            assert time.monotonic() < ends, found
+            time.sleep(0.02)
+        return dict(found)
+
+    assert wait(move(limit=1), "completed")["returned"] == 1
+    slow = move(rate=1)
+    channel.connection.close()
+    broker.restart()
+    assert wait(slow, "failed")["error"] == (
+        "the login of user 'guest' by 'internal+http' has ended; begin the job again"
+    )
+    server.answers["resource"] = "deny"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        move()
+    assert json.load(refused.value)["reason"] == "Access refused."
+    refused.value.close()
