@@ -19,6 +19,10 @@ _MODULE: Final = "rabbit_auth_backend_"
 #: RabbitMQ's other names.
 _ALIASES: Final = {"oauth": "oauth2", "uaa": "oauth2"}
 #: Names in rabbitmq.conf of parts of an option: entries of a list, or of a mapping.
+_OF_OAUTH2: Final = re.compile(
+    r"(auth_oauth2\.(?:algorithms|oauth_providers|preferred_username_claims|resource_servers|scope_aliases|signing_keys))"
+    r"\.(.+)"
+)
 _PART: Final = re.compile(
     r"(auth_backends(?=\.\d)|auth_ldap\.servers(?=\.\d)|auth_ldap\.(?:dn_lookup|other)_bind(?=\.[up]))"
     r"\.(\d+|user_dn|password)(?:\.(authn|authz))?"
@@ -72,6 +76,20 @@ def gather_part(name: str, value: object, gathered: dict[str, dict[str, object]]
     Returns:
         The option; "" for other settings.
     """
+    nested = _OF_OAUTH2.fullmatch(name)
+    if nested is not None:
+        option, path = nested.groups()
+        # Names of keys may have dots.
+        steps = [path] if option == "auth_oauth2.signing_keys" else path.split(".")
+        within = gathered.setdefault(option, {})
+        for step in steps[:-1]:
+            inner = within.setdefault(step, {})
+            if not isinstance(inner, dict):
+                # The same name with a value of its own, which is refused as that.
+                return ""
+            within = inner
+        within[steps[-1]] = value
+        return str(option)
     found = _PART.fullmatch(name)
     if found is None:
         return ""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from leveret.broker.auth.oauth2.keys import ALGORITHMS, InvalidKey, SigningKey, read_pem_file
+from leveret.broker.config import kinds
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.oauth2 import AuthOAuth2, OAuth2Https
 
@@ -130,9 +131,10 @@ def _read_server(where: str, document: Mapping[str, Any], options: AuthOAuth2, n
         prefix = f"{identifier}." if identifier else ""
     if not isinstance(prefix, str):
         raise ConfigError(f"{where}.scope_prefix: must be a string")
-    verify = document.get("verify_aud", options.verify_aud)
-    if not isinstance(verify, bool):
-        raise ConfigError(f"{where}.verify_aud: must be true or false")
+    try:
+        verify = kinds.boolean().read(document.get("verify_aud", options.verify_aud))
+    except ValueError:
+        raise ConfigError(f"{where}.verify_aud: must be true or false") from None
     return ResourceServer(
         identifier,
         _text(where, document, "oauth_provider_id", options.default_oauth_provider),

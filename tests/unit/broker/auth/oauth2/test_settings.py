@@ -83,7 +83,10 @@ def test_verification_of_the_provider_may_be_switched_off() -> None:
         ({"issuer": _ISSUER, "resource_servers": {"a": {"oauth_provider_id": "x"}}}, "there is no provider 'x'"),
         ({"issuer": _ISSUER, "resource_servers": {"a": {"scope": "x"}}}, "unknown option 'scope'"),
         ({"issuer": _ISSUER, "resource_servers": {"a": 5}}, "must be a mapping"),
-        ({"issuer": _ISSUER, "resource_servers": {"a": {"verify_aud": "no"}}}, "verify_aud: must be true or false"),
+        (
+            {"issuer": _ISSUER, "resource_servers": {"a": {"verify_aud": "perhaps"}}},
+            "verify_aud: must be true or false",
+        ),
         ({"issuer": _ISSUER, "resource_servers": {"a": {"scope_prefix": 5}}}, "scope_prefix: must be a string"),
         ({"issuer": _ISSUER, "scope_aliases": {"a": 5}}, "scope_aliases: must be aliases"),
         ({"issuer": _ISSUER, "algorithms": ("HS256",)}, "shared secrets"),
@@ -125,6 +128,44 @@ def test_the_file_as_in_the_documentation(tmp_path: Path) -> None:
     file = tmp_path / "leveret.yaml"
     file.write_text(f"auth_backends: [oauth2, internal]\nauth_oauth2:\n  issuer: {_ISSUER}\n  leeway: 10s\n")
     assert load(file, {"LEVERET_AUTH_OAUTH2_RESOURCE_SERVER_ID": "mq"}).auth_oauth2.resource_server_id == "mq"
+
+
+def test_names_of_rabbitmq_conf(tmp_path: Path) -> None:
+    key, file = tmp_path / "key.pem", tmp_path / "leveret.yaml"
+    key.write_bytes(Signer().pem())
+    file.write_text(f"""\
+auth_backends.1: rabbit_auth_backend_oauth2
+auth_oauth2.issuer: {_ISSUER}
+auth_oauth2.signing_keys.key.1: {key}
+auth_oauth2.algorithms.1: ES256
+auth_oauth2.algorithms.2: RS256
+auth_oauth2.preferred_username_claims.1: email
+auth_oauth2.scope_aliases.1.alias: admin
+auth_oauth2.scope_aliases.1.scope: mq.tag:administrator mq.read:*/*
+auth_oauth2.scope_aliases.dev: mq.read:dev/*
+auth_oauth2.oauth_providers.two.jwks_uri: https://keys.example/
+auth_oauth2.oauth_providers.two.https.peer_verification: verify_none
+auth_oauth2.resource_servers.mq.oauth_provider_id: two
+auth_oauth2.resource_servers.mq.verify_aud: "false"
+""")
+    settings = load(file, {})
+    assert settings.auth_backends == ("oauth2",)
+    found = read_settings(settings.auth_oauth2)
+    assert [*found.providers[""].keys] == ["key.1"]
+    assert found.providers[""].algorithms == ("ES256", "RS256")
+    assert found.providers["two"].tls.verify_mode == ssl.CERT_NONE  # type: ignore[union-attr]
+    (server,) = found.servers
+    assert (server.id, server.provider, server.verify_aud) == ("mq", "two", False)
+    assert server.preferred_username_claims == ("email",)
+    assert server.scope_aliases == {"admin": ("mq.tag:administrator", "mq.read:*/*"), "dev": ("mq.read:dev/*",)}
+
+
+@pytest.mark.parametrize("line", ["auth_oauth2.resource_servers.a: 5\nauth_oauth2.resource_servers.a.id: b", "x.y: 1"])
+def test_names_that_contradict_each_other_are_refused(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "leveret.yaml"
+    file.write_text(f"auth_oauth2.issuer: {_ISSUER}\n{line}\n")
+    with pytest.raises(ConfigError):
+        read_settings(load(file, {}).auth_oauth2)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
