@@ -353,5 +353,6 @@ class _Reader:
 
 
 def _shown(term: object) -> str:
-    shown = repr(term)
+    """Return a term for people, a tuple as Erlang has it."""
+    shown = f"{{{', '.join(map(str, term))}}}" if isinstance(term, tuple) else repr(term)
     return shown if len(shown) <= 100 else f"{shown[:100]}..."

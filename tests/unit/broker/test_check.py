@@ -263,3 +263,12 @@ def test_definitions_are_loaded_as_a_start_loads_them(files: Files) -> None:
         assert files.check(f"policies: [{policy}]\ndefault_permissions.read: '('\n")[0] == 0, "there is no new user"
     path.write_text(json.dumps({"vhosts": [{"name": "other"}]}))
     assert files.check(content)[0] == 0
+
+
+def test_options_of_a_directory_are_checked(files: Files) -> None:
+    content = (
+        "auth_backends: [ldap]\nauth_ldap.servers: [ldap.example.com]\nauth_ldap.vhost_access_query: {in_grup: x}\n"
+    )
+    text = "auth_ldap.vhost_access_query: {in_grup, x} is not a query"
+    assert files.check(content) == (1, "", [f"{files.config}:3: {text}"])
+    assert files.check(content.replace("in_grup", "in_group"))[0] == 0

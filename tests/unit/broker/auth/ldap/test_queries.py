@@ -130,10 +130,10 @@ def test_nothing_is_asked_that_does_not_decide() -> None:
     ("written", "text"),
     [
         ("nonsense", "'nonsense' is not a query"),
-        ({"in_grup": "cn=x"}, "('in_grup', 'cn=x') is not a query"),
+        ({"in_grup": "cn=x"}, "{in_grup, cn=x} is not a query"),
         ({"in_group": "cn=x", "exists": "cn=y"}, "a query is a mapping with one key, not with ['exists', 'in_group']"),
         ({"in_group": "cn=${routing_key}"}, "${routing_key} in 'cn=${routing_key}' is not known here; there are "),
-        ({"and": True}, "('and', True) is not a query"),
+        ({"and": True}, "{and, True} is not a query"),
         ({"for": {"permission": True}}, "for: permission: give a mapping of values to queries"),
         ({"for": {"key": {"x": True}}}, "for: 'key' is not known here; there are "),
         ({"for": [["permission", True]]}, "for: ['permission', True] is not a variable, a value and a query"),
