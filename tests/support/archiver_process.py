@@ -12,12 +12,19 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class ArchiverProcess:
-    """`leveret-analytics archive` on a data directory; it runs from the start on."""
+    """`leveret-analytics archive` on a data directory; it runs from the start on.
 
-    def __init__(self, data_dir: Path, archive: Path, interval: float = 1) -> None:
-        options = ["--data-dir", str(data_dir), "--to", str(archive), "--interval", str(interval), "--broker", "one"]
-        self._command = [sys.executable, "-m", "leveret.analytics.program", "archive", *options]
-        self._path = archive.parent / "archiver.log"
+    Args:
+        broker: Name of the broker in the archive.
+        options: Further options.
+    """
+
+    def __init__(
+        self, data_dir: Path, archive: Path, interval: float = 1, broker: str = "one", options: tuple[str, ...] = ()
+    ) -> None:
+        self._options = ["--data-dir", str(data_dir), "--to", str(archive), "--broker", broker, *options]
+        self._interval = interval
+        self._path = archive.parent / f"archiver-{broker}.log"
         self._log = self._path.open("wb")
         self.kills = 0
         self.start()
@@ -27,20 +34,38 @@ class ArchiverProcess:
         """Number of the process."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
+
+    def said(self) -> str:
+        """What it has said since the first start."""
+        return self._path.read_text()
+
     def start(self) -> None:
         """Start it, after kill()."""
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-        self._process = subprocess.Popen(self._command, cwd=_ROOT, env=environment, stderr=self._log)
+        self._process = self._started("--interval", str(self._interval))
 
     def kill(self) -> None:
         """End it at any moment."""
-        assert self._process.poll() is None, self._path.read_text()
+        assert self.is_running, self.said()
         self._process.kill()
         self._process.wait()
         self.kills += 1
+
+    def run_once(self) -> None:
+        """Copy what is there, after kill()."""
+        process = self._started("--once")
+        assert process.wait() == 0, self.said()
 
     def close(self) -> None:
         """End it for good."""
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+    def _started(self, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "leveret.analytics.program", "archive", *self._options, *options]
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        return subprocess.Popen(command, cwd=_ROOT, env=environment, stderr=self._log)
