@@ -26,6 +26,7 @@ _PLUGINS: Final[Mapping[str, tuple[Verdict, str, str]]] = {
     "rabbitmq_auth_backend_cache": (_FINE, "is built in: auth_cache.ttl", "docs/access.md"),
     "rabbitmq_auth_backend_http": (_FINE, _BUILT_IN, "docs/access.md"),
     "rabbitmq_auth_backend_ldap": (_FINE, "is built in: its queries can be pasted", "docs/ldap.md"),
+    "rabbitmq_auth_backend_oauth2": (_FINE, _BUILT_IN, "docs/oauth2.md"),
     "rabbitmq_auth_mechanism_ssl": (_FINE, _BUILT_IN, "docs/operations.md#tls"),
     "rabbitmq_consistent_hash_exchange": (_FINE, _BUILT_IN, ""),
     "rabbitmq_delayed_message_exchange": (_FINE, _BUILT_IN, ""),
