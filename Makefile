@@ -50,7 +50,7 @@ coverage: $(VENV)/installed-test ## test in pure Python what may be compiled, re
 	rm -rf build/coverage && mkdir -p build/coverage
 	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
 		tests/conformance tests/fuzz tests/integration/embedding tests/integration/leveretctl \
-		tests/integration/test_delete_messages.py tests/integration/test_readers.py \
+		tests/integration/ldap tests/integration/test_delete_messages.py tests/integration/test_readers.py \
 		tests/integration/test_etcd_register.py tests/integration/test_kubernetes_register.py tests/integration/test_failover.py \
 		--ignore=tests/unit/analytics -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
