@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.layout import find_sources
-from leveret.analytics.columns import ARCHIVED_TABLES, TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES
 from leveret.analytics.dataset import LeveretDataset, dataset_of
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.options import parse_options
@@ -44,6 +44,8 @@ WRONG_STATEMENT: Final = 2
 FAILED: Final = 1
 #: Tables of the archive, together with what waits now, begin with this.
 ARCHIVED: Final = "archived_"
+#: Tables whose rows are of queues and exchanges. A new table has to be put here, or its rows have to be guarded.
+_OF_QUEUES: Final = ("messages", "delayed", "events", "queues", "segments")
 _BATCH_ROWS: Final = 1000
 #: Maximum bytes of the rows of a result as JSON, which pages show; those after them are left out.
 _JSON_BYTES: Final = 32 << 20
@@ -70,6 +72,7 @@ class Request:
         data_dir: The data directory.
         archive: Path or URL of the archive; empty for none.
         readable: Names of the queues that may be read, by virtual host; null in place of names for all of it.
+        has_audit: Whether there is the table `audit`, which is not of queues.
         form: `json`, `csv` or `parquet`.
         rows: Maximum number of rows.
         memory: Maximum bytes that DuckDB uses.
@@ -79,6 +82,7 @@ class Request:
     data_dir: str
     archive: str
     readable: Mapping[str, list[str] | None]
+    has_audit: bool
     form: str
     rows: int
     memory: int
@@ -150,7 +154,11 @@ def _check_statement(database: duckdb.DuckDBPyConnection, text: str) -> None:
 
 def _tables_in(database: duckdb.DuckDBPyConnection, request: Request) -> Iterator[str]:
     """Yield the tables that a statement names; the others are not opened."""
-    known = {*TABLES, *(ARCHIVED + table for table in ARCHIVED_TABLES if request.archive)}
+    known = {
+        *_OF_QUEUES,
+        *(("audit",) if request.has_audit else ()),
+        *(ARCHIVED + table for table in ARCHIVED_TABLES if request.archive),
+    }
     try:
         named = database.get_table_names(request.statement)
     except duckdb.Error:

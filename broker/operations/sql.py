@@ -51,12 +51,13 @@ class SqlQueries:
         self._accounts = accounts
         self._running: set[RunningStatement] = set()
 
-    async def run(self, user: User, statement: str, form: str, rows: int) -> RunningStatement:
+    async def run(self, user: User, statement: str, form: str, rows: int, has_audit: bool) -> RunningStatement:
         """Begin to run a statement. The caller closes it.
 
         Args:
             form: One of FORMS.
             rows: Maximum number of rows.
+            has_audit: Whether the user may read the audit log.
         Raises:
             SqlUnavailableError: See there.
         """
@@ -70,6 +71,7 @@ class SqlQueries:
                     "data_dir": str(self._settings.data_dir),
                     "archive": self._settings.archive.url,
                     "readable": await asyncio.wait_for(self._readable(user), self._settings.sql.timeout),
+                    "has_audit": has_audit,
                     "form": form,
                     "rows": rows,
                     "memory": self._settings.sql.memory_limit,

@@ -77,6 +77,9 @@ def test_users_see_the_queues_that_they_may_read(broker: LeveretProcess) -> None
     assert sql(broker, counts, "clerk")["rows"] == []
     api.request("PUT", "permissions", "/", "clerk", body={"configure": ".*", "write": ".*", "read": "^ord"})
     assert sql(broker, counts, "clerk")["rows"] == [["orders", 3]]
+    audited = "select count(*) > 0 from audit where kind = 'permission.created'"
+    assert sql(broker, audited)["rows"] == [[True]]
+    assert "does not exist" in refusal(lambda: sql(broker, audited, "clerk"))[1]
     api.request("PUT", "users", "nobody", body={"password": "nobody", "tags": ""})
     assert refusal(lambda: sql(broker, counts, "nobody"))[0] == 401
 

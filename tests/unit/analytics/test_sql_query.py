@@ -48,6 +48,7 @@ class Database:
             "data_dir": self.path,
             "archive": self.archive,
             "readable": readable,
+            "has_audit": False,
             "form": "json",
             "rows": 1000,
             "memory": 128 << 20,
@@ -104,6 +105,12 @@ def test_only_what_the_user_may_read_is_there(database: Database, table: str) ->
     assert database.ask(names, {"/": ["mail"], "other": []}).rows == []
     assert database.ask(names, {"other": None}).rows == [["other", "mail"]]
     assert database.ask(names, {}).rows == []
+
+
+def test_the_audit_log_is_for_those_who_may_read_it(database: Database) -> None:
+    assert database.ask("select count(*) from audit", has_audit=True).rows == [[0]]
+    for name in ("audit", "AUDIT", '"audit"'):
+        assert "does not exist" in database.ask(f"select * from {name}").said
 
 
 def test_no_condition_is_evaluated_on_other_rows(database: Database) -> None:
@@ -207,7 +214,14 @@ def test_a_data_directory_that_cannot_be_read_is_a_line(tmp_path: Path) -> None:
 def test_it_ends_with_its_stdin(database: Database) -> None:
     command = [sys.executable, "-m", "leveret.analytics.sql_query"]
     endless = "select count(*) from range(100000000000) as a where a.range % 7 = 8"
-    request = {"statement": endless, "data_dir": database.path, "archive": "", "readable": ALL, "form": "json"}
+    request = {
+        "statement": endless,
+        "data_dir": database.path,
+        "archive": "",
+        "readable": ALL,
+        "has_audit": False,
+        "form": "json",
+    }
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps({**request, "rows": 1, "memory": 64 << 20}).encode() + b"\n")

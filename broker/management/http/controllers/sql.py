@@ -6,6 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
+from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, failure
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
@@ -46,7 +47,7 @@ class SqlStatements(Controller):
         if not 1 <= rows <= most:
             raise bad_request(f"rows must be 1 to {most} (sql.max_rows)")
         try:
-            running = await self._queries.run(user, statement, form, rows)
+            running = await self._queries.run(user, statement, form, rows, has_tag(user, "monitoring"))
         except SqlUnavailableError as error:
             raise _unavailable(error) from None
         try:
