@@ -26,6 +26,7 @@ SECOND: Final = (
     "tests/integration/test_concurrent_clients.py",
     "tests/integration/test_documentation",
     "tests/integration/test_embedded.py::test_fixtures_as_documented",
+    "tests/integration/test_iceberg_catalog.py",
     "tests/integration/test_java_client.py",
     "tests/integration/test_paging.py",
     "tests/integration/test_public_definitions.py",

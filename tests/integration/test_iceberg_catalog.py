@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +17,11 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ServiceUnavailableError, UnauthorizedError
 
 from tests.integration.waiting import wait_until
+from tests.support.documentation import ROOT
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Connection
+from tests.torture.iceberg_tables import make_environment
 
 NAME = "leveret.messages"
 
@@ -114,6 +120,73 @@ def test_a_table_is_there_for_who_may_read_all_its_queues(tmp_path: Path) -> Non
         for user in ("nobody", "unknown"):
             with pytest.raises(UnauthorizedError, match="NotAuthorizedException"):
                 catalog_of(broker, user)
+
+
+_IN_SPARK = """
+import json, sys
+from pyspark.sql import SparkSession
+jar, uri, query = sys.argv[1:]
+lake = "spark.sql.catalog.lake"
+spark = (
+    SparkSession.builder.master("local[1]").config("spark.jars", jar).config("spark.ui.enabled", "false")
+    .config(lake, "org.apache.iceberg.spark.SparkCatalog").config(f"{lake}.type", "rest").config(f"{lake}.uri", uri)
+    .config(f"{lake}.rest.auth.type", "basic").config(f"{lake}.rest.auth.basic.username", "guest")
+    .config(f"{lake}.rest.auth.basic.password", "guest")
+    .config(f"{lake}.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO").getOrCreate()
+)
+print(json.dumps([list(row) for row in spark.sql(query).collect()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_spark_attaches_the_catalog(tmp_path: Path) -> None:
+    environment = ROOT / "build" / "iceberg-spark"
+    make_environment(environment)
+    (jar,) = environment.glob("*.jar")
+    packages = environment / "packages"
+    number = "cast(cast(body as string) as int)"
+    query = f"select queue, count(*), sum({number}) from lake.leveret.messages group by queue order by queue"
+    with archiving(tmp_path) as broker:
+        wait_until(lambda: bodies(broker) == Counter(range(15)), "the table has all messages")
+        said = subprocess.run(
+            [sys.executable, "-c", _IN_SPARK, str(jar), f"{Management(broker.http_url).base}/iceberg", query],
+            env={**os.environ, "PYTHONPATH": str(packages), "SPARK_HOME": str(packages / "pyspark")},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+    assert json.loads(said.splitlines()[-1]) == [["mails", 5, 60], ["orders", 10, 45]]
+
+
+_IN_DUCKDB = """
+import json, pathlib, sys
+directory, table = sys.argv[1:]
+sys.path.insert(0, directory)
+import duckdb
+connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+for name in ("avro", "iceberg"):
+    (path,) = pathlib.Path(directory).rglob(f"{name}.duckdb_extension")
+    connection.load_extension(str(path))
+query = f"select queue, count(*) from iceberg_scan('{table}') group by queue order by queue"
+print(json.dumps([list(row) for row in connection.sql(query).fetchall()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_duckdb_reads_the_table_without_a_catalog(tmp_path: Path) -> None:
+    """By its Iceberg extension, which is on PyPI for this version of DuckDB."""
+    directory = ROOT / "build" / "iceberg-duckdb"
+    if not directory.exists():
+        packages = ["duckdb==1.4.4", "duckdb-ext-avro==1.4.4.*", "duckdb-ext-iceberg==1.4.4.*"]
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory), *packages]
+        subprocess.run(install, check=True)
+    with archiving(tmp_path) as broker:
+        wait_until(lambda: bodies(broker) == Counter(range(15)), "the table has all messages")
+        table = str(tmp_path / "archive" / "iceberg" / "leveret" / "messages")
+        command = [sys.executable, "-I", "-c", _IN_DUCKDB, str(directory), table]
+        said = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(said) == [["mails", 5], ["orders", 10]]
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
