@@ -38,6 +38,7 @@ KINDS: Final = {
     "names of deleted queues": r"events/deleted-queues\.jsonl",
     "event log": r"events/ev-\d{20}\.log",
     "details of events": r"events/de-\d{20}\.log",
+    "audit log": r"audit/au-\d{20}\.log",
     "losses": r"losses\.json",
     "redo log": r"redo/redo-\d{10}\.log",
     "QUEUE.json": r"q/[0-9a-f]{8}/QUEUE\.json",
