@@ -202,7 +202,10 @@ class Flow:
             self.twice[reason] += 1
         else:
             self.seen.add(number)
-            self._firsts.setdefault(self.level(number), []).append(number)
+            # What returns to a quorum queue goes behind what has returned before, as in RabbitMQ: if two consumers
+            # in a row end without having seen all that they got, the rest comes in another order.
+            if not (delivery.redelivered and ("x-queue-type", "S", "quorum") in self.arguments):
+                self._firsts.setdefault(self.level(number), []).append(number)
 
     def look_at(self, number: int, delivery: Delivery) -> None:
         """Compare a delivery with what else is known."""
