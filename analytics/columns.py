@@ -142,7 +142,7 @@ COLUMNS: Final[dict[str, dict[str, Column]]] = {
         "consequence": Column("boolean", "Whether nobody has asked for it: the bindings that go with a queue"),
         "vhost": Column("string", "Virtual host of the object; null if it has none", nullable=True),
         "object": Column("string", "Name of the object"),
-        "messages": Column("bigint", "Number of messages; null unless it is about messages", nullable=True),
+        "messages": Column("bigint", "Number of messages or failed logins; null if about neither", nullable=True),
         "details": Column("string", "What else is known of it, as a JSON object"),
     },
     "segments": {

@@ -290,7 +290,7 @@ class App:
             log = engine.open_audit_log(options.retention, options.max_bytes)
         except OSError as error:
             raise StartError(unusable_text(self.settings.data_dir, f"the audit log: {error}")) from error
-        return Audit(log, self.broker.turn, options.connections)
+        return Audit(log, self.broker.turn, self.broker.timers, options.connections)
 
     def _forget_backups(self) -> None:
         """Keep nothing for backups that were taken before `backup.url` was removed."""
@@ -403,7 +403,7 @@ class App:
                 self._losses.close()
             if self._audit is not None:
                 try:
-                    self._audit.log.close()
+                    self._audit.close()
                 except OSError as error:
                     log.error("the end of the audit log could not be written: %s", error)
             if not self._stores.close():

@@ -10,7 +10,7 @@ since 1970. Records are JSON objects (json_records.py):
     broker   true if it is a consequence of what the user has done: the bindings of a deleted queue
     vhost    virtual host of the object; missing if it has none
     object   name of the object
-    count    number of messages; missing unless it is about messages
+    count    number of messages, or of failed logins that are counted in one record; missing if it is about neither
     details  what else the event says: an object
 
 Older versions ignore these files. What is written survives the death of the process; the disk has it when the operating

@@ -708,7 +708,7 @@ AUDIT_RECORD: Final[Table] = (
     _as_is("broker", "boolean", "Whether it is a consequence, which nobody has asked for"),
     _as_is("vhost", "string|null", "Virtual host of the object"),
     _as_is("object", "string", "Name of the object"),
-    _as_is("count", "integer|null", "Number of messages, if it is about messages"),
+    _as_is("count", "integer|null", "Number of messages, or of failed logins that were counted together"),
     _as_is("details", "object", "What else is known of it", Column(form="json")),
 )
 

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from leveret.broker.core.events import INTERNAL_USER, Event
 from leveret.broker.core.json_values import table_to_json
+from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.operations.failed_logins import FAILED_LOGIN, FailedLogins
 from leveret.storage.audit_log import LATE, AuditLog, audit_files, file_name
 from leveret.storage.disk.files import Files
 from leveret.storage.json_records import read_object, unpack_records
@@ -20,7 +22,9 @@ _OF_CLIENTS: Final = ("connection.", "channel.", "consumer.", "user.authenticati
 #: States that follow one another by themselves: nobody does anything.
 _STATES: Final = "shovel.worker."
 #: What a record has by another name, what says nothing to a reader, and what clients may fill with anything.
-_LEFT_OUT: Final = frozenset({"vhost", "message_count", "pid", "owner_pid", "client_properties", "peer_host", "node"})
+_LEFT_OUT: Final = frozenset(
+    {"vhost", "message_count", "failures", "pid", "owner_pid", "client_properties", "peer_host", "node"}
+)
 #: Events whose object has its name in another field than `name`, by the beginning of their kind.
 _NAMES: Final = {
     "binding.": "{source_name} -> {destination_name}",
@@ -42,13 +46,15 @@ class Audit:
     Args:
         log: The files.
         turn: The broker's turns.
+        timers: The broker's timers.
         has_clients: Whether what comes and goes with clients is logged, too.
     """
 
-    def __init__(self, log: AuditLog, turn: Turn, has_clients: bool) -> None:
+    def __init__(self, log: AuditLog, turn: Turn, timers: Timers, has_clients: bool) -> None:
         self.log = log
         self._turn = turn
         self._has_clients = has_clients
+        self._failed_logins = FailedLogins(timers, self._add)
 
     def wants(self, kind: str) -> bool:
         """Check whether events of a kind are logged."""
@@ -56,9 +62,23 @@ class Audit:
 
     def take(self, event: Event) -> None:
         """Log an event."""
+        if event.kind == FAILED_LOGIN and self._failed_logins.count(event):
+            return
         if self._has_clients or not (event.kind[:5] in ("queue", "bindi") and event.fields.get("exclusive")):
-            self.log.add(record_of(event))
-            self._turn.end_later()
+            self._add(event)
+
+    def close(self) -> None:
+        """Log the failed logins that are only counted yet, and close the log.
+
+        Raises:
+            OSError: Its end cannot be written.
+        """
+        self._failed_logins.close()
+        self.log.close()
+
+    def _add(self, event: Event) -> None:
+        self.log.add(record_of(event))
+        self._turn.end_later()
 
 
 def record_of(event: Event) -> dict[str, Any]:
@@ -73,8 +93,9 @@ def record_of(event: Event) -> dict[str, Any]:
     if vhost is not None:
         record["vhost"] = vhost
     record["object"] = object_name(event.kind, about)
-    if "message_count" in about:
-        record["count"] = about["message_count"]
+    count = about.get("message_count", about.get("failures"))
+    if count is not None:
+        record["count"] = count
     record["details"] = {
         name: table_to_json(value) if isinstance(value, tuple) else value
         for name, value in about.items()

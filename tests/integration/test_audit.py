@@ -206,6 +206,24 @@ def test_clients_are_logged_if_asked_for(tmp_path: Path) -> None:
         assert sorted(kinds[5:]) == ["channel.closed", "connection.closed", "consumer.deleted", "queue.deleted"]
 
 
+def test_equal_failed_logins_are_counted_and_the_exchange_tells_each(broker: LeveretProcess) -> None:
+    api = Management(broker.http_url)
+    api.request("PUT", "queues", "/", "failures", body={})
+    body = {"routing_key": "user.authentication.failure"}
+    api.request("POST", "bindings", "/", "e", "amq.rabbitmq.event", "q", "failures", body=body)
+    for _ in range(4):
+        with pytest.raises(ConnectionClosed):
+            Connection(broker.url, user="nobody", password="wrong")
+    api.request("DELETE", "queues", "/", "failures", "contents")
+    assert [each["count"] for each in audit(broker, kind="queue.purged")["items"]] == [4]
+    assert [each["count"] for each in audit(broker, user="nobody")["items"]] == [None]
+    broker.stop()
+    broker.start()
+    counted, first = audit(broker, user="nobody")["items"]
+    assert (counted["count"], first["count"]) == (3, None)
+    assert first["at"] <= counted["details"]["first"] <= counted["details"]["last"] == counted["at"]
+
+
 def test_without_it_there_are_no_files(tmp_path: Path) -> None:
     with LeveretProcess(tmp_path, settings={"audit.enabled": "false"}) as broker:
         Management(broker.http_url).request("PUT", "queues", "/", "q", body={})

@@ -22,7 +22,7 @@ const COLUMNS = [
   { label: "What" },
   { label: "Virtual host" },
   { label: "Object" },
-  { label: "Messages", numeric: true },
+  { label: "Count", numeric: true },
   { label: "Details", wide: true },
 ];
 
