@@ -27,6 +27,9 @@ from leveret.analytics.backup.layout import (
 from leveret.analytics.backup.moments import ROOT, BackupFiles, shown_time
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.writers import Claim, Turn
+from leveret.storage.audit_log import DIRECTORY as AUDIT
+from leveret.storage.audit_log import audit_files
+from leveret.storage.audit_log import file_name as audit_file_name
 from leveret.storage.directory.deleted_queues import read_deleted
 from leveret.storage.directory.directory_format import FORMAT_FILE, lock_for_backup
 from leveret.storage.disk.files import DiskFiles
@@ -47,7 +50,7 @@ from leveret.storage.snapshots.snapshot import (
     take_snapshot,
 )
 
-#: Files of the data directory that a backup has beside definitions, queues, event log and checkpoints.
+#: Files of the data directory that a backup has beside definitions, queues, event log, audit log and checkpoints.
 LOSSES: Final = "losses.json"
 _SMALL_FILES: Final = (FORMAT_FILE, LOSSES, "events/deleted-queues.jsonl")
 #: Octets of one object at most.
@@ -159,6 +162,7 @@ class Capture:
             files = dict(self._events(snapshot))
             for queue in snapshot.queues:
                 files |= self._queue(queue, snapshot)
+        files |= self._audit()
         files |= self._deleted_queues()
         if self._is_other:
             is_continued = is_continued and self._knows_all_segments(files)
@@ -365,6 +369,16 @@ class Capture:
             with suppress(FileNotFoundError):
                 path = f"events/{details_name(view.file)}"
                 yield path, self._send(path, details)
+
+    def _audit(self) -> dict[str, StoredFile]:
+        """Send the audit log. Its end may be later than the cut, and in the middle of a record."""
+        files: dict[str, StoredFile] = {}
+        for time_us in audit_files(DiskFiles(), f"{self._data_dir}/{AUDIT}"):
+            path = f"{AUDIT}/{audit_file_name(time_us)}"
+            # The broker removes what is too old.
+            with suppress(FileNotFoundError):
+                files[path] = self._send(path, f"{self._data_dir}/{path}")
+        return files
 
     def _small_files(self, known: Collection[str]) -> dict[str, StoredFile]:
         """Send files that are replaced as a whole, without those of queues whose directories are known by name."""

@@ -7,12 +7,16 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from leveret.analytics.backup.capture import LOSSES
 from leveret.analytics.backup.layout import DEFINITIONS, BackupRefusedError
 from leveret.analytics.backup.moments import ROOT, BackupFiles, Moment
 from leveret.analytics.backup.repository import Repository
+from leveret.storage.audit_log import DIRECTORY as AUDIT
+from leveret.storage.audit_log import audit_files, file_name
 from leveret.storage.disk.files import DiskFiles
+from leveret.storage.json_records import pack_record, read_object, unpack_records
 from leveret.storage.segments.segment import segment_of_name
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
@@ -85,7 +89,9 @@ def restore(repository: Repository, target: str, at: int | None, is_chosen: Call
     losses = moment.files.read_all(f"{ROOT}/{LOSSES}") if moment.is_backup else None
     if losses is not None:
         _write_private(Path(target, LOSSES), losses)
+    damaged = _write_audit(moment, snapshot.store_id, Path(target))
     written = write_data_directory(files, target, snapshot, _reader(moment.files), _numbers(moment), is_chosen)
+    written.damaged += damaged
     _sync(target)
     return Restored(snapshot.cut.time, written, snapshot.missing_segments)
 
@@ -103,6 +109,23 @@ def _write_definitions(repository: Repository, moment: Moment, snapshot: Snapsho
         for each in target.glob(f"{DEFINITIONS}*"):
             if each != path:
                 each.unlink()
+
+
+def _write_audit(moment: Moment, store_id: bytes, target: Path) -> list[str]:
+    """Write the audit log up to the moment; of a backup, all that it has. Return a line for each damaged file."""
+    salt, damaged = crc32(store_id), []
+    (target / AUDIT).mkdir(0o750)
+    for time_us in audit_files(moment.files, f"{ROOT}/{AUDIT}"):
+        try:
+            octets = moment.files.read_all(f"{ROOT}/{AUDIT}/{file_name(time_us)}") or b""
+        except OSError as error:
+            damaged.append(str(error))
+            continue
+        found = unpack_records(octets, salt)
+        kept = [each for each in found if moment.is_backup or read_object(each).get("at", 0) <= moment.time]
+        if kept:
+            _write_private(target / AUDIT / file_name(time_us), b"".join(pack_record(each, salt) for each in kept))
+    return damaged
 
 
 def _reader(files: BackupFiles) -> Callable[[str], bytes]:

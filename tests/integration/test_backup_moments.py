@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+import leveret
 from leveret.analytics.backup.capture import Capture
+from leveret.analytics.backup.layout import object_path
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import Restored, restore, selects
 from leveret.storage.directory.directory_format import lock_for_backup
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import BACKUP_READER, ReaderFile, read_reader, write_reader
-from tests.integration.test_backup import bodies_in, publish, settle
+from tests.integration.test_backup import bodies_in, now, publish, settle
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -142,6 +144,43 @@ def test_policies_are_those_of_the_moment(
         with LeveretProcess(directory) as process:
             (policy,) = Management(process.http_url).request("GET", "policies")
             assert policy["definition"] == {"max-length": at + 1}
+
+
+def test_the_audit_log_is_that_of_the_moment(
+    broker: LeveretProcess, channel: Channel, capture: Capture, tmp_path: Path
+) -> None:
+    def created(data: Path) -> list[str]:
+        rows = leveret.scan(data, "audit", columns=["kind", "object"]).read_all().to_pylist()
+        return [row["object"] for row in rows if row["kind"] == "queue.created"]
+
+    settle(broker)
+    capture.take()
+    channel.queue_declare("a")
+    moment = settle(broker)
+    # Records have milliseconds.
+    wait_until(lambda: now() > moment + 1000, "the next millisecond")
+    channel.queue_declare("b")
+    settle(broker)
+    capture.take(is_full=False)
+    assert not restored(tmp_path, moment).written.damaged
+    assert created(tmp_path / "r") == ["marker", "a"]
+    repository = Repository(str(tmp_path / "backup"))
+    directory = tmp_path / "again"
+    directory.mkdir()
+    restore(repository, str(directory / "data"), None, selects(None, None))
+    assert created(directory / "data") == ["marker", "a", "b"]
+    with LeveretProcess(directory) as process:
+        Management(process.http_url).request("PUT", "queues", "/", "c", body={})
+        assert created(process.data_dir) == ["marker", "a", "b", "c"]
+    # Damage costs the file, and nothing else.
+    ((path, file),) = [
+        each for each in repository.files_at(repository.backups()[-1]).items() if each[0].startswith("audit/")
+    ]
+    (tmp_path / "backup" / object_path(file.parts[0][0])).unlink()
+    found = restore(repository, str(tmp_path / "damaged"), None, selects(None, None))
+    assert [path in line for line in found.written.damaged] == [True]
+    assert b"m" in bodies_in(tmp_path / "damaged", "marker")
+    assert created(tmp_path / "damaged") == []
 
 
 def test_what_is_kept_is_bounded_and_survives_a_restart(tmp_path: Path) -> None:
