@@ -58,6 +58,7 @@ _HEARTBEAT: Final = _HEAD.pack(FRAME_HEARTBEAT, 0, 0) + _END
 _DELIVER: Final = INDEX["basic.deliver"].to_bytes(4, "big")
 _ACK: Final = INDEX["basic.ack"].to_bytes(4, "big")
 _NACK: Final = INDEX["basic.nack"].to_bytes(4, "big")
+_RETURN: Final = INDEX["basic.return"].to_bytes(4, "big")
 _PUBLISH: Final = INDEX["basic.publish"].to_bytes(4, "big") + bytes(2)
 _BLOCKED: Final = INDEX["connection.blocked"]
 _UNBLOCKED: Final = INDEX["connection.unblocked"]
@@ -453,6 +454,11 @@ class RemoteDestination(RemoteChannel):
         super().__init__(uri, owner)
         self._end = end
         self._confirms = confirms
+        # Without confirms nothing could be moved again: it has left the source.
+        is_mandatory = confirms and end.queue is not None
+        #: The bits of basic.publish.
+        self._bits = b"\1" if is_mandatory else b"\0"
+        self._has_returned = False
         self._last_route = b""
         self._method = b""
 
@@ -469,10 +475,16 @@ class RemoteDestination(RemoteChannel):
             await self.call("confirm.select", False)
 
     def _read(self, kind: int, payload: bytes) -> None:
+        if self._has_returned:
+            # The confirm that follows is of a message that is in no queue.
+            return
         if payload[:4] == _ACK and kind == FRAME_METHOD:
             self.owner.answered(_U64.unpack_from(payload, _NUMBER_AT)[0], bool(payload[_BITS_AT] & 1), accepted=True)
         elif payload[:4] == _NACK and kind == FRAME_METHOD:
             self.owner.answered(_U64.unpack_from(payload, _NUMBER_AT)[0], bool(payload[_BITS_AT] & 1), accepted=False)
+        elif payload[:4] == _RETURN and kind == FRAME_METHOD:
+            self._has_returned = True
+            self._fail(EndFault(format_text(f"queue '{self._end.queue}' was deleted")))
         else:
             super()._read(kind, payload)
 
@@ -483,7 +495,7 @@ class RemoteDestination(RemoteChannel):
         for route, header, body in messages:
             if route != self._last_route:
                 self._last_route = route
-                arguments = _PUBLISH + route + b"\0"
+                arguments = _PUBLISH + route + self._bits
                 self._method = _HEAD.pack(FRAME_METHOD, _CHANNEL, len(arguments)) + arguments + _END
             parts += (self._method, _HEAD.pack(FRAME_HEADER, _CHANNEL, len(header)), header, _END)
             for at in range(0, len(body), largest):

@@ -291,9 +291,9 @@ class TestMessages:
         assert [message.body for message in shovelling.take("b", 1)] == [b"1"]
 
     @pytest.mark.departs("none")
-    @pytest.mark.parametrize("source", ["local", "remote"])
-    def test_48_19_the_destination_is_deleted(self, shovelling: Shovelling, source: str) -> None:
-        shovelling.set(source, "local", src_queue="a", dest_queue="b", reconnect_delay=0.1)
+    @WAYS
+    def test_48_19_the_destination_is_deleted(self, shovelling: Shovelling, source: str, destination: str) -> None:
+        shovelling.set(source, destination, src_queue="a", dest_queue="b", reconnect_delay=0.1)
         shovelling.wait(lambda: shovelling.exists("b"))
         shovelling.channel.queue_delete("b")
         shovelling.channel.publish("", "a", b"1")
