@@ -401,6 +401,7 @@ class App:
             self.broker.turn.before_writing.clear()
             if self._losses is not None:
                 self._losses.close()
+            self.broker.events.takers.clear()
             if self._audit is not None:
                 try:
                     self._audit.close()

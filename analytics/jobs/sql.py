@@ -35,10 +35,10 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     """Run a query.
 
     Args:
-        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments` and `queues`. With
-            an archive, `messages` and `events` are all that have come, and the others are of the data directories, if
-            any are named. `bodies`, `body_schema` and `body_message` say how bodies are read; with an archive, those of
-            `messages`.
+        options: `query` is the SQL text; its tables are `messages`, `delayed`, `events`, `segments`, `queues` and,
+            unless queues are chosen, `audit`. With an archive, `messages` and `events` are all that have come, and the
+            others are of the data directories, if any are named. `bodies`, `body_schema` and `body_message` say how
+            bodies are read; with an archive, those of `messages`.
     Returns:
         `sql`.
     Raises:
@@ -49,7 +49,10 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     given = {name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values}
     for table in TABLES:
         bodies = {name: value for name, value in given.items() if applies(name, table)}
-        if options.sources is None or table in ARCHIVED_TABLES:
+        if options.queue is not None and not applies("queue", table):
+            # The audit log is not of one queue.
+            spark.catalog.dropTempView(table)
+        elif options.sources is None or table in ARCHIVED_TABLES:
             options.table(spark, table, **bodies).createOrReplaceTempView(table)
         elif options.snapshots:
             # Data directories may have bodies of different types.

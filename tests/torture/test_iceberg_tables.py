@@ -15,6 +15,5 @@ from tests.torture.iceberg_tables import run
 def test_no_row_is_missing_or_double_after_kills(tmp_path: Path) -> None:
     found = run(tmp_path, 20_000, kills=5, keep=3600, seconds=75, spark=ROOT / "build" / "iceberg-spark", seed=1)
     assert (found.published, found.kept, found.missing, found.double, found.kills) == (20_000, 20_000, 0, 0, 5)
-    assert found.dropped > 0
     assert found.sums["pyiceberg"] == found.sums["DuckDB"] == found.sums["Spark"]
     assert sum(row.rows for row in found.sums["Spark"]) == 20_000
