@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import secrets
 import socket
@@ -117,9 +118,12 @@ class RuntimeParameters:
         return MappingProxyType(self._values)
 
     def set(self, vhost_name: str, component: str, name: str, value: Any) -> bool:
-        """Set a parameter to a JSON value; return whether it is new."""
+        """Set a parameter to a JSON value; return whether it is new. An equal value changes nothing, as in RabbitMQ."""
         key = vhost_name, component, name
         is_new = key not in self._values
+        # In Python 1 equals true.
+        if not is_new and json.dumps(self._values[key], sort_keys=True) == json.dumps(value, sort_keys=True):
+            return False
         self._values[key] = value
         self.journal.put(_PARAMETER, key, {"value": value})
         self._events.tell("parameter.set", parameter_fields, *key, value)

@@ -86,7 +86,7 @@ class InvalidLimits(ValueError):
 
 
 def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) -> None:
-    """Replace the limits of a virtual host.
+    """Replace the limits of a virtual host. Nothing is told of equal ones, as in RabbitMQ.
 
     Args:
         broker: The broker, which records them.
@@ -97,9 +97,11 @@ def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) ->
     refusal = limits_error(limits, VHOST_LIMITS, "limits")
     if refusal is not None:
         raise InvalidLimits(refusal)
+    before = vhost.has_limits, vhost.max_connections, vhost.max_queues
     vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
-    broker.save_vhost(vhost)
-    broker.tell_limits(vhost.name, limits)
+    if before != (vhost.has_limits, vhost.max_connections, vhost.max_queues):
+        broker.save_vhost(vhost)
+        broker.tell_limits(vhost.name, limits)
 
 
 def clear_limits(broker: Broker, vhost: VirtualHost) -> None:

@@ -416,6 +416,26 @@ class TestAdministration:
         api.ask("DELETE", path("global-parameters", "conformance-49"))
         events.check("parameter.set", by(user, *parameter), name="conformance-49")
 
+    def test_49_6_what_is_set_to_what_it_is(
+        self, api: HttpApi, belongings: Belongings, own_vhost: str, events: Events
+    ) -> None:
+        name = belongings.name("users")
+        api.ask("PUT", path("users", name), {"password": PASSWORD, "tags": ""})
+        for number in (1, 1, 2):
+            policy = {"pattern": "^a", "definition": {"max-length": number}, "priority": number, "apply-to": "queues"}
+            api.ask("PUT", path("policies", own_vhost, "p"), policy)
+            api.ask("PUT", path("vhost-limits", own_vhost, "max-queues"), {"value": number})
+            api.ask("PUT", path("global-parameters", "conformance-49"), {"value": number})
+            api.ask("PUT", path("user-limits", name, "max-connections"), {"value": number})
+        api.ask("DELETE", path("global-parameters", "conformance-49"))
+        for number in (1, 2):
+            assert values_of(events.told("policy.set", vhost=own_vhost))["priority"] == number
+            assert values_of(events.told("parameter.set", vhost=own_vhost))["value"] == [("max-queues", "l", number)]
+            assert values_of(events.told("vhost.limits.set"))["max-queues"] == number
+        for number in (1, 1, 2):
+            assert values_of(events.told("parameter.set", name="conformance-49"))["value"] == number
+            assert values_of(events.told("user.limits.set", username=name))["max-connections"] == number
+
     @pytest.mark.plugin("shovel")
     def test_49_6_shovels(self, api: HttpApi, vhost: str, events: Events, unique: Unique) -> None:
         name, source, target = unique("shovel"), unique(), unique()
@@ -432,6 +452,17 @@ class TestAdministration:
             ("dest_protocol", "S", "amqp091"),
             ("dest_queue", "S", target),
         ]
+        events.check("shovel.worker.status", [*named, *running], name=name, status="running")
+        # It goes on if it is set to what it is.
+        for delay in (None, 7):
+            changed = value | ({"reconnect-delay": delay} if delay else {})
+            api.ask("PUT", path("parameters", "shovel", vhost, name), {"value": changed})
+        first, second = (values_of(events.told("parameter.set", name=name))["value"] for _ in range(2))
+        assert {key: each for key, _, each in second}.items() - {key: each for key, _, each in first}.items() == {
+            ("reconnect-delay", 7)
+        }
+        events.check("shovel.worker.removed", named, name=name)
+        events.check("shovel.worker.status", [*named, ("status", "S", "starting")], name=name)
         events.check("shovel.worker.status", [*named, *running], name=name, status="running")
         api.ask("DELETE", path("parameters", "shovel", vhost, name))
         events.check("shovel.worker.removed", named, name=name)
