@@ -174,6 +174,7 @@ def test_flags_exist() -> None:
             "set_policy",
             "list_losses",
             "delete_messages",
+            "explain_access",
             "migrate",
             "move_messages",
             "promote",

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from leveret.broker.auth.backends.interface import Explanation, Identity, Resource, Unavailable
-from leveret.broker.unfinished import Unanswered
+from leveret.broker.auth.backends.interface import Explanation, Identity, Question, Resource, Unavailable
+from leveret.broker.unfinished import Unanswered, answered
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, TopicKind
 
 log = logging.getLogger("leveret.auth")
@@ -25,24 +25,6 @@ _ANSWERS_MAX: Final = 1024
 #: Seconds for which every answer holds: an event that needs several is handled once all have come. RabbitMQ keeps
 #: neither refusals nor failures, so they hold no longer.
 _LEAST_SECONDS: Final = 1.0
-
-
-class Question(NamedTuple):
-    """What a server is asked about a user.
-
-    Attributes:
-        about: What it is about.
-        vhost: The virtual host.
-        kind: The permission; "" for the virtual host.
-        name: Name of the queue or exchange, the default exchange as ``amq.default``; "" for the virtual host.
-        routing_key: Routing key of a topic.
-    """
-
-    about: Literal["vhost", "queue", "exchange", "topic"]
-    vhost: str
-    kind: Literal["", "configure", "write", "read"] = ""
-    name: str = ""
-    routing_key: str = ""
 
 
 #: Asks a server; raises Unavailable.
@@ -180,10 +162,10 @@ class AskedRights:
         """Return whether the user may use a routing key."""
         return self._answers.get(Question("topic", vhost, kind, exchange, routing_key), self._ask)
 
-    def explain(self, vhost: str, kind: Kind | None, resource: Resource, name: str) -> Explanation:
+    async def explain(self, question: Question) -> Explanation:
         """Return what the server answers."""
         try:
-            allowed = self.vhost(vhost) if kind is None else self.resource(vhost, kind, resource, name)
+            allowed = await answered(lambda: self._answers.get(question, self._ask))
         except Unavailable as failure:
             return Explanation(False, self._backend, str(failure))
         return Explanation(allowed, self._backend, "the server allows it" if allowed else "the server denies it")

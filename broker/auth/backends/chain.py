@@ -22,15 +22,14 @@ from leveret.broker.auth.backends.interface import (
     Explanation,
     Identity,
     Login,
+    Question,
     Refused,
-    Resource,
     Rights,
     Unavailable,
 )
 from leveret.broker.auth.backends.internal import NAME, InternalBackend, shortened
 from leveret.broker.auth.users import User
-from leveret.broker.unfinished import Unanswered, answered
-from leveret.policies.permissions import Kind
+from leveret.broker.unfinished import Unanswered
 
 log = logging.getLogger("leveret.auth")
 
@@ -184,20 +183,16 @@ class AuthBackends:
         """Return the backend of a name; None if `auth_backends` does not have it."""
         return self._known.get(name)
 
-    async def explain(
-        self, name: str, vhost: str, kind: Kind | None, resource: Resource, resource_name: str
-    ) -> list[Explanation]:
+    async def explain(self, name: str, questions: Sequence[Question]) -> list[Explanation]:
         """Return what each entry of `auth_backends` says about a permission of a user.
 
         Args:
             name: Name of the user. Of one that is logged in the rights of its last login are explained.
-            kind: The permission; None: about the virtual host only. Without access to that, nothing else counts.
+            questions: What is checked, in this order: the first refusal decides, or else the last answer.
         """
-        return [await self._explain(entry, name, vhost, kind, resource, resource_name) for entry in self._entries]
+        return [await self._explain(entry, name, questions) for entry in self._entries]
 
-    async def _explain(
-        self, entry: _Entry, name: str, vhost: str, kind: Kind | None, resource: Resource, resource_name: str
-    ) -> Explanation:
+    async def _explain(self, entry: _Entry, name: str, questions: Sequence[Question]) -> Explanation:
         rights = self._last_rights.get((entry.name, name))
         if rights is None:
             backend = entry.authorizes or entry.authenticates
@@ -205,15 +200,11 @@ class AuthBackends:
                 rights = (await backend.authorize(Login(name, None, "127.0.0.1", True, None))).rights
             except Refused as refused:
                 return Explanation(False, entry.name, str(refused), is_known=False)
-
-        def explain(what: Kind | None) -> Explanation:
-            if rights is None:
-                return self._internal.explain(name, vhost, what, resource_name)
-            return rights.explain(vhost, what, resource, resource_name)
-
-        found = await answered(lambda: explain(None))
-        if found.is_allowed and kind is not None:
-            found = await answered(lambda: explain(kind))
+        found = Explanation(False, entry.name, "nothing is asked")
+        for question in questions:
+            found = self._internal.explain(name, question) if rights is None else await rights.explain(question)
+            if not found.is_allowed:
+                break
         return replace(found, backend=entry.name)
 
     async def close(self) -> None:

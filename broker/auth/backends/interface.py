@@ -8,7 +8,7 @@ the check raises Unanswered, its connection holds its input until the answer has
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from leveret.policies.permissions import Kind, TopicKind
 
@@ -35,6 +35,24 @@ class Login:
     from_loopback: bool
     protocol: str | None
     tags: tuple[str, ...] = ()
+
+
+class Question(NamedTuple):
+    """What a backend is asked about a user.
+
+    Attributes:
+        about: What it is about.
+        vhost: The virtual host.
+        kind: The permission; "" for the virtual host.
+        name: Name of the queue or exchange, the default exchange as ``amq.default``; "" for the virtual host.
+        routing_key: Routing key of a topic.
+    """
+
+    about: Literal["vhost", "queue", "exchange", "topic"]
+    vhost: str
+    kind: Literal["", "configure", "write", "read"] = ""
+    name: str = ""
+    routing_key: str = ""
 
 
 class Refused(Exception):
@@ -104,8 +122,8 @@ class Rights(Protocol):
     def topic(self, vhost: str, kind: TopicKind, exchange: str, routing_key: str) -> bool:
         """Return whether the user may use a routing key on a topic exchange."""
 
-    def explain(self, vhost: str, kind: Kind | None, resource: Resource, name: str) -> Explanation:
-        """Return what decides about a permission; about the virtual host without a kind."""
+    async def explain(self, question: Question) -> Explanation:
+        """Return what decides about a permission."""
 
     async def renew(self, secret: bytes) -> Identity | None:
         """Take a new password or token of the user; see connection.update-secret.

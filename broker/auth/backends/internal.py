@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Refused
+from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused
 from leveret.broker.printable import escape_line
-from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind
+from leveret.policies.permissions import TopicKind
 
 NAME: Final = "internal"
 
@@ -53,18 +53,37 @@ class InternalBackend:
     async def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def explain(self, user: str, vhost: str, kind: Kind | None, name: str) -> Explanation:
+    def explain(self, user: str, question: Question) -> Explanation:
         """Return what decides about a permission; see Rights.explain()."""
+        vhost, kind, name = question.vhost, question.kind, question.name
         permissions = self._accounts.permissions(user, vhost)
         if permissions is None:
             known = "has no permissions" if user in self._accounts.users else "does not exist, and so has none"
             return Explanation(False, NAME, f"user '{user}' {known} in vhost '{vhost}'")
-        if kind is None:
+        if not kind:
             return Explanation(True, NAME, f"user '{user}' has permissions in vhost '{vhost}'")
+        if question.about == "topic":
+            return self._explain_topic(user, question)
         pattern = {"configure": permissions.configure, "write": permissions.write, "read": permissions.read}[kind]
         is_allowed = permissions.allow(kind, name)
-        verb = "matches" if is_allowed else "does not match"
-        return Explanation(is_allowed, NAME, f"the {kind} pattern '{pattern}' {verb} '{name or DEFAULT_EXCHANGE}'")
+        return Explanation(is_allowed, NAME, f"the {kind} pattern '{pattern}' {_verb(is_allowed)} '{name}'")
+
+    def _explain_topic(self, user: str, question: Question) -> Explanation:
+        of, key = f"exchange '{question.name}'", question.routing_key
+        permissions = self._accounts.all_topic_permissions.get((user, question.vhost, question.name))
+        if permissions is None:
+            return Explanation(
+                True, NAME, f"user '{user}' has no topic permissions on {of}, so all routing keys are allowed"
+            )
+        kind: TopicKind = "write" if question.kind == "write" else "read"
+        pattern = permissions.write if kind == "write" else permissions.read
+        is_allowed = permissions.allow(kind, key)
+        reason = f"the topic {kind} pattern '{pattern}' of {of} {_verb(is_allowed)} '{key}'"
+        return Explanation(is_allowed, NAME, reason)
+
+
+def _verb(is_allowed: bool) -> str:
+    return "matches" if is_allowed else "does not match"
 
 
 def shortened(username: str) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn, TypeVar
 
-from leveret.broker.auth.backends.answers import AnswerCache, AskedRights, Question
-from leveret.broker.auth.backends.interface import Identity, Login, Refused, Unavailable
+from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
+from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.internal import shortened
 from leveret.broker.auth.ldap.connections import Bind, BoundDirectory, Connections
 from leveret.broker.auth.ldap.errors import DirectoryError, InvalidCredentials, InvalidQuery, QueryFailed

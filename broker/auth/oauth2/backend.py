@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Refused, Resource
+from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused, Resource
 from leveret.broker.auth.backends.internal import shortened
 from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.providers import Provider
@@ -73,14 +73,16 @@ class TokenRights:
         """Return whether a scope allows a routing key on a topic exchange."""
         return self._scopes.allows_topic(kind, vhost, exchange, routing_key)
 
-    def explain(self, vhost: str, kind: Kind | None, resource: Resource, name: str) -> Explanation:
+    async def explain(self, question: Question) -> Explanation:
         """Return which scope decides."""
-        if kind is None:
-            is_allowed = self._scopes.allows_vhost(vhost)
+        if not question.kind:
+            is_allowed = self._scopes.allows_vhost(question.vhost)
             reason = "a scope of the token is for it" if is_allowed else "no scope of the token is for it"
             return Explanation(is_allowed, NAME, reason)
-        scope = self._scopes.deciding(kind, vhost, name)
-        reason = "no scope of the token allows it" if scope is None else f"the token has the scope {scope}"
+        key = question.routing_key if question.about == "topic" else None
+        scope = self._scopes.deciding(question.kind, question.vhost, question.name, key)
+        what = "it" if key is None else f"the routing key '{key}'"
+        reason = f"no scope of the token allows {what}" if scope is None else f"the token has the scope {scope}"
         return Explanation(scope is not None, NAME, reason)
 
     async def renew(self, secret: bytes) -> Identity:

@@ -165,6 +165,7 @@ _OWN: Final = (
     Option("remove-death"),
     Option("remove-header", TEXTS, "<name>"),
     Option("resource", TEXT, "queue/<name>|exchange/<name>"),
+    Option("routing-key", TEXT, "<key>"),
     Option("set-header", TEXTS, "<name>=<value>"),
     Option("since", TEXT, "<time>"),
     Option("skip-if-unchanged"),

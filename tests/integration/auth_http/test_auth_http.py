@@ -312,7 +312,31 @@ def test_why_a_user_may_or_may_not(start: Start, server: AuthServer) -> None:
     assert not explain("nobody")["allowed"]
     assert explain("nobody")["decided_by"] is None
     assert explain("bert", vhost="other")["backends"][0]["reason"] == "the server allows it"
-    for wrong in ({"operation": "write"}, {"resource": "queue/q"}, {"resource": "q", "operation": "x"}):
+    of_topic = {"resource": "exchange/amq.topic", "operation": "write", "routing_key": "a.b"}
+    server.answers |= {"resource": "allow", "topic": "deny"}
+    found = explain("bert", **of_topic)
+    assert (found["allowed"], found["backends"][0]["reason"]) == (False, "the server denies it")
+    assert explain("guest", **of_topic)["backends"][1]["reason"] == (
+        "user 'guest' has no topic permissions on exchange 'amq.topic', so all routing keys are allowed"
+    )
+    keys = {"exchange": "amq.topic", "write": "^{username}", "read": ".*"}
+    management.request("PUT", "topic-permissions", "/", "guest", body=keys)
+    found = explain("guest", **of_topic)
+    assert (found["allowed"], found["routing_key"]) == (False, "a.b")
+    assert found["backends"][1]["reason"] == (
+        "the topic write pattern '^{username}' of exchange 'amq.topic' does not match 'a.b'"
+    )
+    assert explain("guest", **{**of_topic, "routing_key": "guest.b"})["allowed"]
+    assert explain("guest", **{**of_topic, "operation": "read"})["allowed"]
+    for wrong in (
+        {"operation": "write"},
+        {"resource": "queue/q"},
+        {"resource": "q", "operation": "x"},
+        {**of_topic, "operation": "configure"},
+        {**of_topic, "resource": "queue/q"},
+        {**of_topic, "resource": "exchange/amq.direct"},
+        {"routing_key": "a.b"},
+    ):
         with pytest.raises(urllib.error.HTTPError) as refused:
             explain("dora", **wrong)
         assert refused.value.code == 400
@@ -326,6 +350,10 @@ def test_leveretctl_explains(start: Start) -> None:
         "User 'guest' may write queue/q in vhost '/', as internal says\n"
         "internal: allows it, the write pattern '.*' matches 'q'\n"
         "http: does not know the user, Denied by the backing HTTP service\n"
+    )
+    of_topic = ("--resource", "exchange/amq.topic", "--operation", "write", "--routing-key", "a.b")
+    assert ctl.output("explain_access", "guest", *of_topic, "-q").startswith(
+        "User 'guest' may write exchange/amq.topic with routing key 'a.b' in vhost '/', as internal says\n"
     )
     assert ctl.output("explain_access", "nobody", "-q").startswith(
         "User 'nobody' may not use in vhost '/': no backend knows it\n"

@@ -385,6 +385,7 @@ def _clear(context: CommandContext, resource: str) -> Result:
         _USER,
         option("resource", "queue or exchange; without it only access to the virtual host is explained"),
         option("operation", "permission on it; by default configure"),
+        option("routing-key", "routing key on a topic exchange, with which the user publishes (write) or binds (read)"),
         TIMEOUT,
     ),
     banner="Explaining access of user '{0}' in vhost '{context.vhost}' ...",
@@ -392,15 +393,19 @@ def _clear(context: CommandContext, resource: str) -> Result:
 def _explain(context: CommandContext) -> Result:
     (name,) = context.arguments
     wanted = context.options.get("resource"), context.options.get("operation")
+    key = context.options.get("routing-key")
     operation = wanted[1] or ("configure" if wanted[0] else None)
     try:
-        found = context.api.get("users", name, "access", vhost=context.vhost, resource=wanted[0], operation=operation)
+        found = context.api.get(
+            "users", name, "access", vhost=context.vhost, resource=wanted[0], operation=operation, routing_key=key
+        )
     except ApiFault as fault:
         if not fault.not_found:
             raise bad_argument(fault.detail or fault.reason) from fault
         raise no_such_vhost(context.vhost) from fault
     said = [f"{each['backend']}: {_said(each)}, {each['reason']}" for each in found["backends"]]
     what = f"{operation} {wanted[0]}" if wanted[0] else "use"
+    what += "" if key is None else f" with routing key '{key}'"
     result = f"User '{name}' may {'' if found['allowed'] else 'not '}{what} in vhost '{context.vhost}'"
     by = f", as {found['decided_by']} says" if found["decided_by"] else ": no backend knows it"
     return Outcome("\n".join([result + by, *said]), found)

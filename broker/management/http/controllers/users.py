@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.backends.interface import Resource
+from leveret.broker.auth.backends.interface import Question, Resource
 from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
@@ -112,7 +112,17 @@ class Users(Controller):
             raise not_found()
         kind = _read_kind(request.query.get("operation"))
         what, named = _read_resource(request.query.get("resource"), kind)
-        explained = await self._access.backends.explain(name, vhost, kind, what, named)
+        questions = [Question("vhost", vhost)]
+        if kind is not None:
+            questions.append(Question(what, vhost, kind, named))
+        key = request.query.get("routing_key")
+        if key is not None:
+            exchange = self._broker.vhosts[vhost].topology.exchanges.get(named)
+            if what != "exchange" or kind == "configure" or (exchange is not None and exchange.type_name != "topic"):
+                raise bad_request("a routing_key needs a topic exchange, and the operation write or read")
+            assert kind is not None
+            questions.append(Question("topic", vhost, kind, named, key))
+        explained = await self._access.backends.explain(name, questions)
         decisive = next((each for each in explained if each.is_known), None)
         return json_response(
             {
@@ -120,6 +130,7 @@ class Users(Controller):
                 "vhost": vhost,
                 "operation": kind,
                 "resource": None if kind is None else f"{what}/{named}",
+                **({} if key is None else {"routing_key": key}),
                 "allowed": decisive is not None and decisive.is_allowed,
                 "decided_by": None if decisive is None else decisive.backend,
                 "backends": [
@@ -150,7 +161,7 @@ def _read_resource(text: str | None, kind: Kind | None) -> tuple[Resource, str]:
     """Return the kind and the name of the queue or exchange that a parameter names."""
     what, slash, name = (text or "").partition("/")
     if slash and kind is not None and what in _RESOURCES:
-        return _RESOURCES[what], "" if name == DEFAULT_EXCHANGE else name
+        return _RESOURCES[what], name or DEFAULT_EXCHANGE
     if text is None and kind is None:
         return "queue", ""
     raise bad_request("resource must be queue/NAME or exchange/NAME, with an operation")
