@@ -6,13 +6,13 @@ Source: https://www.rabbitmq.com/docs/ldap
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NoReturn, TypeVar
 
-from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
-from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
+from leveret.broker.auth.backends.answers import AnswerCache, Answers, Ask, AskedRights
+from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.internal import shortened
 from leveret.broker.auth.ldap.connections import Bind, BoundDirectory, Connections
 from leveret.broker.auth.ldap.errors import DirectoryError, InvalidCredentials, InvalidQuery, QueryFailed
@@ -21,7 +21,9 @@ from leveret.broker.auth.ldap.queries import (
     OF_TAGS,
     OF_TOPICS,
     OF_VHOSTS,
+    Directory,
     Query,
+    deciding_part,
     read_query,
     read_tag_queries,
 )
@@ -136,8 +138,8 @@ class LdapBackend:
             log.warning("login of user '%s': %s", shortened(login.name), error)
             raise Unavailable(MODULE, error.reason) from None
         self._tell("user '%s' is %s, with the tags %s", shortened(login.name), user_dn, tags)
-        ask = partial(self._ask, login, user_dn)
-        return Identity(login.name, tags, AskedRights(NAME, self._answers.of(login.name, login.address), ask))
+        ask, why = partial(self._ask, login, user_dn), partial(self._why, login, user_dn)
+        return Identity(login.name, tags, _LdapRights(self._answers.of(login.name, login.address), ask, why))
 
     async def authorize(self, login: Login) -> Identity:
         """Return the rights of a user: as in RabbitMQ, after a login here too."""
@@ -208,17 +210,10 @@ class LdapBackend:
 
     async def _ask(self, login: Login, user_dn: str, question: Question) -> bool:
         """Return the answer to a question about a user."""
-        variables = {**_variables(login.name), "user_dn": user_dn, "vhost": question.vhost}
-        query = self._queries.vhost
-        if question.about != "vhost":
-            variables |= {"resource": question.about, "name": question.name, "permission": question.kind}
-            query = self._queries.resource
-        if question.about == "topic":
-            variables["routing_key"] = question.routing_key
-            query = self._queries.topic
+        _, query, variables = self._query(login, user_dn, question)
         asked = f"user '{shortened(login.name)}', {' '.join(filter(None, question))}"
         try:
-            answer = await self._answer(query, variables, login.secret)
+            answer = await self._answer(partial(query.holds, variables), user_dn, login.secret)
         except QueryFailed as failed:
             log.warning("%s: %s", asked, failed)
             raise Unavailable(MODULE, _EVALUATE_ERROR) from None
@@ -231,18 +226,58 @@ class LdapBackend:
         self._tell("%s: %s", asked, answer)
         return answer
 
-    async def _answer(self, query: Query, variables: Mapping[str, str], password: bytes | None) -> bool:
+    async def _why(self, login: Login, user_dn: str, question: Question) -> str:
+        """Return which query, and which part of it, decides about a question."""
+        option, query, variables = self._query(login, user_dn, question)
         try:
-            return query.holds(variables, _NO_DIRECTORY)
+            part = await self._answer(partial(deciding_part, query, variables), user_dn, login.secret)
+        except QueryFailed as failed:
+            part = str(failed)
+        except InvalidCredentials:
+            part = "the password is not valid any more"
+        except DirectoryError as error:
+            part = error.reason
+        return f"auth_ldap.{option}: {part}"
+
+    def _query(self, login: Login, user_dn: str, question: Question) -> tuple[str, Query, Mapping[str, str]]:
+        """Return the option with the query that decides about a question, the query, and its variables."""
+        variables = {**_variables(login.name), "user_dn": user_dn, "vhost": question.vhost}
+        if question.about == "vhost":
+            return "vhost_access_query", self._queries.vhost, variables
+        variables |= {"resource": question.about, "name": question.name, "permission": question.kind}
+        if question.about == "topic":
+            variables["routing_key"] = question.routing_key
+            return "topic_access_query", self._queries.topic, variables
+        return "resource_access_query", self._queries.resource, variables
+
+    async def _answer(self, ask: Callable[[Directory], T], user_dn: str, password: bytes | None) -> T:
+        try:
+            return ask(_NO_DIRECTORY)
         except _NeedsServer:
             pass
-        other = self._options.other_bind
-        of_user = None if password is None else Bind(variables["user_dn"], password)
-        return await self._connections.run(_bind(other, of_user), partial(query.holds, variables))
+        of_user = None if password is None else Bind(user_dn, password)
+        return await self._connections.run(_bind(self._options.other_bind, of_user), ask)
 
     def _tell(self, text: str, *arguments: object) -> None:
         if self._logs:
             log.info(text, *arguments)
+
+
+class _LdapRights(AskedRights):
+    """Rights for which a directory is asked.
+
+    Args:
+        why: Returns what decides about a question.
+    """
+
+    def __init__(self, answers: Answers, ask: Ask, why: Callable[[Question], Awaitable[str]]) -> None:
+        super().__init__(NAME, answers, ask)
+        self._why = why
+
+    async def explain(self, question: Question) -> Explanation:
+        """Return what the directory says, and by which part of which query."""
+        found = await super().explain(question)
+        return replace(found, reason=await self._why(question))
 
 
 def _variables(username: str) -> dict[str, str]:

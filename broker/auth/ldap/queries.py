@@ -65,6 +65,8 @@ class Query(Protocol):
 class _Text(Protocol):
     def value(self, variables: Mapping[str, str], directory: Directory) -> Value: ...
 
+    def shown(self, variables: Mapping[str, str]) -> str: ...
+
 
 # -- conditions -------------------------------------------------------------------------------------------
 
@@ -198,6 +200,9 @@ class _String:
     def value(self, variables: Mapping[str, str], directory: Directory) -> Value:
         return self.template.fill(variables)
 
+    def shown(self, variables: Mapping[str, str]) -> str:
+        return f"'{self.template.fill(variables)}'"
+
 
 @dataclass(frozen=True, slots=True)
 class _Attribute:
@@ -209,6 +214,62 @@ class _Attribute:
         if not values:
             raise QueryFailed(f"there is no attribute {self.name}")
         return values[0] if len(values) == 1 else values
+
+    def shown(self, variables: Mapping[str, str]) -> str:
+        return f"attribute {self.name} of '{self.dn.fill(variables)}'"
+
+
+# -- explaining -------------------------------------------------------------------------------------------
+
+
+def deciding_part(query: Query, variables: Mapping[str, str], directory: Directory) -> str:
+    """Return which part of a query decides it, for people.
+
+    Raises:
+        QueryFailed: It has no answer.
+        DirectoryError: The server cannot be asked.
+    """
+    match query:
+        case _Not():
+            return f"not: {deciding_part(query.query, variables, directory)}"
+        case _And():
+            for part in query.queries:
+                try:
+                    if not part.holds(variables, directory):
+                        return f"and: {deciding_part(part, variables, directory)}"
+                except QueryFailed as failed:
+                    return f"and: {failed}"
+            return "and: all parts are true"
+        case _Or():
+            said = "no part is true"
+            for part in query.queries:
+                said = "no part is true"
+                try:
+                    if part.holds(variables, directory):
+                        return f"or: {deciding_part(part, variables, directory)}"
+                except QueryFailed as failed:
+                    said = str(failed)
+            return f"or: {said}"
+        case _For():
+            for name, value, part in query.cases:
+                if variables.get(name) == value:
+                    return f"for {name} {value}: {deciding_part(part, variables, directory)}"
+    return f"{_condition(query, variables)} is {'true' if query.holds(variables, directory) else 'false'}"
+
+
+def _condition(query: Query, variables: Mapping[str, str]) -> str:
+    match query:
+        case _Exists():
+            return f"exists '{query.dn.fill(variables)}'"
+        case _InGroup():
+            return f"in_group '{query.dn.fill(variables)}' ({query.attribute})"
+        case _InGroupNested():
+            return f"in_group_nested '{query.dn.fill(variables)}' ({query.attribute})"
+        case _Equals():
+            return f"equals {query.one.shown(variables)}, {query.other.shown(variables)}"
+        case _Match():
+            return f"match {query.text.shown(variables)}, {query.pattern.shown(variables)}"
+    return "constant" if isinstance(query, _Constant) else "for"
 
 
 # -- reading ----------------------------------------------------------------------------------------------

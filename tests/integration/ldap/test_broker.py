@@ -18,6 +18,7 @@ from pika.exceptions import ChannelClosedByBroker, ProbableAuthenticationError
 
 from leveret import LeveretThread
 from tests.support.events import ChannelClosed, ConnectionClosed
+from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 from tests.support.slapd import ADMIN, ADMIN_PASSWORD, BASE, Slapd
 from tests.support.wire import Connection
@@ -177,3 +178,16 @@ def test_failing_logins_beside_a_working_connection(slapd: Slapd) -> None:
             stopped.set()
             for thread in threads:
                 thread.join()
+
+
+def test_the_query_that_decides_is_shown(slapd: Slapd) -> None:
+    """The rights of a user who is logged in, and the part of the query that decides."""
+    of_queues = {"and": [{"equals": ["${resource}", "queue"]}, {"not": SALES}]}
+    with broker(slapd, resource_access_query=of_queues) as it, as_ann(it):
+        shown = Leveretctl(it.http_url).output(
+            "explain_access", "ann", "--resource", "queue/q", "--operation", "read", "-q"
+        )
+        group = SALES["in_group"]
+        reason = f"auth_ldap.resource_access_query: and: not: in_group '{group}' (member) is true"
+        assert shown.splitlines()[0] == "User 'ann' may not read queue/q in vhost '/', as ldap says"
+        assert shown.splitlines()[-1] == f"ldap: refuses it, {reason}"

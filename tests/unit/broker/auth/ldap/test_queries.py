@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.ldap.errors import InvalidQuery, QueryFailed
-from leveret.broker.auth.ldap.queries import OF_RESOURCES, OF_TOPICS, read_query, read_tag_queries
+from leveret.broker.auth.ldap.queries import OF_RESOURCES, OF_TOPICS, deciding_part, read_query, read_tag_queries
 from leveret.broker.auth.ldap.templates import dn_template, escape_dn, regexp_template, text_template
 
 ANN = {
@@ -212,3 +212,31 @@ def test_a_name_is_no_pattern() -> None:
 def test_a_variable_without_value_fails() -> None:
     with pytest.raises(QueryFailed, match="for this user"):
         read_query({"exists": "cn=${ad_user}"}, OF_RESOURCES).holds(ANN, ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        (False, "constant is false"),
+        ({"in_group": "cn=${vhost}"}, "in_group 'cn=shop' (member) is true"),
+        ({"and": [True, {"exists": "cn=x"}, False]}, "and: exists 'cn=x' is false"),
+        ({"and": [True, {"in_group": "cn=no"}]}, "and: cn=no: noSuchObject"),
+        ({"and": [True, True]}, "and: all parts are true"),
+        ({"or": [{"in_group": "cn=no"}, {"not": {"exists": "cn=x"}}]}, "or: not: exists 'cn=x' is false"),
+        ({"or": [False, {"match": ["${name}", "^x"]}]}, "or: no part is true"),
+        ({"or": [False, {"in_group": "cn=no"}]}, "or: cn=no: noSuchObject"),
+        ({"match": ["${name}", "^${username}-"]}, "match 'ann-q', '^ann-' is true"),
+        (
+            {"for": {"permission": {"read": {"equals": [{"attribute": ["${user_dn}", "dept"]}, "x"]}}}},
+            "for permission read: equals attribute dept of 'uid=ann,dc=x', 'x' is false",
+        ),
+        ({"in_group_nested": "cn=x"}, "in_group_nested 'cn=x' (member) is true"),
+    ],
+)
+def test_which_part_decides(query: Any, part: str) -> None:
+    assert deciding_part(read_query(query, OF_RESOURCES), ANN, ENTRIES) == part
+
+
+def test_what_has_no_answer_is_not_explained() -> None:
+    with pytest.raises(QueryFailed, match="noSuchObject"):
+        deciding_part(read_query({"in_group": "cn=no"}, OF_RESOURCES), ANN, ENTRIES)
