@@ -94,7 +94,6 @@ class Moment:
         files: The files of the backups before and after it.
         is_backup: Whether a backup was taken at that moment, so that nothing has to be derived.
         newest_files: The files of the newest backup, which has the highest numbers that were given.
-        definitions: The definitions before and after it, of which the second one may be the same.
     Raises:
         BackupRefusedError: There is no backup, or none of that time.
         AnalyticsError: It is damaged or cannot be read.
@@ -119,12 +118,14 @@ class Moment:
         self.newest_files = BackupFiles(
             repository, base if self.is_backup and at is None else repository.files_at(backups[-1])
         )
-        at_hand = base.get(DEFINITIONS)
-        # They are read before the queues, but may be from after the last tick.
-        between = repository.read_manifest(before[-1] if self.is_backup else following[0]).definitions
-        at_hand = next((file for time_us, file in reversed(between) if time_us <= self.time), at_hand)
-        self.definitions = at_hand, later.get(LATER_DEFINITIONS, later.get(DEFINITIONS))
-        if at_hand is None:
+        names = before[-1:] if self.is_backup else [before[-1], following[0]]
+        #: Definitions that were read since the backup before the last one, by time.
+        self._noted = [each for name in names for each in repository.read_manifest(name).definitions]
+        self._later_definitions = later.get(LATER_DEFINITIONS, later.get(DEFINITIONS))
+        # Those of a backup are read before its queues, but may be from after its tick.
+        is_first = len(before) == 1 or before[-2].number != before[-1].number - 1
+        self._earlier_definitions = (base if is_first else repository.files_at(before[-2])).get(DEFINITIONS)
+        if base.get(DEFINITIONS) is None:
             raise BackupError(f"{repository.shown}/{before[-1].path} has no definitions")
         deleted = {} if self.is_backup else _below(later, f"{DELETED}/")
         # Checkpoints after the moment help nothing if there are those before it, and cost much to undo.
@@ -133,6 +134,20 @@ class Moment:
             repository,
             {path: file for path, file in (base | after).items() if not path.startswith(f"{DELETED}/")} | deleted,
         )
+
+    def definitions_at(self, cut_time: int) -> list[StoredFile]:
+        """Return the last definitions before the cut of a snapshot, and what was read after it, in order.
+
+        Args:
+            cut_time: Microseconds since 1970, up to a tick earlier than the moment.
+        """
+        before, found = self._earlier_definitions, []
+        for time_us, file in self._noted:
+            if time_us <= cut_time:
+                before = file
+            else:
+                found.append(file)
+        return [each for each in (before, *found, self._later_definitions) if each is not None]
 
 
 def _below(files: Mapping[str, StoredFile], directory: str) -> dict[str, StoredFile]:

@@ -85,26 +85,26 @@ def restore(repository: Repository, target: str, at: int | None, is_chosen: Call
     snapshot = snapshot_at(moment)
     files = DiskFiles()
     os.makedirs(target, 0o750, exist_ok=True)
-    _write_definitions(repository, moment, snapshot, Path(target))
     losses = moment.files.read_all(f"{ROOT}/{LOSSES}") if moment.is_backup else None
     if losses is not None:
         _write_private(Path(target, LOSSES), losses)
     damaged = _write_audit(moment, snapshot.store_id, Path(target))
     written = write_data_directory(files, target, snapshot, _reader(moment.files), _numbers(moment), is_chosen)
     written.damaged += damaged
+    _write_definitions(repository, moment, snapshot, Path(target))
     _sync(target)
     return Restored(snapshot.cut.time, written, snapshot.missing_segments)
 
 
 def _write_definitions(repository: Repository, moment: Moment, snapshot: Snapshot, target: Path) -> None:
-    before, after = moment.definitions
-    assert before is not None
+    before, *after = dict.fromkeys(moment.definitions_at(snapshot.cut.time))
     path = target / DEFINITIONS
     _write_private(path, repository.read(before))
-    if after is not None and after != before:
+    # A segment that was linked may have only what came later; those that were written have what was there.
+    numbers = {int(each.relative_to(target).parts[1], 16) for each in target.glob("q/*/**/*.seg")}
+    for file in after:
         later = target / f"{DEFINITIONS}.later"
-        _write_private(later, repository.read(after))
-        numbers = {queue.qid for queue in snapshot.queues if any(store.segments for store in queue.stores)}
+        _write_private(later, repository.read(file))
         merge_definitions(path, later, numbers.__contains__)
         for each in target.glob(f"{DEFINITIONS}*"):
             if each != path:

@@ -87,6 +87,8 @@ def live_records(view: SegmentView, found: Scan, cut: int) -> Iterator[tuple[int
 def merge_definitions(path: Path, later: Path, is_needed: Callable[[int], bool]) -> None:
     """Add the queues and exchanges that were declared between two copies of the definitions to the first one.
 
+    One that was deleted and declared again in between has another number, and replaces the one of the first copy.
+
     Args:
         path: The first copy.
         later: The second copy.
@@ -95,10 +97,14 @@ def merge_definitions(path: Path, later: Path, is_needed: Callable[[int], bool])
     database, other = DefinitionsDatabase(path, is_temporary=True), DefinitionsDatabase(later, is_temporary=True)
     try:
         for kind in ("exchange", "queue"):
-            known = {row.key for row in database.rows(kind)}
+            known = {row.key: row.read()[1] for row in database.rows(kind)}
             for row in other.rows(kind):
                 key, value = row.read()
-                if row.key not in known and any(is_needed(int(value.get(name) or 0)) for name in ("qid", "values_qid")):
+                before = known.get(row.key, {})
+                if any(
+                    value.get(name) != before.get(name) and is_needed(int(value.get(name) or 0))
+                    for name in ("qid", "values_qid")
+                ):
                     database.put(kind, key, value)
     finally:
         database.close()

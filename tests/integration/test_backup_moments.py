@@ -18,6 +18,7 @@ from leveret.analytics.backup.restore import Restored, restore, selects
 from leveret.storage.directory.directory_format import lock_for_backup
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import BACKUP_READER, ReaderFile, read_reader, write_reader
+from tests.conformance.topology import drain
 from tests.integration.test_backup import bodies_in, now, publish, settle
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
@@ -119,6 +120,33 @@ def test_a_queue_that_was_deleted_between_two_parts(
     assert not restored(tmp_path, newest - 1).written.damaged
     assert "gone" not in [each.read_text() for each in (tmp_path / "r").glob("q/*/QUEUE.json")]
     assert b"m" in bodies_in(tmp_path / "r", "marker")
+
+
+def test_a_queue_that_was_deleted_and_declared_again_between_two_parts(
+    broker: LeveretProcess, channel: Channel, capture: Capture, tmp_path: Path
+) -> None:
+    settle(broker)
+    capture.take()
+    capture.hold()
+    moments, names = [], (b"first", b"second", b"third")
+    for body in names:
+        # Definitions are read before the queue is there, and after it has gone: never while it is.
+        channel.queue_delete("q")
+        capture.note_definitions()
+        channel.queue_declare("q", durable=True)
+        if body == b"second":
+            capture.note_definitions()
+        publish(channel, "q", [body] * 3)
+        moments.append(settle(broker))
+    capture.take(is_full=False)
+    # There is no copy of the definitions with the first one.
+    for at, body in zip(moments[1:], names[1:], strict=True):
+        restored(tmp_path, at)
+        directory = tmp_path / body.decode()
+        directory.mkdir()
+        (tmp_path / "r").rename(directory / "data")
+        with LeveretProcess(directory) as process, Connection(process.url) as connection:
+            assert drain(connection.channel(), "q") == [body] * 3
 
 
 def test_policies_are_those_of_the_moment(
