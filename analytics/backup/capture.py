@@ -38,7 +38,7 @@ from leveret.storage.event_log import event_files, file_name
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
 from leveret.storage.readers.reader_file import hold_for_backup
 from leveret.storage.recovery.checkpoint import read_checkpoints
-from leveret.storage.segments.segment import segment_of_name
+from leveret.storage.segments.segment import Segment, segment_of_name
 from leveret.storage.snapshots.cut import last_tick, latest_cut
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
@@ -331,12 +331,21 @@ class Capture:
             place = f"{directory}/p{store.priority:03d}" if store.priority else directory
             known = read_manifest(DiskFiles(), f"{self._data_dir}/{place}")
             yield from self._small(f"{place}/{_MANIFEST}").items()
+            # What was deleted before the last backup is in no moment that can be restored from this one.
+            since = self._last.time or snapshot.cut.time
+            wanted = {key for key, state in known.items() if not (state.deleted and state.deleted < since)}
             for view in store.segments:
-                state = known.get((view.stream, view.first_seq, view.generation))
-                # What was deleted before the last backup is in no moment that can be restored from this one.
-                since = self._last.time or snapshot.cut.time
-                if view.stream == Stream.DURABLE and not (state and state.deleted and state.deleted < since):
+                key = (view.stream, view.first_seq, view.generation)
+                if view.stream == Stream.DURABLE and (key in wanted or key not in known):
+                    wanted.discard(key)
                     yield f"{place}/{view.file_name}", self._send(f"{place}/{view.file_name}", view.path)
+            # One that was compacted is in no view as long as those that it replaces are there.
+            for key in wanted:
+                name = Segment(Stream(key[0]), key[1], key[2]).name
+                for local in (f"{self._data_dir}/{place}/{name}", f"{self._data_dir}/{place}/trash/{name}"):
+                    if key[0] == Stream.DURABLE and key[2] and os.path.exists(local):
+                        with suppress(FileNotFoundError):
+                            yield f"{place}/{name}", self._send(f"{place}/{name}", local)
 
     def _deleted_queues(self) -> dict[str, StoredFile]:
         """Send the files of queues that were deleted since the last backup, as far as they are there."""
