@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.replication.link import Link, Message, decode
 from leveret.broker.replication.node_record import write_hold
+from leveret.storage.clock import Clock
 
 if TYPE_CHECKING:
     from leveret.broker.replication.plan import Host
@@ -104,6 +105,10 @@ class BackupTurns:
         self._number += 1
         self._taker, self._link, self._failures = name, self._link_of(name), 0
         log.info("%s takes the backups", name)
+        if name != self._name and not self._shipping.hold:
+            # From before the first backup on, or what is dropped until this node hears of it would be missing.
+            self._shipping.hold = Clock().now()
+            await self._loop.run_in_executor(None, write_hold, self._root, self._shipping.hold)
         await self._tell(name, f"{self._shipping.state.epoch}/{self._number}/{name}")
 
     def _link_of(self, name: str) -> Link | None:

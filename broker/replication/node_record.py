@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ _FILE: Final = "node.json"
 OWN: Final = "replication"
 #: Directory of what an old leader had and nobody had confirmed, in the data directory.
 DIVERGED: Final = "diverged"
+#: One thread at a time writes since when backups need what is dropped.
+_HOLDING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ def write_hold(root: Path, since: int) -> None:
         since: Microseconds since 1970.
     """
     try:
-        hold_for_backup(DiskFiles(), str(root), since, Clock().now())
+        with _HOLDING:
+            hold_for_backup(DiskFiles(), str(root), since, Clock().now())
     except OSError as error:
         log.warning("cannot note since when the next backup needs what is dropped: %s", error)
 
