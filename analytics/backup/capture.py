@@ -272,6 +272,9 @@ class Capture:
     def _has_last_events(self, snapshot: Snapshot) -> bool:
         """Return whether the directory has the event log of the last backup: then it has all from before its cut."""
         last = max(event_files(BackupFiles(self._repository, self._files), f"{ROOT}/events"), default=0)
+        if not last:
+            # Nothing had happened yet.
+            return True
         found = [view.path for view in snapshot.events if view.file == last]
         if not found:
             return False

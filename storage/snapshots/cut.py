@@ -14,6 +14,8 @@ from leveret.storage.recovery.checkpoint import Checkpoint
 _KIND_AT: Final = 28
 _TAIL_BYTES: Final = 256 << 10
 _WHOLE: Final = 1 << 62
+#: A file is named, by the time, up to so many microseconds after its first events.
+_NAMED_LATER: Final = 1_000_000
 
 
 class Cut(NamedTuple):
@@ -61,7 +63,7 @@ def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None =
     """
     salt = crc32(store_id)
     for file in reversed(event_files(files, directory)):
-        if as_of is not None and file > as_of:
+        if as_of is not None and file > as_of + _NAMED_LATER:
             continue
         path = f"{directory}/{file_name(file)}"
         # Usually it is near the end.
