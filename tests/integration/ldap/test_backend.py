@@ -253,7 +253,8 @@ async def test_a_slow_server_has_a_deadline(tmp_path: Path) -> None:
             server.signal(signal.SIGSTOP)
             began = asyncio.get_running_loop().time()
             tries = await asyncio.gather(*(log_in(ldap, "bob", b"bob's") for _ in range(20)), return_exceptions=True)
-            assert {str(each) for each in tries} == {"timeout"}
+            # A socket's own limit may end a moment before that of the whole login.
+            assert {str(each) for each in tries} <= {"timeout", "ldap_connect_error"}
             assert asyncio.get_running_loop().time() - began < 5.0
             server.signal(signal.SIGCONT)
             assert (await log_in(ldap, "bob", b"bob's")).name == "bob"
