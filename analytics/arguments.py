@@ -193,15 +193,7 @@ def make_archive_parser() -> argparse.ArgumentParser:
         "broker may be running; nothing is consumed. Spark is not needed.",
     )
     parser.add_argument("--data-dir", required=True, help="the broker's data directory; local or mounted")
-    url = os.environ.get(URL_VARIABLE)
-    parser.add_argument(
-        "--to",
-        required=not url,
-        default=url,
-        metavar="URL",
-        help=f"the archive: a path, or s3://bucket/path, gs://… (default: ${URL_VARIABLE}, in which nobody else sees a "
-        "password)",
-    )
+    _add_archive(parser, "--to", ", in which nobody else sees a password")
     parser.add_argument(
         "--reader",
         default="archive",
@@ -250,14 +242,7 @@ def make_iceberg_parser() -> argparse.ArgumentParser:
         "whose archivers do not run any more, are in the tables once. No data are copied. Archivers that run with "
         "--iceberg do it themselves.",
     )
-    url = os.environ.get(URL_VARIABLE)
-    parser.add_argument(
-        "--archive",
-        required=not url,
-        default=url,
-        metavar="URL",
-        help=f"the archive: a path, or s3://bucket/path, gs://… (default: ${URL_VARIABLE})",
-    )
+    _add_archive(parser, "--archive")
     _add_iceberg(parser, "the tables' catalog:", IN_ARCHIVE)
     parser.add_argument(
         "--repair",
@@ -266,6 +251,13 @@ def make_iceberg_parser() -> argparse.ArgumentParser:
         "does not have are removed from the tables",
     )
     return parser
+
+
+def _add_archive(parser: argparse.ArgumentParser, name: str, more: str = "") -> None:
+    """Add the option that says where the archive is."""
+    url = os.environ.get(URL_VARIABLE)
+    text = f"the archive: a path, or s3://bucket/path, gs://… (default: ${URL_VARIABLE}{more})"
+    parser.add_argument(name, required=not url, default=url, metavar="URL", help=text)
 
 
 def _add_iceberg(parser: argparse.ArgumentParser, what: str, default: str | None = None) -> None:

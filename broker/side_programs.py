@@ -67,6 +67,11 @@ BACKUP: Final = Kind(
 )
 
 
+def last_line(said: bytes) -> str:
+    """Return the last line of what a program has written to stderr, which says why it failed; "" if there is none."""
+    return said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+
+
 class SideProgram:
     """A program beside the broker.
 
@@ -235,9 +240,9 @@ class BackupReader:
             said = asyncio.create_task(process.stderr.read())
             with suppress(asyncio.IncompleteReadError):
                 await self._read(process.stdout)
-            lines = (await said).decode("utf-8", "replace").strip().splitlines()
+            line = last_line(await said)
             if await process.wait():
-                self.error = lines[-1].removeprefix("leveret restore: ") if lines else "the backup cannot be read"
+                self.error = line.removeprefix("leveret restore: ") or "the backup cannot be read"
             else:
                 self.is_at_end = True
         except OSError as error:

@@ -78,6 +78,16 @@ class Policy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_compiled", Pattern(self.pattern))
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """Its JSON value, as of a parameter, without its name."""
+        return {
+            "pattern": self.pattern,
+            "definition": dict(self.definition),
+            "priority": self.priority,
+            "apply-to": self.apply_to,
+        }
+
     def matches(self, name: str, resource: Literal["exchange", "classic", "quorum", "stream"]) -> bool:
         """Return whether the policy may be in force on a resource.
 

@@ -21,8 +21,8 @@ _ALLOWED_MAX: Final = 8192
 #: Verified for unknown users, so that the response time does not tell whether a user exists.
 _DUMMY_HASH: Final = hash_password(b"")
 
-#: Patterns as people write them that match all names.
-_ANYTHING: Final = (".*", "^.*", ".*$")
+#: The pattern of a permission for all names, as people write it.
+_ANYTHING: Final = ".*"
 _KINDS: Final[tuple[Kind, ...]] = ("configure", "write", "read")
 
 
@@ -270,9 +270,12 @@ class Accounts:
         return True
 
     def reads_all(self, user: User, vhost: str) -> bool:
-        """Return whether a user may read from whatever has been or will be in a virtual host."""
+        """Return whether a user may read from whatever has been or will be in a virtual host.
+
+        Only a permission that is written `.*` says so; what users of other servers may read has to be asked by name.
+        """
         permissions = self._permissions.get((user.name, vhost))
-        return user.rights is None and permissions is not None and permissions.read in _ANYTHING
+        return user.rights is None and permissions is not None and permissions.read == _ANYTHING
 
     def check(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> None:
         """Require a permission on a queue or exchange.
@@ -291,15 +294,10 @@ class Accounts:
         self._require(_KINDS, user, vhost, resource, name)
 
     def _require(self, kinds: tuple[Kind, ...], user: User, vhost: str, resource: Resource, name: str) -> None:
-        failure = ""
-        try:
-            if any(self.allows(user, vhost, kind, resource, name) for kind in kinds):
-                return
-        except Unavailable as unavailable:
-            failure = unavailable.suffix
-        raise access_refused(
-            f"access to {resource} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user.name}'"
-            f"{failure}"
+        _require(
+            lambda: any(self.allows(user, vhost, kind, resource, name) for kind in kinds),
+            f"{resource} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}'",
+            user,
         )
 
     def check_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> None:
@@ -308,15 +306,10 @@ class Accounts:
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
-        failure = ""
-        try:
-            if self._allows_topic(user, vhost, kind, exchange_name, routing_key):
-                return
-        except Unavailable as unavailable:
-            failure = unavailable.suffix
-        raise access_refused(
-            f"access to topic '{routing_key}' in exchange '{exchange_name}' in vhost '{vhost}'"
-            f" refused for user '{user.name}'{failure}"
+        _require(
+            lambda: self._allows_topic(user, vhost, kind, exchange_name, routing_key),
+            f"topic '{routing_key}' in exchange '{exchange_name}' in vhost '{vhost}'",
+            user,
         )
 
     def _allows_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> bool:
@@ -339,3 +332,14 @@ class Accounts:
 
 def _ignore(*_: Any) -> None:
     pass
+
+
+def _require(check: Callable[[], bool], what: str, user: User) -> None:
+    """Raise ACCESS_REFUSED unless a check is true; with what failed if a server could not be asked."""
+    failure = ""
+    try:
+        if check():
+            return
+    except Unavailable as unavailable:
+        failure = unavailable.suffix
+    raise access_refused(f"access to {what} refused for user '{user.name}'{failure}")

@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from leveret.broker.core.definitions.exporting import policy_value
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.messages import names_of, published_to
@@ -151,7 +150,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 def _describe(policy: Policy | None) -> dict[str, Any] | None:
-    return None if policy is None else {"name": policy.name, **policy_value(policy)}
+    return None if policy is None else {"name": policy.name, **policy.value}
 
 
 #: Other policies that describe_gaps() names.

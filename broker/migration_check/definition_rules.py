@@ -67,10 +67,7 @@ _NOT_MIRRORED: Final[Rule] = (
 _NOT_FEDERATED: Final[Rule] = (_UNSUPPORTED, "there is no federation; left out", _SHOVEL)
 
 _POLICY_KEYS: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(
-        MIRRORING_KEYS,
-        (_DIFFERS, "queues are not mirrored inside a broker; the policy is kept and does nothing", _STANDBYS),
-    ),
+    **dict.fromkeys(MIRRORING_KEYS, _NOT_MIRRORED),
     **dict.fromkeys(
         ("federation-upstream", "federation-upstream-pattern", "federation-upstream-set"),
         (_UNSUPPORTED, "there is no federation; the key is left out", _SHOVEL),

@@ -14,6 +14,7 @@ from typing import Any, Final
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.config.options import OPTIONS, Archive
+from leveret.broker.side_programs import last_line
 
 _MODULE: Final = "leveret.analytics.iceberg.listing"
 #: The catalog that is in the archive.
@@ -22,8 +23,6 @@ _IN_ARCHIVE: Final = "archive"
 _FRESH: Final = 2.0
 #: Seconds that reading may take.
 _TIMEOUT: Final = 60.0
-#: Permission to read everything in a virtual host.
-_EVERYTHING: Final = ".*"
 
 
 class TablesUnreadableError(Exception):
@@ -82,20 +81,19 @@ class ArchivedTables:
     def _may_read(self, user: User, table: ArchivedTable) -> bool:
         if not table.queues:
             # They are too many to be named, or there are no rows, so that older snapshots count.
-            return self._reads_everything(user, None)
+            return self._reads_all(user, None)
         return all(
             self._accounts.allows(user, vhost, "read", "queue", queue)
             if vhost is not None and queue is not None
-            else self._reads_everything(user, vhost)
+            else self._reads_all(user, vhost)
             for vhost, queue in table.queues
         )
 
-    def _reads_everything(self, user: User, vhost: str | None) -> bool:
+    def _reads_all(self, user: User, vhost: str | None) -> bool:
         """Return whether a user may read all of a virtual host; None for all of them."""
-        vhosts = self._vhosts if vhost is None else (vhost,)
-        found = [self._accounts.permissions(user.name, each) for each in vhosts]
-        # What users of other servers may read of queues without names cannot be asked.
-        return user.rights is None and all(each is not None and each.read == _EVERYTHING for each in found)
+        if user.rights is not None:
+            return False
+        return all(self._accounts.reads_all(user, each) for each in (self._vhosts if vhost is None else (vhost,)))
 
     async def _read(self) -> dict[str, ArchivedTable]:
         async with self._lock:
@@ -118,8 +116,7 @@ class ArchivedTables:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            lines = said.decode("utf-8", "replace").strip().splitlines()
-            raise TablesUnreadableError(lines[-1] if lines else "the archive cannot be read")
+            raise TablesUnreadableError(last_line(said) or "the archive cannot be read")
         return {
             name: ArchivedTable(
                 each["location"],

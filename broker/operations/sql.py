@@ -19,7 +19,8 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.unfinished import Unanswered
+from leveret.broker.side_programs import last_line
+from leveret.broker.unfinished import answered
 
 FORMS: Final = ("json", "csv", "parquet")
 _MODULE: Final = "leveret.analytics.sql_query"
@@ -118,13 +119,10 @@ class SqlQueries:
 
 async def _is_true(check: Callable[[], bool]) -> bool:
     """Return the answer of a check of permissions, after another server was asked if need be; False if it cannot be."""
-    while True:
-        try:
-            return check()
-        except Unanswered as question:
-            await question.ask()
-        except Unavailable:
-            return False
+    try:
+        return await answered(check)
+    except Unavailable:
+        return False
 
 
 class RunningStatement:
@@ -201,10 +199,10 @@ class RunningStatement:
 async def _check(process: Process) -> None:
     """Raise what a process has said if it has failed."""
     assert process.stderr is not None
-    lines = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
+    line = last_line(await process.stderr.read())
     status = await process.wait()
-    if status == _WRONG_STATEMENT and lines:
-        raise WrongStatementError(lines[-1])
+    if status == _WRONG_STATEMENT and line:
+        raise WrongStatementError(line)
     if status:
         # Without a line it was killed by the system, for example, as memory is short.
-        raise SqlUnavailableError(lines[-1] if lines else f"the statement's process ended with status {status}")
+        raise SqlUnavailableError(line or f"the statement's process ended with status {status}")

@@ -161,7 +161,7 @@ async def says_too_much(request: web.Request) -> web.StreamResponse:
 
 
 async def drips(request: web.Request) -> web.StreamResponse:
-    """Send one byte a second, so that the connection is never idle for long."""
+    """Send a byte now and then, so that the connection is never idle for long."""
     response = web.StreamResponse()
     await response.prepare(request)
     with suppress(ConnectionError):

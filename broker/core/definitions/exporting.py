@@ -30,7 +30,7 @@ def export_global_parameters(broker: Broker) -> list[dict[str, Any]]:
 def export_parameters(broker: Broker, vhost: VirtualHost) -> list[dict[str, Any]]:
     """Return entries of the section parameters: operator policies, limits and those of other components."""
     entries: list[dict[str, Any]] = [
-        {"value": policy_value(policy), "vhost": vhost.name, "component": "operator_policy", "name": policy.name}
+        {"value": policy.value, "vhost": vhost.name, "component": "operator_policy", "name": policy.name}
         for policy in vhost.policies.operator_policies.values()
     ]
     if vhost.has_limits:
@@ -74,16 +74,6 @@ def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
     """Return the limits that are set on a virtual host, including negative ones."""
     values = dict(zip(VHOST_LIMITS, (vhost.max_connections, vhost.max_queues), strict=True))
     return {name: value for name, value in values.items() if value is not None}
-
-
-def policy_value(policy: Policy) -> dict[str, Any]:
-    """Return the value of a policy, without its name."""
-    return {
-        "pattern": policy.pattern,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-        "apply-to": policy.apply_to,
-    }
 
 
 def describe_policy(vhost_name: str, policy: Policy) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def binding_fields(vhost_name: str, binding: Binding) -> dict[str, Any]:
 
 def policy_fields(vhost_name: str, policy: Policy) -> dict[str, Any]:
     """Return the fields of ``policy.set``."""
-    return {**named(vhost_name, policy.name), **_policy_value(policy)}
+    return {**named(vhost_name, policy.name), **policy.value}
 
 
 def parameter_fields(vhost_name: str, component: str, name: str, *value: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def without_passwords(value: Any) -> Any:
 
 def operator_policy_parameter(vhost_name: str, policy: Policy) -> dict[str, Any]:
     """Return the fields of ``parameter.set`` for an operator policy, which RabbitMQ keeps as a parameter."""
-    return parameter_fields(vhost_name, "operator_policy", policy.name, _policy_value(policy))
+    return parameter_fields(vhost_name, "operator_policy", policy.name, policy.value)
 
 
 def vhost_fields(vhost_name: str, metadata: VirtualHostMetadata, node: str) -> dict[str, Any]:
@@ -120,12 +120,3 @@ def _metadata_term(metadata: VirtualHostMetadata) -> str:
 def vhost_limits_fields(vhost_name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``vhost.limits.set``; RabbitMQ does not tell the virtual host."""
     return {"name": "limits", "vhost": vhost_name, **limits}
-
-
-def _policy_value(policy: Policy) -> Mapping[str, Any]:
-    return {
-        "pattern": policy.pattern,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-        "apply-to": policy.apply_to,
-    }

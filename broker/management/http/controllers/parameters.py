@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.definitions.exporting import export_parameters, policy_value, vhost_limits
+from leveret.broker.core.definitions.exporting import export_parameters, vhost_limits
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
@@ -127,7 +127,7 @@ class Parameters(Controller):
         """Return the parameters of a virtual host, or of one component. Policies are included only if named."""
         if component == "policy":
             return [
-                {"value": policy_value(policy), "vhost": vhost.name, "component": component, "name": policy.name}
+                {"value": policy.value, "vhost": vhost.name, "component": component, "name": policy.name}
                 for policy in vhost.policies.policies.values()
             ]
         entries = export_parameters(self._broker, vhost)
