@@ -237,11 +237,24 @@ class SegmentReader:
         return segment.last_seq + 1
 
     def count_live(self, segment: Segment, dead: DeadSet) -> int:
-        """Count the live messages of a segment; records are read only if numbers are missing in it."""
+        """Count the live messages of a segment; records are read only if numbers are missing in it.
+
+        What cannot be read for now counts as live: a segment without live messages is dropped.
+
+        Raises:
+            FileNotFoundError: There is no file.
+        """
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
         if segment.gapless or segment.settled or not live:
             return live
-        return sum(header.seq not in dead for header in self.headers(segment))
+        self._forget_failure()
+        try:
+            found = sum(header.seq not in dead for header in self.headers(segment))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return min(live, segment.live)
+        return found if self.failure is None else min(live, segment.live)
 
     def live_bytes(self, segment: Segment, dead: DeadSet) -> int:
         """Return the sum of the body lengths of a segment's live messages.

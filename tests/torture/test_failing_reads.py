@@ -109,3 +109,23 @@ def test_nothing_is_lost_or_closed(tmp_path: Path, call: Call) -> None:
         log = process.log_text()
         assert "Traceback" not in log
         assert "are lost" not in log
+
+
+def test_a_purge_removes_what_cannot_be_read(tmp_path: Path) -> None:
+    data = tmp_path.resolve() / "data"
+    data.mkdir(mode=0o750)
+    disk = PreloadedDisk(build(tmp_path), data, tmp_path, only=".seg")
+    with LeveretProcess(tmp_path.resolve(), environment=disk.environment) as process:
+        publish(process.url)
+        process.stop()
+        process.start()
+        disk.fail(Call.READ, 0, 1 << 30, errno.EIO)
+        with pika.BlockingConnection(pika.URLParameters(process.url)) as connection:
+            channel = connection.channel()
+            assert channel.basic_get("plain")[0] is None
+            assert channel.queue_purge("plain").method.message_count == _MESSAGES
+        disk.succeed(Call.READ)
+        process.stop()
+        process.start()
+        with pika.BlockingConnection(pika.URLParameters(process.url)) as connection:
+            assert connection.channel().queue_declare("plain", passive=True).method.message_count == 0

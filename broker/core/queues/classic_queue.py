@@ -594,8 +594,8 @@ class ClassicQueue(Queue):
     # -- purging and deleting ------------------------------------------------------------------------------
 
     def purge(self) -> int:
-        """Drop all ready messages, and those that wait for their retry; return their number."""
-        purged = self.store.purge() if self.ready_count() else 0
+        """Drop all ready messages, also what cannot be read for now or waits for its retry; return their number."""
+        purged = self.store.purge() if self.ready_count() or self.backing.unreadable_count else 0
         waiting = self.contents.waiting
         if waiting is not None:
             purged += waiting.purge()

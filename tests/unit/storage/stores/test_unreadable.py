@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,11 @@ from leveret.storage.stores.numbered_store import NumberedStore, scan_all
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.segment_store import SegmentStore
 from leveret.storage.stores.stream_store import StreamStore
-from tests.support.segment_stores import open_engine
+from tests.support.segment_stores import SMALL, open_engine
 from tests.support.simulated_files import SimulatedFiles, flip
 
 PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)
+TRANSIENT = Envelope(b"\x00\x01q", bytes(14), False)
 ALL = 1 << 40
 CHECKS = 5
 
@@ -185,6 +187,32 @@ def test_a_purge_removes_them(disk: FailingDisk, engine: StorageEngine) -> None:
     wait(engine)
     assert (take(store), store.ready_count, store.aside_count) == ([], 0, 0)
     assert store.log.size == 0
+
+
+@pytest.mark.parametrize("part", ["all of it", "a page of it"])
+def test_a_purge_keeps_a_file_in_which_a_taken_message_may_be(disk: FailingDisk, part: str) -> None:
+    engine = open_engine(disk, options=replace(SMALL, segment_bytes=1 << 20))
+    store = engine.store(engine.create_queue(True, {}))
+    store.set_lazy(True)
+    for number in range(1, 7):
+        # Every second one is elsewhere, so that the records of a segment have to be read to be counted.
+        store.append([Message(PERSISTENT if number % 2 else TRANSIENT, b"%0*d" % (3000, number))], 3000)
+    finish(engine)
+    (entry,), _ = store.take(1, ALL)
+    store.log.release()
+    (path,) = segments(disk)
+    if part == "all of it":
+        disk.unreadable.add(path)
+    else:
+        disk.pages[path] = 0, 100
+    assert store.purge() == 5
+    finish(engine)
+    assert path in segments(disk)
+    disk.unreadable.clear()
+    disk.pages.clear()
+    wait(engine)
+    store.requeue([entry])
+    assert take(store) == [(1, True)]
 
 
 def test_limits_drop_what_can_be_read(disk: FailingDisk, engine: StorageEngine) -> None:
