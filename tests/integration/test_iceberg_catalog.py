@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -160,33 +161,42 @@ def test_spark_attaches_the_catalog(tmp_path: Path) -> None:
 
 _IN_DUCKDB = """
 import json, pathlib, sys
-directory, table = sys.argv[1:]
+directory, table, uri, authorization = sys.argv[1:]
 sys.path.insert(0, directory)
 import duckdb
 connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-for name in ("avro", "iceberg"):
+for name in ("httpfs", "avro", "iceberg"):
     (path,) = pathlib.Path(directory).rglob(f"{name}.duckdb_extension")
     connection.load_extension(str(path))
-query = f"select queue, count(*) from iceberg_scan('{table}') group by queue order by queue"
-print(json.dumps([list(row) for row in connection.sql(query).fetchall()]))
+connection.execute(
+    f"create secret (type http, scope '{uri}', extra_http_headers map {{'Authorization': '{authorization}'}})"
+)
+connection.execute(f"attach 'lake' as lake (type iceberg, endpoint '{uri}', authorization_type 'none')")
+counts = "select queue, count(*) from {} group by queue order by queue"
+for source in (f"iceberg_scan('{table}')", "lake.leveret.messages"):
+    print(json.dumps(connection.sql(counts.format(source)).fetchall()))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_duckdb_reads_the_table_without_a_catalog(tmp_path: Path) -> None:
-    """By its Iceberg extension, which is on PyPI for this version of DuckDB."""
-    directory = ROOT / "build" / "iceberg-duckdb"
+@pytest.mark.parametrize("version", ["1.4.4", "1.5.5"])
+def test_duckdb_attaches_the_catalog_and_reads_without_it(tmp_path: Path, version: str) -> None:
+    """By its extensions, which are on PyPI for these versions of DuckDB."""
+    directory = ROOT / "build" / f"iceberg-duckdb-{version}"
     if not directory.exists():
-        packages = ["duckdb==1.4.4", "duckdb-ext-avro==1.4.4.*", "duckdb-ext-iceberg==1.4.4.*"]
+        names = ("duckdb", "duckdb-extension-avro", "duckdb-extension-httpfs", "duckdb-extension-iceberg")
+        packages = [f"{name}=={version}" for name in names]
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory), *packages]
         subprocess.run(install, check=True)
     with archiving(tmp_path) as broker:
         wait_until(lambda: bodies(broker) == Counter(range(15)), "the table has all messages")
         table = str(tmp_path / "archive" / "iceberg" / "leveret" / "messages")
-        command = [sys.executable, "-I", "-c", _IN_DUCKDB, str(directory), table]
+        uri = f"{Management(broker.http_url).base}/iceberg"
+        login = f"Basic {b64encode(b'guest:guest').decode()}"
+        command = [sys.executable, "-I", "-c", _IN_DUCKDB, str(directory), table, uri, login]
         said = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    assert json.loads(said) == [["mails", 5], ["orders", 10]]
+    assert [json.loads(line) for line in said.splitlines()] == [[["mails", 5], ["orders", 10]]] * 2
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
