@@ -25,6 +25,8 @@ from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
 
 _ERRORS: Final = (OSError, ConnectionClosed, ConnectionDropped, AssertionError)
 _BIG: Final = bytes(100_000)
+#: Seconds that a join may take.
+_JOIN_SECONDS: Final = 3600.0
 
 
 def first_confirm(nodes: Sequence[Node]) -> None:
@@ -124,7 +126,7 @@ def join(cluster: Cluster, mib: int, seconds: float) -> None:
     publisher.longest = 0.0
     begun = time.monotonic()
     joining.start()
-    cluster.wait_for_copies(len(cluster.nodes))
+    cluster.wait_for_copies(len(cluster.nodes), _JOIN_SECONDS)
     took = time.monotonic() - begun
     publisher.end()
     print(f"an empty node joins a leader with {mib} MiB: {took:.1f} s")

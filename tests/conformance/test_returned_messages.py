@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -139,6 +140,41 @@ def test_a_quorum_queue_puts_messages_of_a_closed_channel_first(
         (b"3", False),
         (b"4", False),
     ]
+
+
+@pytest.mark.parametrize("limit", [[], [("x-delivery-limit", "I", 5)]], ids=["unlimited", "limited"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)], ids=str)
+@pytest.mark.parametrize("how", ["channel", "connection", "dropped"])
+def test_6_1_5_consumers_that_end_return_behind_those_that_ended_before(
+    connect: Connect, channel: Channel, unique: Unique, poll: Poll, limit: list[Any], order: tuple[int, ...], how: str
+) -> None:
+    queue = quorum(channel, unique, arguments=limit)
+    fill(channel, queue, *numbered(8))
+    poll(lambda: reached(channel, queue, 8))
+    leaving = [holding(connect, queue, 2) for _ in order]
+    for count, at in enumerate(order, start=1):
+        end(leaving[at], how)
+        poll(partial(reached, channel, queue, 2 + 2 * count))
+    returned = [body for at in order for body in numbered(8)[2 * at : 2 * at + 2]]
+    # Whoever gets some of them and ends, too, returns them behind the others.
+    end(holding(connect, queue, 3), how)
+    poll(lambda: reached(channel, queue, 8))
+    assert drain(channel, queue) == [*returned[3:], *returned[:3], b"7", b"8"]
+
+
+def holding(connect: Connect, queue: str, count: int) -> Channel:
+    """Return a channel of its own connection that has got this many messages, and gets no more."""
+    channel = connect().channel()
+    channel.qos(count)
+    channel.consume(queue)
+    channel.deliveries(count)
+    return channel
+
+
+def end(channel: Channel, how: str) -> None:
+    """Close a channel or its connection, or end that without a word."""
+    ends = {"channel": channel.close, "connection": channel.connection.close, "dropped": channel.connection.abort}
+    ends[how]()
 
 
 def test_a_quorum_queue_redelivers_before_it_looks_at_its_limit(channel: Channel, unique: Unique) -> None:

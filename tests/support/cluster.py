@@ -263,14 +263,14 @@ class Cluster:
         assert self.leader is not None
         return self.leader
 
-    def wait_for_copies(self, count: int) -> None:
+    def wait_for_copies(self, count: int, seconds: float = _DEADLINE) -> None:
         """Wait until this many nodes are in sync."""
 
         def has_copies() -> bool:
             leader = self.leader
             return leader is not None and leader.metric("copies") == count
 
-        wait_until(has_copies, f"{count} nodes are in sync")
+        wait_until(has_copies, f"{count} nodes are in sync", seconds)
 
     def __enter__(self) -> Cluster:
         return self

@@ -32,6 +32,9 @@ _SETTINGS: Final[Mapping[str, object]] = {
 _PATIENCE: Final = 240.0
 #: Seconds by which clocks are set: a delayed message of a leader that is ahead waits so much longer on the next one.
 _STEPS: Final = (1, 10, 60)
+#: Messages that a leader confirms before the next one is wanted, unless that takes longer than some seconds.
+_CONFIRMED: Final = 1000
+_TRAFFIC_SECONDS: Final = 4.0
 
 
 class TorturedCluster(Cluster):
@@ -72,6 +75,11 @@ class TorturedCluster(Cluster):
 class Faults:
     """Causes faults, and notes what only they can see.
 
+    Args:
+        cluster: The cluster.
+        seed: Of all that is decided by lot.
+        confirmed: Returns how many messages were ever confirmed.
+
     Attributes:
         counts: How often each was caused.
         takeovers: Seconds from the end of a leader to the next one, by fault.
@@ -80,8 +88,9 @@ class Faults:
         last: The fault that was caused last.
     """
 
-    def __init__(self, cluster: TorturedCluster, seed: int) -> None:
+    def __init__(self, cluster: TorturedCluster, seed: int, confirmed: Callable[[], int]) -> None:
         self._cluster = cluster
+        self._confirmed = confirmed
         self._proxy = cluster.proxy
         self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
@@ -152,12 +161,19 @@ class Faults:
         """Let another node lead by hand, a few times in a row."""
         for _ in range(self._random.randrange(1, 20)):
             self.recover()
+            self._await_traffic()
             leader = self._cluster.wait_for_leader()
             api = Management(f"http://guest:guest@127.0.0.1:{leader.management_port}", timeout=10)
             begun = time.monotonic()
             with suppress(OSError):
                 api.request("POST", "replication", "failover", body={})
                 self._await_next(leader, begun, "hand over")
+
+    def _await_traffic(self) -> None:
+        """Let clients come back, so that what a leader leaves behind is more than their connections."""
+        enough, until = self._confirmed() + _CONFIRMED, time.monotonic() + _TRAFFIC_SECONDS
+        while self._confirmed() < enough and time.monotonic() < until:
+            time.sleep(0.05)
 
     def kill_leader(self) -> None:
         """Kill the leader, and start it again once another leads."""

@@ -44,6 +44,11 @@ def changes(led: dict[int, list[str]]) -> int:
     return sum(one != other for one, other in pairwise(order))
 
 
+def confirmed_by(flows: Iterable[Flow]) -> int:
+    """Return how many messages were confirmed."""
+    return sum(len(flow.confirmed) for flow in flows)
+
+
 class Ledger:
     """What the clients and the faults have found."""
 
@@ -78,7 +83,7 @@ class Ledger:
     def print(self) -> None:
         """Print the counts until now."""
         led, faults = leaders(self._cluster.nodes), self._faults
-        confirmed = sum(len(flow.confirmed) for flow in self._flows)
+        confirmed = confirmed_by(self._flows)
         twice = sum((flow.twice for flow in self._flows), Counter[str]())
         seconds = time.monotonic() - self._begun
         print(
@@ -117,7 +122,8 @@ def run(seconds: float, seed: int, count: int, keep: Path) -> int:
     cluster = TorturedCluster(directory, count, library)
     with cluster:
         cluster.start()
-        flows, faults = make_flows(cluster.nodes, seed), Faults(cluster, seed)
+        flows = make_flows(cluster.nodes, seed)
+        faults = Faults(cluster, seed, lambda: confirmed_by(flows))
         ledger = Ledger(cluster, flows, faults)
         for flow in flows:
             flow.start()

@@ -23,11 +23,11 @@ from tests.support.tables import Triple
 from tests.support.wire import Channel, ChannelClosed, Connection, ConnectionClosed, ConnectionDropped, Delivery
 
 #: Messages that a publisher has unconfirmed at most, and those that are confirmed and not consumed yet.
-_WINDOW: Final = 100
+_WINDOW: Final = 600
 _AHEAD: Final = 3000
-_PREFETCH: Final = 60
+_PREFETCH: Final = 200
 #: Seconds between what a publisher publishes: the machine has three nodes to run, and what is done to them takes time.
-_PAUSE: Final = 0.4
+_PAUSE: Final = 0.2
 #: Seconds that a client waits for anything, and for which it stays with a node.
 _TIMEOUT: Final = 6.0
 _STAY: Final = (2.0, 20.0)
