@@ -127,6 +127,8 @@ class MessageStores:
         self.on_readable: Callable[[Collection[int]], None] = _ignore
         self.engine = engine
         self._gate = gate or ALWAYS_OPEN
+        #: Both are bound once, not for each queue.
+        self._when_written, self._on_preload = self._gate.when_written, self._begin_preload
         if gate is not None:
             gate.sync_copies = engine.sync_copies
         self._end_turn = end_turn
@@ -161,7 +163,7 @@ class MessageStores:
         """
         found = self._claim(request, qid)
         try:
-            return QueueBacking(self.engine, request, found, self._begin_preload, self._gate.when_written)
+            return QueueBacking(self.engine, request, found, self._on_preload, self._when_written)
         except OSError as error:
             raise _cannot_make(request, error) from error
 
@@ -176,7 +178,7 @@ class MessageStores:
 
     def _open_level(self, request: StoreRequest, found: StoredQueue | None) -> LevelBacking:
         try:
-            return LevelBacking(self.engine, request, found, self._gate.when_written)
+            return LevelBacking(self.engine, request, found, self._when_written)
         except OSError as error:
             raise _cannot_make(request, error) from error
 

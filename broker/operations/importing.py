@@ -15,7 +15,7 @@ from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.types import check_exchange_type
 from leveret.broker.core.json_values import check_nesting, table_from_json
-from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.exchanges import Ends, add_binding, find_destination

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.manual_loop import ManualLoop
@@ -18,7 +19,7 @@ _HOST = new_vhost(ManualLoop())
 
 def named_queue(name: str) -> ClassicQueue:
     """Return a transient queue that no virtual host has."""
-    return ClassicQueue(_HOST, name, False, False, None, (), memory_backing(name))
+    return ClassicQueue(_HOST, QueueDeclaration(name, False, False, None, ()), memory_backing(name))
 
 
 def table(*entries: tuple[str, str, object]) -> FieldTable:

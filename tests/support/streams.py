@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from leveret.broker.core.message_stores import MessageStores
-from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr

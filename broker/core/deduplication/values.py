@@ -44,6 +44,9 @@ _TIMESTAMP: Final = ord("T")
 _DECIMAL: Final = ord("D")
 _DECIMAL_BYTES: Final = 5
 
+#: Of all queues whose values have not been cleared.
+_NONE_PURGED: Final[Mapping[int, int]] = {}
+
 
 def read_key(header: bytes) -> bytes | None:
     """Return a short key of the header's value, so that equal keys mean equal values; None without the header.
@@ -259,7 +262,7 @@ class QueuedValues:
         #: How many messages have a value, by its key. More than one only if they were there before it was active.
         self._counts: dict[bytes, int] = {}
         #: By level of the store, the first number that was not purged.
-        self._purged: Mapping[int, int] = {}
+        self._purged: Mapping[int, int] = _NONE_PURGED
 
     def __len__(self) -> int:
         return len(self._counts)

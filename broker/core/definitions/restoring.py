@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.core.exchanges.types import DelayedExchange
-from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.core.queues.traits import DEFAULT_RELEASE
 from leveret.broker.core.vhosts.metadata import metadata_from_json
 from leveret.broker.core.vhosts.recorder import table_from_text, values_qid_of

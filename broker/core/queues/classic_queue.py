@@ -16,14 +16,14 @@ from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.delivery import Delivery
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
-from leveret.broker.core.queues.queue import Drop, Queue, QueueHost
+from leveret.broker.core.queues.queue import Drop, Queue, QueueDeclaration, QueueHost
 from leveret.broker.core.queues.returns import RETURN_STEP, DelayedReturns, DeliveryCounter, ReturnRules
 from leveret.broker.core.queues.traits import CLASSIC, Limits, QueueTraits
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
-from leveret.protocol.field_table import FieldTable, plain_values
+from leveret.protocol.field_table import plain_values
 from leveret.storage.backings import QueueBacking
 from leveret.storage.callbacks import call_each
 from leveret.storage.event_format import AUTO_ACK, EventKind
@@ -53,20 +53,16 @@ class ClassicQueue(Queue):
     def __init__(
         self,
         host: QueueHost,
-        name: str,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: FieldTable,
+        declaration: QueueDeclaration,
         backing: QueueBacking,
         traits: QueueTraits = CLASSIC,
     ) -> None:
-        super().__init__(host, name, durable, auto_delete, owner, arguments, backing, traits)
+        super().__init__(host, declaration, backing, traits)
         counters = self.counters
-        outbox = self.outbox = DeadLetterOutbox(name, backing, counters, host.timers, host.dead_letter)
+        outbox = self.outbox = DeadLetterOutbox(self.name, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
-        self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
-        self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self, True))
+        self.delivery = Delivery(contents, self.consumers, traits)
+        self.expiry = QueueExpiry(host.timers, self._expire)
         self._head_timer = HeadTimer(host.timers, self.deliver)
         self._counter = DeliveryCounter()
         #: What happens to returned messages; None if they go back to where they were.
@@ -604,6 +600,9 @@ class ClassicQueue(Queue):
         if self.outbox.values.is_active:
             self.outbox.values.clear({level: store.next_seq for level, store in self.store.ordered_levels()})
         return purged
+
+    def _expire(self) -> None:
+        self.host.delete_queue(self, by_broker=True)
 
     def delete(self) -> int:
         """Delete the messages and cancel the consumers; return how many were ready, or waited for their retry."""

@@ -37,11 +37,10 @@ _LATEST: Final = (1 << 63) - 2
 class Contents:
     """The messages of a queue, without consumers.
 
-    Args:
-        backing: Where the messages are kept.
-        outbox: Gets the messages that are dropped, and the same settings.
-
     Attributes:
+        backing: Where they are kept.
+        counters: Those of the queue.
+        outbox: Gets the messages that are dropped, and the same settings.
         settings: Effective settings of the queue.
         limits: Its length limits; None if there are none.
         delayed: Messages that wait for their retry; None if there never were any.
@@ -52,17 +51,17 @@ class Contents:
     """
 
     __slots__ = (
-        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "delayed", "is_shrinking",
-        "limits", "may_have_timed", "settings", "unacked",
+        "_timers", "_untimed_since", "backing", "counters", "delayed", "is_shrinking", "limits", "may_have_timed",
+        "outbox", "settings", "unacked",
     )  # fmt: skip
 
     def __init__(
         self, backing: QueueBacking, timers: Timers, counters: QueueCounters, outbox: DeadLetterOutbox
     ) -> None:
-        self._backing = backing
+        self.backing = backing
         self._timers = timers
-        self._counters = counters
-        self._outbox = outbox
+        self.counters = counters
+        self.outbox = outbox
         self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
         self.delayed: DelayedReturns | None = None
@@ -82,7 +81,7 @@ class Contents:
         self.limits = traits.limits(settings, self.unacked, self.waiting)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
         self.settings = settings
-        self._outbox.apply(settings)
+        self.outbox.apply(settings)
 
     def let_wait(self, delayed: DelayedReturns, traits: QueueTraits) -> None:
         """Set where messages wait for their retry; from now on they count for the limits."""
@@ -122,17 +121,17 @@ class Contents:
         if ttl is None:
             if self.may_have_timed:
                 self._untimed_since += len(messages)
-            self._backing.store.append(messages, body_bytes, longest)
+            self.backing.store.append(messages, body_bytes, longest)
         else:
             timed = [TimedMessage(message.envelope, message.body, _LATEST) for message in messages]
             self._note_timed_message()
-            self._backing.store.append(timed, body_bytes, longest)
+            self.backing.store.append(timed, body_bytes, longest)
             # The store has noted when they arrived. The time is read after that: no message is to leave before its time
             # to live is over.
             expires_at = min(self._timers.now() + ttl * 1000, _LATEST)
             for each in timed:
                 each.expires_at = expires_at
-        self._counters.published += len(messages)
+        self.counters.published += len(messages)
 
     def append_until_full(
         self,
@@ -167,7 +166,7 @@ class Contents:
         Returns:
             Number of messages appended.
         """
-        store, size = self._backing.store, len(messages[0].body)
+        store, size = self.backing.store, len(messages[0].body)
         taken = 0
         while taken < len(messages):
             room = limits.room(store, size)
@@ -196,12 +195,12 @@ class Contents:
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Return messages to their positions in the store, without any further effect."""
-        self._backing.store.requeue(entries)
+        self.backing.store.requeue(entries)
         self._note_returned(entries)
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Return messages that a client has requeued to their positions in the store."""
-        self._counters.requeued += len(entries)
+        self.counters.requeued += len(entries)
         self.put_back(entries)
 
     def append_returned(self, entries: Sequence[Entry], rules: ReturnRules, to_tail: bool, failed: bool) -> None:
@@ -219,9 +218,9 @@ class Contents:
         for entry in entries:
             (over_limit if rules.is_over_limit(entry[1], failed) else returned).append(entry)
         if over_limit:
-            self._outbox.drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
-        self._counters.requeued += len(returned)
-        store, delayed = self._backing.store, self.delayed
+            self.outbox.drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
+        self.counters.requeued += len(returned)
+        store, delayed = self.backing.store, self.delayed
         assert isinstance(store, ReturnsStore)
         append = store.append if to_tail else store.append_returned
         for _, message, _ in returned:
@@ -229,18 +228,18 @@ class Contents:
             if delay and delayed is not None:
                 delayed.add(counted, delay)
                 continue
-            if not self._backing.persists_transient:
+            if not self.backing.persists_transient:
                 # One that does not survive a restart would be looked for on disk.
                 counted = unstored(counted)
             append([counted], len(counted.body))
         self._note_returned(returned)
-        if self._outbox.values.is_active:
-            self._outbox.values.note_copies(store, returned)
+        if self.outbox.values.is_active:
+            self.outbox.values.note_copies(store, returned)
         store.settle(returned, EventKind.RETURNED)
 
     def append_due(self, messages: Sequence[Message]) -> None:
         """Append messages that have waited for their retry, before those not delivered yet."""
-        store = self._backing.store
+        store = self.backing.store
         assert isinstance(store, ReturnsStore)
         for message in messages:
             store.append_returned([message], len(message.body))
@@ -258,14 +257,14 @@ class Contents:
         # Dead letters that are lost are counted by the queue that they come from.
         is_told = messages[0].envelope.dead or (publisher is not None and publisher.is_told)
         is_letter = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
-        self._counters.refused += count
+        self.counters.refused += count
         if is_told and not is_letter:
-            self._counters.refused_told += count
+            self.counters.refused_told += count
         flags = (DEAD_LETTERED if is_letter else 0) | (TOLD if is_told else 0)
         details = PublishDetails("", messages[0].envelope, publisher)
-        self._backing.store.note(EventKind.REFUSED, count, len(messages[0].body) * count, flags, details)
+        self.backing.store.note(EventKind.REFUSED, count, len(messages[0].body) * count, flags, details)
         if is_letter:
-            self._outbox.send(messages, MAXLEN, is_told=is_told)
+            self.outbox.send(messages, MAXLEN, is_told=is_told)
 
     # -- expiry times -------------------------------------------------------------------------------------
 
@@ -289,7 +288,7 @@ class Contents:
         expiry time. With priorities that does not follow, as later messages may leave first; then none has one only if
         none is ready.
         """
-        store = self._backing.store
+        store = self.backing.store
         has_priorities = isinstance(store, PriorityStore) and store.max_priority > 0
         self.may_have_timed = store.ready_count > (0 if has_priorities else self._untimed_since)
         head = store.peek()
@@ -310,7 +309,7 @@ class Contents:
 
     def evict(self, time_slice: TimeSlice) -> bool:
         """Drop the oldest messages while a limit is exceeded and time is left; return whether it is finished."""
-        limits, store = self.limits, self._backing.store
+        limits, store = self.limits, self.backing.store
         if limits is None or ((limits.refuses or limits.counts_unacked) and not self.is_shrinking):
             return True
         while limits.exceeded(store):
@@ -334,26 +333,26 @@ class Contents:
                 return True
             if self.settings.dead_letter_exchange is not None:
                 time_slice.count_published(expired)
-        head = self._backing.store.peek()
+        head = self.backing.store.peek()
         return head is None or not 0 < head.expires_at <= now
 
     def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> int:
         """Drop excess messages from the head; return how many were read: only for dead letters, and to free values."""
-        if self.settings.dead_letter_exchange is None and not self._outbox.values.is_active:
-            dropped, _ = self._backing.store.drop(count, body_bytes, kind)
-            self._counters.dropped[MAXLEN] += dropped
+        if self.settings.dead_letter_exchange is None and not self.outbox.values.is_active:
+            dropped, _ = self.backing.store.drop(count, body_bytes, kind)
+            self.counters.dropped[MAXLEN] += dropped
             return 0
-        entries, _ = self._backing.store.take(count, body_bytes)
-        self._outbox.drop(entries, MAXLEN, kind)
+        entries, _ = self.backing.store.take(count, body_bytes)
+        self.outbox.drop(entries, MAXLEN, kind)
         return len(entries)
 
     def _expire_step(self, now: int) -> int:
         """Drop a batch of expired messages from the head; return their number."""
-        if self.settings.dead_letter_exchange is None and not self._outbox.values.is_active:
-            expired, _ = self._backing.store.drop_expired(now, _DROP_STEP)
-            self._counters.dropped[EXPIRED] += expired
+        if self.settings.dead_letter_exchange is None and not self.outbox.values.is_active:
+            expired, _ = self.backing.store.drop_expired(now, _DROP_STEP)
+            self.counters.dropped[EXPIRED] += expired
             return expired
-        entries = self._backing.store.take_expired(now, _DROP_STEP)
+        entries = self.backing.store.take_expired(now, _DROP_STEP)
         if entries:
-            self._outbox.drop(entries, EXPIRED, EventKind.EXPIRED)
+            self.outbox.drop(entries, EXPIRED, EventKind.EXPIRED)
         return len(entries)

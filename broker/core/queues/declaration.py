@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, QueueDeclaration
 from leveret.broker.core.terms import check_equal, check_flag
 from leveret.policies.arguments import (
     DEFAULT_STREAM_SEGMENT_BYTES,
@@ -29,35 +28,6 @@ _SEGMENT_SIZE: Final = "x-stream-max-segment-size-bytes"
 _FILTER_SIZE: Final = "x-stream-filter-size-bytes"
 _FILTER_SIZE_MIN: Final = 16
 _FILTER_SIZE_MAX: Final = 255
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDeclaration:
-    """The arguments of queue.declare.
-
-    Args:
-        name: The queue name; never empty, as server-named queues already have their generated name.
-        durable: The durable bit.
-        auto_delete: The auto-delete bit.
-        owner: If the exclusive bit is set, the object that identifies the declaring connection; else None.
-        arguments: The arguments table as received.
-        server_named: True if the broker has generated the name.
-        release: The release of RabbitMQ that a quorum queue follows; "" for that of the broker's option.
-    """
-
-    name: str
-    durable: bool
-    auto_delete: bool
-    owner: object | None
-    arguments: FieldTable
-    server_named: bool = False
-    release: str = ""
-
-    @property
-    def queue_type(self) -> str:
-        """The declared queue type; classic if there is none."""
-        field = find(self.arguments, "x-queue-type")
-        return "classic" if field is None else as_text(field)
 
 
 def check_unreserved(name: str) -> None:

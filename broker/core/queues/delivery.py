@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from leveret.broker.core.counters.counters import QueueCounters
 from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.returns import RETURN_STEP, PutBack, Returning
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import EXPIRED
-from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import AUTO_ACK, EventKind
 from leveret.storage.interface import Entry
 
@@ -30,9 +27,7 @@ class Delivery:
 
     Args:
         contents: The messages of the queue.
-        backing: Where the messages are kept.
         consumers: Consumers of the queue.
-        outbox: Gets expired messages.
 
     Attributes:
         returning: Requeued messages that are not back yet, because there are very many. They count as unacked. Until
@@ -46,20 +41,12 @@ class Delivery:
         "returning",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        contents: Contents,
-        backing: QueueBacking,
-        consumers: ConsumerGroup,
-        counters: QueueCounters,
-        outbox: DeadLetterOutbox,
-        traits: QueueTraits,
-    ) -> None:
+    def __init__(self, contents: Contents, consumers: ConsumerGroup, traits: QueueTraits) -> None:
         self._contents = contents
-        self._backing = backing
+        self._backing = contents.backing
         self._consumers = consumers
-        self._counters = counters
-        self._outbox = outbox
+        self._counters = contents.counters
+        self._outbox = contents.outbox
         self._counts_deliveries = traits.counts_deliveries
         self._unacked = contents.unacked
         self.returning = Returning()

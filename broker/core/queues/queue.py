@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
@@ -22,9 +23,43 @@ from leveret.broker.core.scheduling.turn import TimeSlice, Turn
 from leveret.broker.core.scheduling.work import Work
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings
-from leveret.protocol.field_table import FieldTable, find
+from leveret.protocol.field_table import FieldTable, as_text, find
 from leveret.storage.backings import QueueBacking, StoreFigures
 from leveret.storage.interface import Entry, MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """The arguments of queue.declare.
+
+    Args:
+        name: The queue name; never empty, as server-named queues already have their generated name.
+        durable: The durable bit.
+        auto_delete: The auto-delete bit.
+        owner: If the exclusive bit is set, the object that identifies the declaring connection; else None.
+        arguments: The arguments table as received.
+        server_named: True if the broker has generated the name.
+        release: The release of RabbitMQ that a quorum queue follows; "" for that of the broker's option.
+    """
+
+    name: str
+    durable: bool
+    auto_delete: bool
+    owner: object | None
+    arguments: FieldTable
+    server_named: bool = False
+    release: str = ""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the queue survives a restart. As in RabbitMQ one that is exclusive to a connection does not."""
+        return self.durable and self.owner is None
+
+    @property
+    def queue_type(self) -> str:
+        """The declared queue type; classic if there is none."""
+        field = find(self.arguments, "x-queue-type")
+        return "classic" if field is None else as_text(field)
 
 
 class QueueHost(Protocol):
@@ -71,12 +106,14 @@ class Queue(Target):
 
     Args:
         host: The virtual host.
-        durable: Whether the queue survives a restart.
-        auto_delete: Whether the queue is deleted with its last consumer.
-        owner: The connection that has declared it as exclusive; None for a shared queue.
+        declaration: Its name, flags and arguments.
         backing: Where its messages are kept.
+        traits: What is particular to its type.
 
     Attributes:
+        durable: Whether it survives a restart.
+        auto_delete: Whether it is deleted with its last consumer.
+        owner: The connection that has declared it as exclusive; None for a shared queue.
         queue_type: Name of the type.
         counters: Counters since the declaration.
         consumers: Its consumers.
@@ -98,20 +135,16 @@ class Queue(Target):
     def __init__(
         self,
         host: QueueHost,
-        name: str,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: FieldTable,
+        declaration: QueueDeclaration,
         backing: QueueBacking,
         traits: QueueTraits,
     ) -> None:
-        super().__init__(host.name, name, backing)
+        super().__init__(host.name, declaration.name, backing)
         self.host = host
-        self.durable = durable
-        self.auto_delete = auto_delete
-        self.owner = owner
-        self.arguments = arguments
+        self.durable = declaration.is_durable
+        self.auto_delete = declaration.auto_delete
+        self.owner = declaration.owner
+        self.arguments = declaration.arguments
         self.backing = backing
         self.traits = traits
         self.queue_type = traits.queue_type
@@ -119,7 +152,7 @@ class Queue(Target):
         self.operator_policy: Policy | None = None
         self.scheduled = False
         self.counters = QueueCounters(host.timers.seconds())
-        single_active = find(arguments, "x-single-active-consumer")
+        single_active = find(self.arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and bool(single_active.value))
 
     # -- as a target of messages --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.consumer_names import ConsumerNameLog, ConsumerNames
 from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
-from leveret.broker.core.queues.queue import Drop, Queue, QueueHost
+from leveret.broker.core.queues.queue import Drop, Queue, QueueDeclaration, QueueHost
 from leveret.broker.core.queues.stream_readers import StreamFilter, StreamReaders
 from leveret.broker.core.queues.traits import STREAM
 from leveret.broker.core.scheduling.timers import Timers
@@ -22,7 +22,7 @@ from leveret.policies.policy import Policy
 from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.policies.values import age_seconds
-from leveret.protocol.field_table import FieldTable, plain_values
+from leveret.protocol.field_table import plain_values
 from leveret.storage.backings import LevelBacking, QueueBacking
 from leveret.storage.callbacks import call_each
 from leveret.storage.interface import Entry
@@ -80,19 +80,18 @@ class StreamQueue(Queue):
     def __init__(
         self,
         host: QueueHost,
-        name: str,
-        arguments: FieldTable,
+        declaration: QueueDeclaration,
         backing: QueueBacking,
         await_sync: Callable[[Any], None],
         open_names: Callable[[bool], LevelBacking | None],
     ) -> None:
-        super().__init__(host, name, True, False, None, arguments, backing, STREAM)
+        super().__init__(host, declaration, backing, STREAM)
         self._settings = DEFAULT_SETTINGS
         store, size = backing.store, backing.stream_segment_bytes
         assert isinstance(store, SegmentStore)
         assert size is not None
         self.stream: StreamStore = StreamStore(store, size)
-        where = f"queue '{name}' in vhost '{host.name}'"
+        where = f"queue '{self.name}' in vhost '{host.name}'"
         self.names: ConsumerNames = ConsumerNames(where, self.stream, ConsumerNameLog(open_names), host.timers)
         self.readers: StreamReaders = StreamReaders(self.stream, self.consumers, self.counters, self.names)
         self._await_sync = await_sync

@@ -20,14 +20,13 @@ from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.messages import PublishDetails, Publisher
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration import (
-    QueueDeclaration,
     check_arguments,
     check_equivalent,
     check_not_locked,
     stream_segment_bytes,
 )
 from leveret.broker.core.queues.outbox import DeadLetterBatch
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue, StreamUpkeep
 from leveret.broker.core.queues.traits import CLASSIC, DEFAULT_RELEASE, PRIORITY, QUORUM_RELEASES
 from leveret.broker.core.scheduling.timers import Timers
@@ -376,10 +375,8 @@ class VirtualHost:
             )
 
     def _create_queue(self, declaration: QueueDeclaration, qid: int | None = None) -> Queue:
-        # RabbitMQ makes exclusive queues transient, because they are deleted with their connection.
         if declaration.queue_type == "stream":
             return self._create_stream(declaration, qid)
-        durable = declaration.durable and declaration.owner is None
         is_quorum = declaration.queue_type == "quorum"
         if is_quorum:
             traits = QUORUM_RELEASES[declaration.release or DEFAULT_RELEASE]
@@ -388,17 +385,10 @@ class VirtualHost:
             priorities = find(declaration.arguments, "x-max-priority")
             max_priority = priorities.value if priorities is not None else 0
             traits = PRIORITY if max_priority else CLASSIC
-        request = StoreRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
-        queue = ClassicQueue(
-            self,
-            declaration.name,
-            durable,
-            declaration.auto_delete,
-            declaration.owner,
-            declaration.arguments,
-            self._stores.open(request, qid),
-            traits,
+        request = StoreRequest(
+            self.name, declaration.name, declaration.is_durable, max_priority, persists_transient=is_quorum
         )
+        queue = ClassicQueue(self, declaration, self._stores.open(request, qid), traits)
         self._add_queue(queue)
         if queue.owner is not None:
             self._owned.setdefault(id(queue.owner), {})[queue] = None
@@ -417,8 +407,7 @@ class VirtualHost:
         )
         stream = StreamQueue(
             self,
-            declaration.name,
-            declaration.arguments,
+            declaration,
             backing,
             self._stores.await_sync,
             lambda creates: self._stores.open_level(names) if creates else self._stores.open_if_found(names),

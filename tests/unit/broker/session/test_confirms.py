@@ -10,6 +10,7 @@ from pamqp import commands
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.queues.classic_queue import ClassicQueue
+from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.session.confirms import Confirms
 from tests.support import methods
 from tests.support.manual_loop import ManualLoop
@@ -18,7 +19,7 @@ from tests.support.simulated_stores import memory_backing
 
 CHANNEL = 7
 FULL, ROOMY = (
-    ClassicQueue(new_vhost(ManualLoop()), name, True, False, None, (), memory_backing(name))
+    ClassicQueue(new_vhost(ManualLoop()), QueueDeclaration(name, True, False, None, ()), memory_backing(name))
     for name in ("full", "roomy")
 )
 
