@@ -1,44 +1,48 @@
-"""Runs the program `leveret` as a shell would, for tests of its output, exit status and signals."""
+"""Runs the program `leveret`, for tests of its output, exit status and signals.
+
+It is forked, as brokers are (tests/support/fork_server.py); a new interpreter runs it if it is given an environment.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from tests.support.fork_server import ForkedBroker
+from tests.support.leveret_process import started
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE = 180.0
 
 
-def _command(arguments: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", "leveret", *arguments]
-
-
 def run(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the program until it ends of itself."""
-    return subprocess.run(
-        _command(arguments),
-        env=os.environ | dict(environment or {}),
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE,
-        check=False,
-    )
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        process = started(list(arguments), output.fileno(), errors.fileno(), environment)
+        try:
+            status = process.wait(_DEADLINE)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, status, output.read(), errors.read())
 
 
 class Program:
     """The program, running and ready."""
 
-    def __init__(self, process: subprocess.Popen[str], stderr: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str] | subprocess.Popen[bytes] | ForkedBroker, output: IO[str], stderr: Path
+    ) -> None:
         self.process = process
+        self._output = output
         self._stderr = stderr
-        assert process.stdout is not None
-        self.ready_line = process.stdout.readline().rstrip("\n")
+        self.ready_line = output.readline().rstrip("\n")
         assert self.ready_line, f"ended with status {process.wait(_DEADLINE)}\n{self.log()}"
         words = (word.partition("=") for word in self.ready_line.split())
         self.addresses = {name: address for name, _, address in words if address}
@@ -63,8 +67,7 @@ class Program:
 
     def wait(self) -> tuple[int, str]:
         """Wait for its end; return the exit status and what it printed after the ready line."""
-        output, _ = self.process.communicate(timeout=_DEADLINE)
-        return self.process.returncode, output
+        return self.process.wait(_DEADLINE), self._output.read()
 
 
 @contextmanager
@@ -73,19 +76,14 @@ def running(directory: Path, *arguments: str, environment: Mapping[str, str] | N
     ports = ("--port", "0", "--management-port", "0", "--prometheus-port", "0")
     options = ("--host", "127.0.0.1", *ports, "--data-dir", str(directory / "data"), *arguments)
     log = directory / "stderr.log"
-    with (
-        log.open("w") as stderr,
-        subprocess.Popen(
-            _command(options),
-            env=os.environ | dict(environment or {}),
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        ) as process,
-    ):
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as output, log.open("w") as stderr:
         try:
-            yield Program(process, log)
+            process = started(list(options), writing, stderr.fileno(), environment)
+        finally:
+            os.close(writing)
+        try:
+            yield Program(process, output, log)
         finally:
             process.kill()
+            process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -106,7 +107,7 @@ def test_a_generated_password_is_logged_once(tmp_path: Path) -> None:
         url = program.http_url.replace("guest:guest", f"guest:{password}")
         shown = json.dumps([Management(url).request("GET", *path) for path in (("users",), ("config", "effective"))])
         assert password not in shown
-        program.process.terminate()
+        program.signal(signal.SIGTERM)
         program.wait()
         assert program.log().count(password) == 1
     for path in (tmp_path / "data").rglob("*"):

@@ -224,7 +224,8 @@ def test_signals_before_it_serves(tmp_path: Path) -> None:
 
 
 def test_as_many_open_files_as_the_system_allows(tmp_path: Path) -> None:
-    with _low_file_limit() as hard, running(tmp_path) as program:
+    # Limits are inherited.
+    with _low_file_limit() as hard, running(tmp_path, environment={}) as program:
         assert resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 

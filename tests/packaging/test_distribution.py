@@ -128,7 +128,8 @@ def test_broker_serves_its_files(installed: Path, tmp_path: Path) -> None:
         ) as process,
     ):
         try:
-            program = Program(process, log)
+            assert process.stdout is not None
+            program = Program(process, process.stdout, log)
             base = f"http://{program.addresses['management']}"
             index = get(f"{base}/")
             assert "<html" in index.lower()

@@ -91,7 +91,7 @@ class LeveretProcess:
         self._output, output = os.pipe()
         try:
             with self.log.open("ab") as log:
-                self._process = _started([*arguments, *self._options], output, log.fileno(), self._environment)
+                self._process = started([*arguments, *self._options], output, log.fileno(), self._environment)
         finally:
             os.close(output)
         try:
@@ -185,11 +185,14 @@ class LeveretProcess:
         self.start()
 
 
-def _started(
+def started(
     arguments: list[str], output: int, log: int, environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes] | ForkedBroker:
-    """Start a broker with these arguments; its output and its log go to these files."""
-    if not environment and _FORK_SERVER.can_fork():
+    """Start the program with these arguments; its output and its log go to these files.
+
+    With an environment, which is added to this process's, it is started as a shell does it: in a new interpreter.
+    """
+    if environment is None and _FORK_SERVER.can_fork():
         return _FORK_SERVER.fork(arguments, output, log)
     return subprocess.Popen(
         [sys.executable, "-m", "leveret", *arguments],
