@@ -143,7 +143,7 @@ bench-stream: $(VENV)/installed-test compiled ## measure what streams cost; need
 	$(BIN)/python -m tests.bench.stream $(ARGS)
 
 .PHONY: bench-scan
-bench-scan: $(VENV)/installed-test needs-java compiled ## measure what reading a backlog costs with Arrow and with Spark; needs 1 GB of disk for a while
+bench-scan: $(VENV)/installed-test needs-java compiled ## measure what reading a backlog costs with Arrow, DuckDB and Spark, and the same rows in Parquet; needs 1.5 GB of disk for a while
 	$(BIN)/python -m tests.bench.scan $(ARGS)
 
 .PHONY: bench-archive

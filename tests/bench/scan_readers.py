@@ -1,21 +1,31 @@
-"""What reads a backlog in `make bench-scan`: Arrow and Spark, which answer the same queries."""
+"""What reads a backlog in `make bench-scan`: Arrow, DuckDB and Spark, which answer the same queries."""
 
 from __future__ import annotations
 
 import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from zlib import crc32
 
 from tests.bench.accounting import ProcessAccount
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-#: In this order; the first one also starts the reader.
-QUERIES: Final = ("first_row", "count", "group_by", "bodies", "json")
+#: In this order.
+QUERIES: Final = (
+    "session", "first_row", "files", "count", "group_by", "bodies", "json", "headers", "odd", "option", "filter"
+)  # fmt: skip
+#: The queue whose messages have headers as no other message has.
+ODD: Final = "odd"
+#: The queue of the queries `option` and `filter`.
+_ONE: Final = "orders.3"
 #: The type of the bodies, in Spark's DDL.
 BODY_TYPE: Final = "number bigint, customer string, amount double"
 
@@ -29,99 +39,212 @@ class Query:
     answer: int
 
 
-class _Reader(ABC):
-    """Answers queries about a data directory. Libraries are imported by the first query, which counts that."""
+class Reader(ABC):
+    """Answers queries about a data directory. Libraries are imported by the first query, which counts that.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: The data directory.
+        parquet: A Parquet file with its messages, or where to write it.
+
+    Attributes:
+        queries: Those that it answers.
+        peer: Name of the reader of Parquet to compare it with; empty for none.
+    """
+
+    queries: ClassVar[Sequence[str]]
+    peer: ClassVar[str] = ""
+
+    def __init__(self, path: str, parquet: str) -> None:
         self._path = path
+        self._parquet = parquet
         self._account = ProcessAccount(os.getpid())
 
     def run(self, name: str) -> Query:
         """Answer one of QUERIES, and measure it."""
         began, cpu = time.monotonic(), self._account.cpu_seconds()
-        answer = getattr(self, name)()
+        answer = self._answer(name)
         return Query(time.monotonic() - began, self._account.cpu_seconds() - cpu, int(answer))
 
     @abstractmethod
-    def first_row(self) -> int:
-        """Start, and take a row with its body; return 1."""
-
-    @abstractmethod
-    def count(self) -> int:
-        """Count the messages."""
-
-    @abstractmethod
-    def group_by(self) -> int:
-        """Return the number of messages in the largest group of queue and priority."""
-
-    @abstractmethod
-    def bodies(self) -> int:
-        """Return the size of all bodies, in bytes, from the bodies themselves."""
-
-    @abstractmethod
-    def json(self) -> int:
-        """Return the sum of a number that is in each body."""
+    def _answer(self, name: str) -> int: ...
 
 
-class ArrowReader(_Reader):
+class ArrowReader(Reader):
     """`leveret.scan()`; what is large is read a batch at a time."""
 
-    def first_row(self) -> int:
-        return len(self._scan(["queue", "body"], limit=1).read_all())
+    peer = "parquet"
+    queries = QUERIES[1:]
 
-    def count(self) -> int:
-        return sum(batch.num_rows for batch in self._scan(["seq"]))
-
-    def group_by(self) -> int:
-        table = self._scan(["queue", "priority"]).read_all()
-        groups = table.group_by(["queue", "priority"]).aggregate([([], "count_all")])
-        return int(max(groups["count_all"].to_pylist()))
-
-    def bodies(self) -> int:
+    def _answer(self, name: str) -> int:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        return sum(pc.sum(pc.binary_length(batch["body"])).as_py() for batch in self._scan(["body"]))
+        match name:
+            case "first_row":
+                return len(self._scan(["queue", "body"], limit=1).read_all())
+            case "files":
+                return len([crc32(path.read_bytes()) for path in Path(self._path).glob("q/**/*.seg")]) > 0
+            case "count":
+                return sum(batch.num_rows for batch in self._scan(["seq"]))
+            case "group_by":
+                groups = self._scan(["queue", "priority"]).read_all().group_by(["queue", "priority"])
+                return int(pc.max(groups.aggregate([([], "count_all")])["count_all"]).as_py())
+            case "bodies":
+                return self._size("body")
+            case "json":
+                batches = self._scan(["value"], bodies="json", body_schema=BODY_TYPE)
+                return sum(pc.sum(batch["value"].field("number")).as_py() for batch in batches)
+            case "headers" | "odd":
+                queue, key = ("orders.*", "trace") if name == "headers" else (ODD, "order")
+                texts = (
+                    pc.map_lookup(batch["headers"], key, "first") for batch in self._scan(["headers"], queue=queue)
+                )
+                return sum(pc.sum(pc.binary_length(each)).as_py() for each in texts)
+            case "option":
+                return self._size("body", queue=_ONE)
+        found = pa.Table.from_batches(self._scan(["queue", "body"]))
+        return int(pc.sum(pc.binary_length(found.filter(pc.field("queue") == _ONE)["body"])).as_py())
 
-    def json(self) -> int:
+    def write_parquet(self) -> None:
+        """Write all columns of the messages as DuckDB does, with its default compression."""
+        import duckdb
+
+        with duckdb.connect() as database:
+            database.register("rows", self._scan(None))
+            database.execute(f"copy (from rows) to '{self._parquet}'")
+
+    def _size(self, column: str, **options: Any) -> int:
         import pyarrow.compute as pc
 
-        batches = self._scan(["value"], bodies="json", body_schema=BODY_TYPE)
-        return sum(pc.sum(batch["value"].field("number")).as_py() for batch in batches)
+        return sum(pc.sum(pc.binary_length(batch[column])).as_py() for batch in self._scan([column], **options))
 
-    def _scan(self, columns: list[str], **options: Any) -> pa.RecordBatchReader:
+    def _scan(self, columns: list[str] | None, **options: Any) -> pa.RecordBatchReader:
         import leveret
 
         return leveret.scan(self._path, columns=columns, **options)
 
 
-class SparkReader(_Reader):
+#: The queries but those whose tables are chosen otherwise, in DuckDB's SQL.
+_SQL: Final = {
+    "first_row": "select count(*) from (select queue, body from messages limit 1)",
+    "count": "select count(*) from messages",
+    "group_by": "select max(n) from (select count(*) as n from messages group by queue, priority)",
+    "bodies": "select sum(octet_length(body)) from messages",
+    "json": "select sum((as_json(body)->>'number')::bigint) from messages",
+    "headers": f"select sum(length(headers['trace'])) from messages where queue <> '{ODD}'",
+    "odd": f"select sum(length(headers['order'])) from messages where queue = '{ODD}'",
+    "option": "select sum(octet_length(body)) from messages",
+    "filter": f"select sum(octet_length(body)) from messages where queue = '{_ONE}'",
+}
+
+
+class SqlReader(Reader):
+    """DuckDB over `leveret.dataset()`, with what the SQL page and `leveretctl sql` have."""
+
+    peer = "parquet"
+    queries: ClassVar[Sequence[str]] = ("first_row", *QUERIES[3:])
+
+    def _answer(self, name: str) -> int:
+        import duckdb
+
+        with duckdb.connect(config={"threads": 2}) as database:
+            database.execute("create macro as_json(body) as try_cast(try(decode(body)) as json)")
+            self._open(database, {"queue": _ONE} if name == "option" else {})
+            row = database.execute(_SQL[name]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _open(self, database: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
+        import leveret
+
+        database.register("messages", leveret.dataset(self._path, **options))
+
+
+class SqlParquetReader(SqlReader):
+    """DuckDB over Parquet."""
+
+    peer = ""
+    queries = tuple(query for query in SqlReader.queries if query != "option")
+
+    def _open(self, database: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
+        database.execute(f"create view messages as from '{self._parquet}'")
+
+
+class SparkReader(Reader):
     """`leveret.analytics.read()` on `local[2]`, with the session of the jobs."""
 
-    def first_row(self) -> int:
-        from leveret.analytics.java.class_archive import open_cache
-        from leveret.analytics.java.spark_start import start_spark
+    peer = "spark-parquet"
+    queries: ClassVar[Sequence[str]] = ("session", "first_row", *QUERIES[3:])
+    _spark: SparkSession
 
-        self._spark = start_spark("local[2]", cache=open_cache())
-        return len(self._read(["queue", "body"], limit=1).collect())
+    def _answer(self, name: str) -> int:
+        match name:
+            case "session":
+                from leveret.analytics.java.class_archive import open_cache
+                from leveret.analytics.java.spark_start import start_spark
 
-    def count(self) -> int:
-        return self._read(["seq"]).count()
-
-    def group_by(self) -> int:
-        groups = self._read(["queue", "priority"]).groupBy("queue", "priority").count()
-        return self._number(groups.selectExpr("max(count)"))
-
-    def bodies(self) -> int:
-        return self._number(self._read(["body"]).selectExpr("sum(length(body))"))
-
-    def json(self) -> int:
-        return self._number(self._read(["value"], bodies="json", body_schema=BODY_TYPE).selectExpr("sum(value.number)"))
+                self._spark = start_spark("local[2]", cache=open_cache())
+                return self._spark.range(1).count()
+            case "first_row":
+                return len(self._read(["queue", "body"], limit=1).collect())
+            case "count":
+                return self._read(["seq"]).count()
+            case "group_by":
+                groups = self._read(["queue", "priority"]).groupBy("queue", "priority").count()
+                return self._number(groups, "max(count)")
+            case "bodies":
+                return self._number(self._read(["body"]), "sum(length(body))")
+            case "json":
+                return self._json()
+            case "headers":
+                return self._number(self._read(["headers"], queue="orders.*"), "sum(length(headers['trace']))")
+            case "odd":
+                return self._number(self._read(["headers"], queue=ODD), "sum(length(headers['order']))")
+            case "option":
+                return self._number(self._read(["body"], queue=_ONE), "sum(length(body))")
+        return self._number(self._filtered().where(f"queue = '{_ONE}'"), "sum(length(body))")
 
     def _read(self, columns: list[str], **options: Any) -> DataFrame:
         from leveret.analytics import read
 
         return read(self._spark, self._path, columns=columns, **options)
 
-    def _number(self, rows: DataFrame) -> int:
-        (row,) = rows.collect()
+    def _filtered(self) -> DataFrame:
+        self._spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        reader = self._spark.read.format("leveret").schema("queue string, body binary")
+        return reader.option("pushdown", "true").load(self._path)
+
+    def _json(self) -> int:
+        return self._number(self._read(["value"], bodies="json", body_schema=BODY_TYPE), "sum(value.number)")
+
+    def _number(self, rows: DataFrame, expression: str) -> int:
+        (row,) = rows.selectExpr(expression).collect()
         return int(row[0])
+
+
+class SparkParquetReader(SparkReader):
+    """Spark over Parquet."""
+
+    peer = ""
+    queries = tuple(query for query in SparkReader.queries if query != "option")
+
+    def _read(self, columns: list[str], **options: Any) -> DataFrame:
+        rows = self._spark.read.parquet(self._parquet)
+        if "queue" in options:
+            rows = rows.where(f"queue like '{options['queue'].replace('*', '%')}'")
+        return rows.select(*columns).limit(options["limit"]) if "limit" in options else rows.select(*columns)
+
+    def _filtered(self) -> DataFrame:
+        return self._read(["queue", "body"])
+
+    def _json(self) -> int:
+        return self._number(self._read(["body"]), f"sum(from_json(cast(body as string), '{BODY_TYPE}').number)")
+
+
+READERS: Final[dict[str, type[Reader]]] = {
+    "arrow": ArrowReader,
+    "sql": SqlReader,
+    "parquet": SqlParquetReader,
+    "spark": SparkReader,
+    "spark-parquet": SparkParquetReader,
+}

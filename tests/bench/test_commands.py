@@ -107,10 +107,12 @@ def test_every_message_of_a_backlog_comes_back(mode: str, capsys: pytest.Capture
 
 
 def test_every_query_has_figures_and_the_right_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    found = result(scan.main, capsys, "--messages", "2005", "--only", "arrow")["arrow"]
-    assert tuple(found) == QUERIES
-    assert all(query["seconds"] > 0 and query["cpu_seconds"] > 0 for query in found.values())
-    assert found["json"]["answer"] == 2004 * 2005 / 2
+    readers = ("arrow", "sql", "parquet")
+    found = result(scan.main, capsys, "--messages", "2005", *(f"--only={reader}" for reader in readers))
+    assert tuple(found) == readers
+    assert tuple(found["arrow"]) == QUERIES[1:]
+    assert all(query["cpu_seconds"] > 0 for queries in found.values() for query in queries.values())
+    assert found["parquet"]["json"]["answer"] == 2004 * 2005 / 2
 
 
 def test_every_phase_of_a_stream_has_figures(capsys: pytest.CaptureFixture[str]) -> None:
