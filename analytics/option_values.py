@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from leveret.analytics.errors import OptionError
 from leveret.analytics.selection import RowLimits
 from leveret.analytics.times import parse_time
+from leveret.storage.readers.body_rules import FORMS, BodyRule, is_rule_name
 from leveret.storage.readers.reader_file import LIST_MAX, is_reader_name, names_in
 
 _WIDEST: Final = RowLimits()
@@ -156,8 +157,7 @@ def limits_between(start: OffsetPlace, end: OffsetPlace, limits: RowLimits) -> R
 
 
 #: The options, in lower case.
-BODY_OPTIONS: Final = ("bodies", "bodyschema", "bodymessage", "bodysample")
-_FORMATS: Final = ("json", "avro", "protobuf")
+BODY_OPTIONS: Final = ("bodies", "bodyschema", "bodymessage", "bodysample", "bodyrules")
 _SAMPLE: Final = 1000
 _SAMPLE_MAX: Final = 1_000_000
 
@@ -172,12 +172,18 @@ class BodyOptions:
             file with one; of Protobuf, the path or URI of a file with a descriptor set.
         message: Of Protobuf, the full name of the message.
         sample: Of JSON, from how many messages at most the type is inferred.
+        rule: The rule that says all of this; None for options that do.
+        named: Name of a rule that has not been looked up yet; empty for none, and then there is no form.
+        rules_file: Path or URI of the file that has it; empty for the rules of the data directory or archive.
     """
 
     form: str
     schema: str = ""
     message: str = ""
     sample: int = _SAMPLE
+    rule: BodyRule | None = None
+    named: str = ""
+    rules_file: str = ""
 
 
 def parse_body_options(found: Mapping[str, str]) -> BodyOptions | None:
@@ -192,10 +198,19 @@ def parse_body_options(found: Mapping[str, str]) -> BodyOptions | None:
     if not form:
         for name in BODY_OPTIONS:
             if found.get(name):
-                raise OptionError(f"option '{name}' needs the option bodies: {' or '.join(_FORMATS)}")
+                raise OptionError(f"option '{name}' needs the option bodies: {' or '.join(FORMS)}, or a rule's name")
         return None
-    if form not in _FORMATS:
-        raise OptionError(f"option 'bodies' must be one of {', '.join(_FORMATS)}, not '{form}'")
+    if form not in FORMS:
+        if not is_rule_name(form):
+            raise OptionError(
+                f"option 'bodies' must be one of {', '.join(FORMS)}, or the name of a rule, not '{form[:100]}'"
+            )
+        for name in ("bodyschema", "bodymessage"):
+            if found.get(name):
+                raise OptionError(f"option '{name}' does not apply to bodies={form}, which is the name of a rule")
+        return BodyOptions("", named=form, rules_file=found.get("bodyrules", ""))
+    if found.get("bodyrules"):
+        raise OptionError("option 'bodyrules' needs the name of one of the rules: bodies=NAME")
     schema, message = found.get("bodyschema", ""), found.get("bodymessage", "")
     if form == "avro" and not schema:
         raise OptionError("bodies=avro needs the option bodySchema: the path of the schema, or its text")

@@ -195,21 +195,23 @@ class ScanOptions(TypedDict, total=False):
     bodies: Annotated[
         str | None,
         Option(
-            "`json`, `avro` or `protobuf`: adds the columns `value`, what the body says, and `value_error`, what is "
-            "wrong with it.",
+            "`json`, `avro` or `protobuf`, or the name of a rule, whose queues are read unless `queue` names others: "
+            "adds the columns `value`, what the body says, and `value_error`, what is wrong with it.",
             tables=BODY_TABLES,
             takes="a text",
             command=CommandOption(
-                "read bodies into the column value, and what is wrong with them into value_error",
+                "read bodies into the column value, and what is wrong with them into value_error: json, avro, "
+                "protobuf, or the name of a rule",
                 "sql",
-                {"choices": ("json", "avro", "protobuf")},
+                {"metavar": "FORMAT"},
             ),
         ),
     ]
     body_schema: Annotated[
         BodySchema | None,
         Option(
-            "For JSON the type of `value`, in Spark's DDL or as an Arrow schema or type; None to infer it. For Avro "
+            "For JSON the type of `value`, in Spark's DDL, as an Arrow schema or type, or a JSON schema; None to infer "
+            "it. For Avro "
             "the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.",
             tables=BODY_TABLES,
             takes="a text",
@@ -236,6 +238,17 @@ class ScanOptions(TypedDict, total=False):
             "For JSON, from how many messages at most the type is inferred; 1000 by default.",
             tables=BODY_TABLES,
             takes="a whole number",
+        ),
+    ]
+    body_rules: Annotated[
+        str | None,
+        Option(
+            "Path of a YAML or JSON file of rules for bodies; None for those of the data directory or archive.",
+            tables=BODY_TABLES,
+            takes="a text",
+            command=CommandOption(
+                "file of rules for bodies (default: those of the data directory or archive)", "sql", {"metavar": "FILE"}
+            ),
         ),
     ]
     archive: Annotated[Time | None, ARCHIVE]
@@ -315,6 +328,7 @@ class Options:
         limits: Those of `since`, `until`, `firstSeq` and `lastSeq`; without those of `starting` and `ending`.
         lease_seconds: 0 for the default.
         bodies: How bodies are read into the column `value`; None if there is no such column.
+        queues_of_rule: Whether `queue` is that of a rule for bodies: such a queue need not exist.
     """
 
     path: str
@@ -336,6 +350,7 @@ class Options:
     reader: str = ""
     bodies: BodyOptions | None = None
     archive: ArchiveChoice = AUTO
+    queues_of_rule: bool = False
 
     @property
     def shown_path(self) -> str:
@@ -400,12 +415,16 @@ class Options:
     @property
     def named_queues(self) -> list[str]:
         """The queues that must exist: those that the option names, without patterns."""
-        return [] if self.queue is None else [each for each in names_in(self.queue) if is_plain(each)]
+        return (
+            []
+            if self.queue is None or self.queues_of_rule
+            else [each for each in names_in(self.queue) if is_plain(each)]
+        )
 
     @property
     def described(self) -> str | None:
         """Description of the queue that must exist; None if the options name no single queue."""
-        names = () if self.queue is None else names_in(self.queue)
+        names = () if self.queue is None or self.queues_of_rule else names_in(self.queue)
         return self.description_of(names[0]) if len(names) == 1 and is_plain(names[0]) else None
 
     def description_of(self, queue: str) -> str:
@@ -553,6 +572,9 @@ def chosen_columns(table: str, columns: Sequence[str] | None, types: Mapping[str
     for name in chosen:
         if name not in types:
             if name in VALUE_COLUMNS:
-                raise OptionError(f"column '{name}' needs bodies='json', 'avro' or 'protobuf', of messages or delayed")
+                raise OptionError(
+                    f"column '{name}' needs bodies='json', 'avro', 'protobuf' or the name of a rule, of messages or "
+                    "delayed"
+                )
             raise OptionError(f"table {table} has no column '{name}'; its columns are {', '.join(types)}")
     return chosen

@@ -35,8 +35,10 @@ from leveret.analytics.dataset import LeveretDataset, dataset_of
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.options import parse_options
 from leveret.analytics.selection import Selection
+from leveret.analytics.tables.body_rules import rules_of
 from leveret.analytics.tables.table_query import make_query, python_options
 from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.snapshot import SnapshotError
 
 #: Exit statuses: the statement is wrong or may not be run, and the tables cannot be read.
@@ -44,6 +46,8 @@ WRONG_STATEMENT: Final = 2
 FAILED: Final = 1
 #: Tables of the archive, together with what waits now, begin with this.
 ARCHIVED: Final = "archived_"
+#: Tables of a rule for bodies: the messages of its queues, with what their bodies say.
+BODIES: Final = "bodies_"
 #: Tables whose rows are of queues and exchanges. A new table has to be put here, or its rows have to be guarded.
 _OF_QUEUES: Final = ("messages", "delayed", "events", "queues", "segments")
 _BATCH_ROWS: Final = 1000
@@ -154,10 +158,12 @@ def _check_statement(database: duckdb.DuckDBPyConnection, text: str) -> None:
 
 def _tables_in(database: duckdb.DuckDBPyConnection, request: Request) -> Iterator[str]:
     """Yield the tables that a statement names; the others are not opened."""
+    of_rules = [BODIES + name for name in _rules(request)]
     known = {
         *_OF_QUEUES,
+        *of_rules,
         *(("audit",) if request.has_audit else ()),
-        *(ARCHIVED + table for table in ARCHIVED_TABLES if request.archive),
+        *(ARCHIVED + table for table in [*ARCHIVED_TABLES, *of_rules] if request.archive),
     }
     try:
         named = database.get_table_names(request.statement)
@@ -167,12 +173,25 @@ def _tables_in(database: duckdb.DuckDBPyConnection, request: Request) -> Iterato
     yield from sorted(known & {name.lower() for name in named})
 
 
+def _rules(request: Request) -> list[str]:
+    """Return the names of the rules for bodies, without those of virtual hosts that the user may not enter."""
+    return [
+        rule.name
+        for rule in rules_of(request.data_dir)
+        if any(matches(vhost, rule.vhost) for vhost in request.readable)
+    ]
+
+
 def _open(name: str, request: Request) -> tuple[str, LeveretDataset]:
     is_archived = name.startswith(ARCHIVED)
     locations = [request.archive, request.data_dir] if is_archived else [request.data_dir]
-    options = parse_options(python_options(locations[0], name.removeprefix(ARCHIVED), {}))
+    table = name.removeprefix(ARCHIVED)
+    rule = table.removeprefix(BODIES) if table.startswith(BODIES) else None
+    given = {} if rule is None else {"bodies": rule}
+    options = parse_options(python_options(locations[0], table if rule is None else "messages", given))
     readable = {vhost: None if names is None else frozenset(names) for vhost, names in request.readable.items()}
     query = make_query(options, find_sources(locations))
+    options = query.options
     return name, dataset_of(query, Selection(limits=options.batch_limits, readable=readable))
 
 

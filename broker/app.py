@@ -45,6 +45,7 @@ from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
+from leveret.broker.operations.body_rules import BodyRules
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
 from leveret.broker.operations.jobs.restoring import OpenBackup
 from leveret.broker.operations.jobs.runner import KIND, Jobs
@@ -263,6 +264,8 @@ class App:
         except sqlite3.Error as error:
             raise StartError(unusable_text(self.settings.data_dir, str(error))) from error
         engine, write = self._stores.engine, self._stores.write
+        soon = self.server.loop.call_soon
+        BodyRules(self.broker, self.settings.bodies, self.settings.data_dir, self._files, soon).start()
         self._losses = LossRecord(self.broker, engine, write, self.settings.data_dir, self._files)
         self._losses.restore()
         self._losses.start()

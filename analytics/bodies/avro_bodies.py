@@ -14,7 +14,15 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
-from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint
+from leveret.analytics.bodies.payloads import (
+    REGISTRY_BYTES,
+    BodyError,
+    Payloads,
+    read_rows,
+    registry_hint,
+    registry_number,
+)
+from leveret.analytics.bodies.schema_registry import RegistryError, Schema, registry_at
 from leveret.analytics.errors import OptionError
 
 #: What a container file and a single object begin with.
@@ -61,6 +69,8 @@ _CLASSES: Final[dict[str, tuple[type, ...]]] = {
     "map": (dict,),
 }
 _DECIMAL_DIGITS_MAX: Final = 38
+#: What is raised for a text that is no schema.
+_NO_SCHEMA: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, SchemaParseException, UnknownType)
 _Convert: TypeAlias = Callable[[Any], Any]
 
 
@@ -81,17 +91,24 @@ class AvroBodies:
 
     Args:
         text: The schema as JSON.
+        needs: Texts of schemas that it refers to.
+        registry: URL or directory of the registry that has the schemas with which bodies were written: all of them
+            begin with its five bytes. Empty for none.
     Raises:
         OptionError: It is not a schema, or Spark has no type for it.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, needs: Sequence[str] = (), registry: str = "") -> None:
         self._named: dict[str, Any] = {}
         try:
-            self._schema = fastavro.parse_schema(json.loads(text), self._named)
+            self._schema = _parsed(Schema(text, needs), self._named)
             self.kind, self._convert = _kind_of(self._schema, self._named, ())
-        except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException, UnknownType) as error:
+        except _NO_SCHEMA as error:
             raise OptionError(f"bodySchema is not an Avro schema: {str(error) or type(error).__name__}") from error
+        self._registry = registry_at(registry) if registry else None
+        #: The schemas of the registry, and why others cannot be used, by number.
+        self._writers: dict[int, Any] = {}
+        self._refused: dict[int, str] = {}
         self._single = _SINGLE + bytes.fromhex(fingerprint(to_parsing_canonical_form(self._schema), "CRC-64-AVRO"))
 
     def read(self, payloads: Payloads) -> pa.Array:
@@ -99,6 +116,8 @@ class AvroBodies:
         return read_rows(self._value, self.kind, payloads, 0, payloads.octets)
 
     def _value(self, octets: bytes, _charset: str) -> tuple[Any, None]:
+        if self._registry is not None:
+            return self._of_registry(octets), None
         try:
             found = self._from_file(octets) if octets.startswith(_FILE) else self._datum(octets)
             return self._convert(found), None
@@ -120,11 +139,49 @@ class AvroBodies:
             raise BodyError(f"{_NOT_OF_SCHEMA}: {left} bytes are left at its end")
         return found
 
+    def _of_registry(self, octets: bytes) -> Any:
+        """Return the value of a body that was written with a schema of the registry."""
+        number = registry_number(octets)
+        if number is None:
+            raise BodyError("the body does not begin with the five bytes of a schema registry: 0, and its schema")
+        writer = self._writer(number)
+        source = io.BytesIO(octets)
+        source.seek(REGISTRY_BYTES)
+        try:
+            found = fastavro.schemaless_reader(source, writer, self._schema, return_named_type=True)
+            if left := len(octets) - source.tell():
+                raise BodyError(f"{left} bytes are left at its end")
+            return self._convert(found)
+        except Exception as error:
+            reason = "it ends too early" if isinstance(error, EOFError) else str(error) or type(error).__name__
+            raise BodyError(f"the body is not Avro of schema {number}, read as that of the rule: {reason}") from error
+
+    def _writer(self, number: int) -> Any:
+        """Return the parsed schema with a number."""
+        assert self._registry is not None
+        if number not in self._writers and number not in self._refused:
+            try:
+                self._writers[number] = _parsed(self._registry.schema(number), {})
+            except RegistryError as error:
+                self._refused[number] = str(error)
+            except _NO_SCHEMA as error:
+                reason = str(error) or type(error).__name__
+                self._refused[number] = f"schema {number} of {self._registry.shown} is not an Avro schema: {reason}"
+        if number in self._refused:
+            raise BodyError(self._refused[number])
+        return self._writers[number]
+
     def _from_file(self, octets: bytes) -> Any:
         found = list(fastavro.reader(io.BytesIO(octets), self._schema, return_named_type=True))
         if len(found) != 1:
             raise BodyError(f"the body is an Avro file with {len(found)} values, not with one")
         return found[0]
+
+
+def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
+    for text in schema.needs:
+        fastavro.parse_schema(json.loads(text), named)
+    return fastavro.parse_schema(json.loads(schema.text), named)
 
 
 def _kind_of(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> _Kind:

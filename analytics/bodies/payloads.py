@@ -32,19 +32,26 @@ class BodyReader(Protocol):
 
 
 #: What serializers of a schema registry put in front of a body: a zero, and the number of its schema.
-_REGISTRY_BYTES: Final = 5
+REGISTRY_BYTES: Final = 5
 
 
 class BodyError(ValueError):
     """A body, or a part of it, is not what it should be; the text says why, for the column `value_error`."""
 
 
+def registry_number(octets: bytes) -> int | None:
+    """Return the number of a body's schema in a schema registry; None if it does not begin as its serializers do."""
+    if len(octets) < REGISTRY_BYTES or octets[0]:
+        return None
+    return int.from_bytes(octets[1:REGISTRY_BYTES], "big")
+
+
 def registry_hint(octets: bytes) -> str:
     """Return what to add to the reason why a body cannot be read, if a schema registry may have to do with it."""
-    if len(octets) < _REGISTRY_BYTES or octets[0]:
+    number = registry_number(octets)
+    if number is None:
         return ""
-    number = int.from_bytes(octets[1:_REGISTRY_BYTES], "big")
-    return f"; it may begin with the five bytes of a schema registry (schema {number}), which are not read"
+    return f"; it may begin with the five bytes of a schema registry (schema {number}), which only a rule reads"
 
 
 #: The largest message that a broker takes by default, in bytes: no body is decompressed beyond it.

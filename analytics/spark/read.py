@@ -50,7 +50,10 @@ def read(
     if query.bodies is not None:
         types[VALUE] = query.bodies.ddl
         # What was inferred once is the same for all columns.
-        given |= {"bodyschema": query.bodies.ddl} if query.bodies.form == "json" else {}
+        is_inferred = (
+            query.bodies.form == "json" and not given.get("bodyschema") and query.options.bodies == parsed.bodies
+        )
+        given |= {"bodyschema": query.bodies.ddl} if is_inferred else {}
     reader = spark.read.format("leveret").schema(ddl_of({name: types[name] for name in query.columns}))
     if len(locations) == 1:
         return reader.options(**given).load()

@@ -26,6 +26,7 @@ from leveret.analytics.sink.sink_options import is_for_sink, parse_sink_options
 from leveret.analytics.sink.writer import LeveretStreamWriter, LeveretWriter, Sink
 from leveret.analytics.spark.readers import LeveretReader, PushdownReader
 from leveret.analytics.spark.stream_reader import LeveretStreamReader
+from leveret.analytics.tables.body_rules import with_rule
 from leveret.analytics.tables.table_query import TableQuery, format_of
 
 
@@ -73,7 +74,7 @@ class LeveretDataSource(DataSource):
     def schema(self) -> str:
         """Return the schema with all columns of the table; only selected columns are decoded."""
         schema = ddl_of(types_of(self._parsed.table, self._sources is not None))
-        bodies = format_of(self._parsed, self.session, self._sources)
+        bodies = format_of(self._options, self.session, self._sources)
         return schema if bodies is None else f"{schema}, {VALUE} {bodies.ddl}, {VALUE_ERROR} string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -135,8 +136,13 @@ class LeveretDataSource(DataSource):
         """The archive that is to be read, and data directories with it; None for a data directory alone."""
         return find_sources([self._parsed.path, *locations_of(self.options)[1:]])
 
+    @cached_property
+    def _options(self) -> Options:
+        """The options, with the rule for bodies that they name."""
+        return with_rule(self._parsed, self._sources)
+
     def _query(self, schema: StructType) -> TableQuery:
-        return TableQuery(self._parsed, self._sources, self._columns(schema), self._bodies(schema))
+        return TableQuery(self._options, self._sources, self._columns(schema), self._bodies(schema))
 
     def _columns(self, schema: StructType) -> list[str]:
         """Return the names of the columns in a schema."""
@@ -155,7 +161,7 @@ class LeveretDataSource(DataSource):
 
     def _bodies(self, schema: StructType) -> BodyFormat | None:
         """Return how bodies are read for the columns of a schema; None if none of them needs it."""
-        options = self._parsed
+        options = self._options
         if options.bodies is None or not reads_values(schema.names):
             return None
         if VALUE not in schema.names:

@@ -17,8 +17,10 @@ from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.body_format import BodyFormat, json_format, schema_format
 from leveret.analytics.bodies.value_types import schema_text, type_ddl
 from leveret.analytics.columns import reads_values, types_of
+from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.options import Options, chosen_columns, named_options
 from leveret.analytics.selection import Selection
+from leveret.analytics.tables.body_rules import with_rule
 from leveret.analytics.tables.partitions import Part, Plan
 from leveret.analytics.tables.table_plan import plan_query
 from leveret.analytics.tables.table_reading import read_part
@@ -99,6 +101,7 @@ def make_query(
     """
     if sources is not None:
         options.for_archive()
+    options = with_rule(options, sources)
     types = types_of(options.table, sources is not None, options.bodies is not None)
     chosen = chosen_columns(options.table, columns, types)
     return TableQuery(options, sources, chosen, format_of(options, session, sources) if reads_values(chosen) else None)
@@ -121,10 +124,16 @@ def format_of(options: Options, session: str = "", sources: Sources | None = Non
     bodies = options.bodies
     if bodies is None:
         return None
-    if bodies.form != "json":
-        return schema_format(bodies)
-    if bodies.schema:
-        return json_format(bodies.schema)
+    try:
+        if bodies.form != "json":
+            return schema_format(bodies)
+        if bodies.schema:
+            return json_format(bodies.schema)
+    except AnalyticsError as error:
+        if bodies.rule is None:
+            raise
+        kind = OptionError if isinstance(error, OptionError) else AnalyticsError
+        raise kind(f"rule '{bodies.rule.name}' for bodies: {error}") from error
     # Imported late, as what parses JSON takes long to load.
     from leveret.analytics.tables.sampling import inferred_type
 

@@ -723,6 +723,12 @@ class Settings:
         "Static shovels: by name, a mapping with the keys of a dynamic shovel; see [Shovels](shovels.md).",
         secret=True,
     )
+    bodies: Mapping[str, object] = option(
+        kinds.document(),
+        {},
+        "What the bodies of queues are: rules by name; see [Bodies](bodies.md).",
+        secret=True,
+    )
 
 
 OPTIONS: Final[Mapping[str, Option]] = declared(Settings)

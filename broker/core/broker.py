@@ -100,7 +100,7 @@ class RuntimeParameters:
 
     Attributes:
         journal: Where changes are written.
-        on_change: Called with virtual host, component and name after a parameter has been set or cleared.
+        watchers: Called with virtual host and name after a parameter of their component has been set or cleared.
 
     Args:
         events: Who is told of changes.
@@ -109,7 +109,7 @@ class RuntimeParameters:
     def __init__(self, events: Events) -> None:
         self.journal: Journal = NoJournal()
         self._events = events
-        self.on_change: Callable[[str, str, str], None] = _ignore
+        self.watchers: dict[str, Callable[[str, str], None]] = {}
         self._values: dict[tuple[str, str, str], Any] = {}
 
     @property
@@ -127,7 +127,7 @@ class RuntimeParameters:
         self._values[key] = value
         self.journal.put(_PARAMETER, key, {"value": value})
         self._events.tell("parameter.set", parameter_fields, *key, value)
-        self.on_change(*key)
+        self._tell(*key)
         return is_new
 
     def clear(self, vhost_name: str, component: str, name: str) -> bool:
@@ -138,7 +138,7 @@ class RuntimeParameters:
         del self._values[key]
         self.journal.delete(_PARAMETER, key)
         self._events.tell("parameter.cleared", parameter_fields, *key)
-        self.on_change(*key)
+        self._tell(*key)
         return True
 
     def clear_vhost(self, vhost_name: str) -> None:
@@ -146,9 +146,10 @@ class RuntimeParameters:
         for key in [key for key in self._values if key[0] == vhost_name]:
             self.clear(*key)
 
-
-def _ignore(vhost_name: str, component: str, name: str) -> None:
-    """Do nothing."""
+    def _tell(self, vhost_name: str, component: str, name: str) -> None:
+        watcher = self.watchers.get(component)
+        if watcher is not None:
+            watcher(vhost_name, name)
 
 
 def _global_parameter(name: str, *value: Any) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from leveret.broker.core.definitions import exporting as export
 from leveret.broker.core.definitions.restoring import restore as restore_broker
 from leveret.broker.core.json_values import parse_json
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.operations.body_rules import read_static_rules
 from leveret.broker.operations.importing import (
     find_left_out,
+    load_components,
     load_global_parameters,
-    load_shovels,
     load_vhosts,
     policy_steps,
     topology_steps,
@@ -209,6 +210,8 @@ def load_definitions(
     with _refusals("policies", refuse):
         policies = [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]
         import_definitions({"policies": policies}, broker, accounts, "the option policies")
+    with _refusals("bodies", refuse):
+        read_static_rules(settings.bodies)
     for name, value in settings.shovels.items():
         with _refusals("shovels", refuse):
             try:
@@ -336,7 +339,7 @@ def import_steps(
     load_global_parameters(broker, document)
     yield from policy_steps(broker, document, left_out)
     yield from topology_steps(broker, document, left_out)
-    load_shovels(broker, document)
+    load_components(broker, document)
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:

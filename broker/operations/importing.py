@@ -18,6 +18,7 @@ from leveret.broker.core.json_values import check_nesting, table_from_json
 from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.operations.body_rules import set_body_rule
 from leveret.broker.operations.exchanges import Ends, add_binding, find_destination
 from leveret.broker.operations.virtual_hosts import (
     InvalidLimits,
@@ -34,12 +35,14 @@ from leveret.policies.shovel import InvalidShovel
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable, find, longstr
+from leveret.storage.readers.body_rules import COMPONENT as BODIES
+from leveret.storage.readers.body_rules import InvalidRule
 
 #: Declares an entry of a document; may return steps that are left to do.
 _Declare: TypeAlias = Callable[[VirtualHost, Mapping[str, Any]], Iterator[None] | None]
 
-#: Components in the section "parameters" that are loaded: by policy_steps(), load_vhosts() and load_shovels().
-_COMPONENTS: Final = ("operator_policy", "vhost-limits", SHOVEL)
+#: Components in the section "parameters" that are loaded: by policy_steps(), load_vhosts() and load_components().
+_COMPONENTS: Final = ("operator_policy", "vhost-limits", SHOVEL, BODIES)
 
 
 def find_left_out(document: Mapping[str, Any]) -> list[str]:
@@ -157,21 +160,23 @@ def policy_steps(broker: Broker, document: Mapping[str, Any], left_out: list[str
             yield from _set_policy(broker, entry, value, left_out, operator=True)
 
 
-def load_shovels(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Set the shovels of a document, which start, but not those that find_left_out() names.
+def load_components(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the shovels of a document, which start, but not those that find_left_out() names; and the rules of bodies.
 
     Raises:
         DefinitionsError: An entry is malformed, or not valid.
     """
+    setters = {SHOVEL: set_shovel, BODIES: set_body_rule}
     for entry in _entries(document, "parameters"):
-        if entry.get("component") != SHOVEL or _is_amqp_1(entry):
+        component = str(entry.get("component"))
+        if component not in setters or _is_amqp_1(entry):
             continue
         vhost, name = _vhost(broker, entry, "parameters"), _text(entry, "name", "parameters")
         try:
-            set_shovel(broker, vhost, name, entry.get("value"))
-        except InvalidShovel as invalid:
-            text = f"parameters: shovel '{name}': {'; '.join(str(invalid).splitlines())}"
-            reason = f"Validation failed\n\n{escape_markup(str(invalid))} ({vhost.name}/{SHOVEL}/{name})"
+            setters[component](broker, vhost, name, entry.get("value"))
+        except (InvalidShovel, InvalidRule) as invalid:
+            text = f"parameters: {component} '{name}': {'; '.join(str(invalid).splitlines())}"
+            reason = f"Validation failed\n\n{escape_markup(str(invalid))} ({vhost.name}/{component}/{name})"
             raise DefinitionsError(text, reason) from None
 
 

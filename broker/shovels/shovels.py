@@ -62,15 +62,16 @@ class Shovels:
 
     def start(self) -> None:
         """Start all shovels, and from now on those whose parameters are set."""
-        self._broker.parameters.on_change = self._parameter_changed
-        for key in [*self._broker.parameters.values]:
-            self._parameter_changed(*key)
+        self._broker.parameters.watchers[COMPONENT] = self._parameter_changed
+        for vhost_name, component, name in [*self._broker.parameters.values]:
+            if component == COMPONENT:
+                self._parameter_changed(vhost_name, name)
         for name, value in self._static.items():
             self._start(None, name, value)
 
     async def stop(self) -> None:
         """Stop all shovels; this takes some seconds at most."""
-        self._broker.parameters.on_change = _ignore
+        self._broker.parameters.watchers.pop(COMPONENT, None)
         for key in [*self._shovels]:
             self._stop(key)
         if self._stopping:
@@ -78,7 +79,7 @@ class Shovels:
 
     def abort(self) -> None:
         """Stop all shovels as the death of the process does."""
-        self._broker.parameters.on_change = _ignore
+        self._broker.parameters.watchers.pop(COMPONENT, None)
         for shovel in self._shovels.values():
             shovel.run.abort()
         self._shovels.clear()
@@ -102,11 +103,9 @@ class Shovels:
         if shovel.vhost is not None:
             self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
 
-    def _parameter_changed(self, vhost_name: str, component: str, name: str) -> None:
-        if component != COMPONENT:
-            return
+    def _parameter_changed(self, vhost_name: str, name: str) -> None:
         self._stop((vhost_name, name))
-        value = self._broker.parameters.values.get((vhost_name, component, name))
+        value = self._broker.parameters.values.get((vhost_name, COMPONENT, name))
         if value is not None:
             self._start(vhost_name, name, value)
 
@@ -150,7 +149,3 @@ class Shovels:
         log.info("shovel '%s' has moved all messages, and is removed", name)
         if vhost_name is not None:
             self._broker.parameters.clear(vhost_name, COMPONENT, name)
-
-
-def _ignore(vhost_name: str, component: str, name: str) -> None:
-    """Do nothing."""

@@ -35,8 +35,8 @@ _PAUSE: Final = 0.001
 _COPIED: Final = ("FORMAT", "audit", "ckpt", "definitions*.sqlite*", "events", "losses.json", "q", "redo")
 #: What a broker writes into its data directory. A reset removes it and leaves everything else alone.
 _OWN: Final = (
-    "FORMAT", "LOCK", "UPGRADE", "archived-to.json", "audit", "backup", "ballast", "ckpt", "definitions*.sqlite*",
-    "events", "losses.json", "q", "readers", "redo", "snap", "trash", "upgrade",
+    "FORMAT", "LOCK", "UPGRADE", "archived-to.json", "audit", "backup", "ballast", "bodies.json", "ckpt",
+    "definitions*.sqlite*", "events", "losses.json", "q", "readers", "redo", "snap", "trash", "upgrade",
 )  # fmt: skip
 
 

@@ -16,7 +16,9 @@ import pytest
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.sql_query import FAILED, WRONG_STATEMENT
+from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EventKind
+from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
 
@@ -79,6 +81,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         builder.publish(store, [*bodies, b"\xff\x00"], headers={"region": "eu"}, message_id=name)
         builder.settle(store, 1, EventKind.ACK)
     builder.tick()
+    orders = {"queue": ["orders", "secret"], "format": "json", "schema": "of string, n bigint"}
+    rules = [read_rule("orders", orders, "/"), read_rule("mail", {**orders, "schema": "x"}, "other")]
+    write_rules(DiskFiles(), builder.path, rules)
     archive(builder, ArchiveFiles(str(path / "archive")))
     yield Database(builder.path, str(path / "archive"))
     builder.close()
@@ -105,6 +110,21 @@ def test_only_what_the_user_may_read_is_there(database: Database, table: str) ->
     assert database.ask(names, {"/": ["mail"], "other": []}).rows == []
     assert database.ask(names, {"other": None}).rows == [["other", "mail"]]
     assert database.ask(names, {}).rows == []
+
+
+def test_rules_for_bodies_are_tables(database: Database) -> None:
+    for table, count in (("bodies_orders", 3), ("archived_bodies_orders", 4)):
+        columns = "value.of, sum(value.n), count(*), count(value_error)"
+        sums = f"select {columns} from {table} group by 1 order by 1 nulls first"
+        wanted = [[None, None, 2, 2], ["orders", 6, count, 0], ["secret", 6, count, 0]]
+        assert database.ask(sums).rows == wanted
+        assert database.ask(f"select distinct queue from {table}", {"/": ["orders"]}).rows == [["orders"]]
+        # Who may not enter the virtual host of a rule does not know of it.
+        assert "does not exist" in database.ask(f"select * from {table}", {"other": None}).said
+    broken = database.ask("select * from bodies_mail")
+    assert (broken.status, broken.said.partition(":")[0]) == (FAILED, "rule 'mail' for bodies")
+    assert "\n" not in broken.said
+    assert database.ask("select count(*) from messages").rows == [[12]]
 
 
 def test_the_audit_log_is_for_those_who_may_read_it(database: Database) -> None:

@@ -37,6 +37,7 @@ from leveret.storage.format import (
 )
 from leveret.storage.json_records import read_object, unpack_records
 from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.readers.body_rules import BodyRule, pack_rules, unpack_rules
 from leveret.storage.readers.reader_file import ReaderFile, pack_reader, unpack_reader
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
@@ -47,6 +48,7 @@ from tests.support.messages import ENVELOPE_FIELDS
 from tests.support.simulated_files import SimulatedFiles
 
 GOLDEN: Final = Path(__file__).parent / "golden"
+RULE = BodyRule("orders", "orders.*", "/", "avro", "", "", "http://registry:8081", "orders-value")
 STORE_ID: Final = bytes(range(16))
 SALT: Final = 0xDEADBEEF
 START: Final = 1_700_000_000_000_000
@@ -103,6 +105,7 @@ def written() -> dict[str, bytes]:
         "reader": pack_reader(ReaderFile("lake", "/", "orders.*", START, START + 5_000_000, {"7/0": 41, "7/9": 44})),
         "archived-to.json": pack_note(ArchiveNote("s3://bucket/archive", "leveret")),
         "audit.log": _audit(),
+        "bodies.json": pack_rules([RULE]),
         "checkpoint.bin": pack_checkpoint(Checkpoint(True, STORE_ID, EventPosition(START, 160), START, 8, stores)),
     }
 
@@ -127,6 +130,7 @@ def test_no_golden_file_is_forgotten() -> None:
 
 
 def test_the_note_of_an_archive_can_be_read() -> None:
+    assert unpack_rules((GOLDEN / "bodies.json").read_bytes()) == [RULE]
     assert unpack_note((GOLDEN / "archived-to.json").read_bytes()) == ArchiveNote("s3://bucket/archive", "leveret")
 
 

@@ -1,7 +1,7 @@
 """Runtime parameters, global parameters, and the limits of virtual hosts and users.
 
-Runtime parameters are operator policies, the limits of virtual hosts, and shovels. The first two also have resources of
-their own. As parameters they are shown and set in their raw form.
+Runtime parameters are operator policies, the limits of virtual hosts, shovels, and rules for bodies. The first two also
+have resources of their own. As parameters they are shown and set in their raw form.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from leveret.broker.management.http.json_fields import check_depth, check_length
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.operations.body_rules import set_body_rule
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.virtual_hosts import (
     InvalidLimits,
@@ -37,6 +38,8 @@ from leveret.policies.shovel import COMPONENT as SHOVEL
 from leveret.policies.shovel import InvalidShovel
 from leveret.policies.values import USER_LIMITS, limits_error
 from leveret.protocol.erlang_terms import format_json, format_list, format_string, format_tuple
+from leveret.storage.readers.body_rules import COMPONENT as BODIES
+from leveret.storage.readers.body_rules import InvalidRule
 
 #: Required keys of an operator policy in its raw form.
 _REQUIRED: Final = ("definition", "pattern", "priority")
@@ -96,6 +99,8 @@ class Parameters(Controller):
             created = self._set_limits(vhost, name, value)
         elif component == SHOVEL:
             created = self._set_shovel(principal, check_length(name), value)
+        elif component == BODIES:
+            created = self._set_body_rule(vhost, check_length(name), value)
         else:
             raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
         return web.Response(status=201 if created else 204)
@@ -145,6 +150,12 @@ class Parameters(Controller):
             return set_shovel(self._broker, principal.vhost, name, value, refuses)
         except InvalidShovel as invalid:
             raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}") from None
+
+    def _set_body_rule(self, vhost: VirtualHost, name: str, value: Any) -> bool:
+        try:
+            return set_body_rule(self._broker, vhost, name, value)
+        except InvalidRule as invalid:
+            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}\n") from None
 
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         if name != "limits":

@@ -1,0 +1,116 @@
+"""Rules for bodies of a running broker: set as parameters and in the configuration, used by SQL and Arrow."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leveret
+from tests.integration.waiting import wait_until
+from tests.support.leveret_process import LeveretProcess
+from tests.support.leveretctl import Leveretctl
+from tests.support.management import Management
+from tests.support.schema_registry import RegistryServer, framed
+from tests.support.wire import Connection
+from tests.unit.analytics.bodies.test_avro_bodies import encoded
+
+ORDER = {"queue": "orders.*", "format": "json", "schema": {"properties": {"id": {"type": "integer"}}}}
+MAIL = {"type": "record", "name": "Mail", "fields": [{"name": "to", "type": "string"}]}
+
+
+def publish(broker: LeveretProcess, queue: str, *bodies: bytes) -> None:
+    with Connection(broker.url) as connection:
+        channel = connection.channel()
+        channel.confirm_select()
+        channel.queue_declare(queue, durable=True, arguments=[("x-queue-mode", "S", "lazy")])
+        for body in bodies:
+            channel.publish("", queue, body, {"delivery_mode": 2})
+        assert channel.wait_for_confirms(len(bodies)) == [True] * len(bodies)
+
+
+def refusal(api: Management, name: str, value: Any) -> tuple[int, str]:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        api.request("PUT", "parameters", "bodies", "/", name, body={"value": value})
+    with caught.value as error:
+        return error.code, json.loads(error.read())["reason"]
+
+
+def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
+    config = tmp_path / "leveret.yaml"
+    config.write_text('bodies: {static: {queue: "s*", format: json, schema: "n int"}}\n')
+    with LeveretProcess(tmp_path, config=config) as broker, RegistryServer() as registry:
+        api, number = Management(broker.http_url), registry.register("mails-value", MAIL)
+        publish(broker, "orders.eu", b'{"id": 7}', b"{")
+        publish(broker, "mails", framed(number, encoded(MAIL, {"to": "you"})), framed(99, b""))
+        publish(broker, "s1", b'{"n": 1}')
+
+        def ask(columns: str, table: str) -> Any:
+            statement = f"select {columns} from bodies_{table} order by seq"
+            return api.request("POST", "sql", body={"statement": statement})["rows"]
+
+        Leveretctl(broker.http_url).output("set_parameter", "bodies", "orders", json.dumps(ORDER))
+        rule = {"queue": "mails", "format": "avro", "registry": registry.url, "subject": "mails-value"}
+        api.request("PUT", "parameters", "bodies", "/", "mails", body={"value": rule})
+        wait_until(lambda: ask("value.n", "static") == [[1]], "a tick")
+        assert ask("value.id, value_error is null, body", "orders") == [[7, True, '{"id": 7}'], [None, False, "{"]]
+        unknown = f"schema 99 is not in the registry {registry.url}; register it there"
+        assert ask("value.to, value_error", "mails") == [["you", None], [None, unknown]]
+        found = leveret.scan(broker.data_dir, columns=["value", "value_error"], bodies="mails").read_all()
+        assert found.to_pylist() == [
+            {"value": {"to": "you"}, "value_error": None},
+            {"value": None, "value_error": unknown},
+        ]
+        # A schema of the registry is fetched once by each process, and for the type.
+        assert sorted(registry.asked) == sorted(
+            ["/schemas/ids/1", "/schemas/ids/99", "/subjects/mails-value/versions/latest"] * 2
+        )
+        registry.close()
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask("*", "mails")
+        with caught.value as error:
+            assert "rule 'mails' for bodies: the registry http://127.0.0.1" in json.loads(error.read())["reason"]
+        assert ask("value.n", "static") == [[1]]
+        api.request("DELETE", "parameters", "bodies", "/", "orders")
+        wait_until(lambda: "orders" not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
+        broker.kill()
+        broker.start()
+        assert "mails" in (broker.data_dir / "bodies.json").read_text()
+
+
+def test_wrong_rules_are_refused(tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path) as broker:
+        api = Management(broker.http_url)
+        for name, value, reason in (
+            ("Orders", ORDER, "'Orders' is not the name of a rule"),
+            ("orders", {**ORDER, "format": "xml"}, "orders: 'format' is one of json, avro, protobuf, not 'xml'"),
+            ("orders", {**ORDER, "schema_file": "/etc/passwd"}, "orders: unknown key 'schema_file'"),
+            ("orders", {**ORDER, "schema": json.loads('{"a":' * 200 + "1" + "}" * 200)}, "orders: nested too deep"),
+        ):
+            status, said = refusal(api, name, value)
+            assert (status, reason in said) == (400, True), said
+        api.request("PUT", "vhosts", "other")
+        api.request("PUT", "parameters", "bodies", "other", "orders", body={"value": ORDER})
+        assert "orders: virtual host 'other' has a rule of this name" in refusal(api, "orders", ORDER)[1]
+        definitions = api.request("GET", "definitions")
+        entry = {"vhost": "other", "component": "bodies", "name": "orders", "value": ORDER}
+        assert entry in definitions["parameters"]
+        api.request("DELETE", "vhosts", "other")
+        wait_until(lambda: "orders" not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
+        api.request("POST", "definitions", body=definitions)
+        assert api.request("GET", "parameters", "bodies") == [entry]
+        entry["value"] = {}
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            api.request("POST", "definitions", body={"parameters": [entry]})
+        with caught.value as error:
+            assert "orders: 'queue' is missing" in json.loads(error.read())["reason"]
+
+
+def test_a_wrong_rule_of_the_configuration_is_named_at_the_start(tmp_path: Path) -> None:
+    config = tmp_path / "leveret.yaml"
+    config.write_text("bodies: {orders: {queue: q, format: json, schema_file: /nowhere}}\n")
+    with pytest.raises(RuntimeError, match="bodies: orders: schema_file /nowhere cannot be read: No such file"):
+        LeveretProcess(tmp_path, config=config)
