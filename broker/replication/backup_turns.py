@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.replication.link import Link, Message, decode
-from leveret.broker.replication.node_record import write_hold
+from leveret.broker.replication.node_record import read_hold, write_hold
 from leveret.storage.clock import Clock
 
 if TYPE_CHECKING:
@@ -106,9 +106,12 @@ class BackupTurns:
         self._taker, self._link, self._failures = name, self._link_of(name), 0
         log.info("%s takes the backups", name)
         if name != self._name and not self._shipping.hold:
-            # From before the first backup on, or what is dropped until this node hears of it would be missing.
-            self._shipping.hold = Clock().now()
-            await self._loop.run_in_executor(None, write_hold, self._root, self._shipping.hold)
+            # What the leader before has dropped may be in no backup yet. Without one, from before the first backup on,
+            # or what is dropped until this node hears of it would be missing.
+            self._shipping.hold = await self._loop.run_in_executor(None, read_hold, self._root)
+            if not self._shipping.hold:
+                self._shipping.hold = Clock().now()
+                await self._loop.run_in_executor(None, write_hold, self._root, self._shipping.hold)
         await self._tell(name, f"{self._shipping.state.epoch}/{self._number}/{name}")
 
     def _link_of(self, name: str) -> Link | None:

@@ -14,7 +14,7 @@ from leveret.storage.clock import Clock
 from leveret.storage.directory.directory_format import read_format
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.disk.recording import OWN_NAMES
-from leveret.storage.readers.reader_file import hold_for_backup
+from leveret.storage.readers.reader_file import BACKUP_READER, ReaderFileError, hold_for_backup, read_reader
 
 log = logging.getLogger("leveret.replication")
 
@@ -114,6 +114,16 @@ def store_id(root: Path) -> str:
     """
     found = read_format(DiskFiles(), str(root))
     return "" if found is None else found.store_id.hex()
+
+
+def read_hold(root: Path) -> int:
+    """Return since when the next backup needs what is dropped, in microseconds since 1970; 0 if that was not noted."""
+    try:
+        found = read_reader(DiskFiles(), str(root), BACKUP_READER)
+    except ReaderFileError as error:
+        log.warning("%s", error)
+        return 0
+    return 0 if found is None else found.since or 0
 
 
 def write_hold(root: Path, since: int) -> None:

@@ -20,11 +20,12 @@ from leveret.broker.embedded_cluster import ClusterNode
 from tests.integration.test_backup import bodies_in, tick
 from tests.integration.waiting import wait_until
 from tests.support.management import Management
+from tests.support.s3_store import running_s3
 from tests.support.wire import Connection
 
 
 @contextmanager
-def cluster(url: Path, nodes: int = 3, options: Mapping[str, str] = {}) -> Iterator[LeveretCluster]:
+def cluster(url: Path | str, nodes: int = 3, options: Mapping[str, str] = {}) -> Iterator[LeveretCluster]:
     own: dict[str, str | int] = {
         "backup.url": str(url),
         "backup.take_on": "standby",
@@ -73,7 +74,7 @@ def change(node: ClusterNode, *bodies: bytes, purge: bool = False) -> int:
     return tick(data)
 
 
-def check(url: Path, into: Path, expected: Mapping[int, list[bytes]]) -> None:
+def check(url: Path | str, into: Path, expected: Mapping[int, list[bytes]]) -> None:
     """Compare what is restored of some moments."""
     repository = Repository(str(url))
     assert not verify(repository).damage
@@ -171,6 +172,25 @@ def test_what_was_dropped_before_a_takeover_is_in_the_next_backup(tmp_path: Path
         # Whichever of the others is back first takes the next one.
         wait_for_moment(third, purged)
     check(url, tmp_path, {moment: [b"1" * 100_000, b"2"], purged: []})
+
+
+def test_a_standby_takes_them_to_an_object_store(tmp_path: Path) -> None:
+    # All nodes reach it, and so nothing has to be said of who takes them.
+    with running_s3() as bucket, cluster(f"{bucket}/backup", options={"backup.take_on": "auto"}) as nodes:
+        url, expected = f"{bucket}/backup", {}
+        first, second, _ = nodes.nodes
+        wait_for_taker(first, "n2")
+        expected[change(first, b"1", b"2" * 100_000)] = [b"1", b"2" * 100_000]
+        expected[change(first, purge=True)] = []
+        nodes.kill(second)
+        wait_for_taker(first, "n3")
+        moment = change(first, b"3")
+        expected[moment] = [b"3"]
+        wait_for_moment(first, moment)
+        found = told(first)
+        assert (found["url"], found["error"]) == (url, None)
+        assert len(spans(Repository(url).backups())) == 1
+        check(url, tmp_path, expected)
 
 
 def test_an_observer_comes_first(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ import pytest
 from leveret.broker.replication import backup_turns
 from leveret.broker.replication.backup_turns import BackupTurns
 from leveret.broker.replication.link import Message
+from leveret.broker.replication.node_record import read_hold, write_hold
 from leveret.broker.replication.plan import Host
 from leveret.broker.replication.shipping import Shipping
+from leveret.storage.clock import Clock
 
 PLACE = "s3://backups"
 
@@ -121,6 +123,24 @@ def test_a_leader_whose_directory_is_its_own_does_not_wait(tmp_path: Path) -> No
         cluster = Cluster(tmp_path, "")
         cluster.add("a", place="")
         assert await cluster.looked() == [("l", "7/1/l")]
+
+    run(work())
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_what_is_dropped_is_kept_from_the_last_backup_on_or_before_the_first_is_taken(
+    tmp_path: Path, before: int
+) -> None:
+    async def work() -> None:
+        cluster = Cluster(tmp_path)
+        cluster.add("a")
+        if before:
+            # As the leader before has told.
+            write_hold(tmp_path, before)
+        began = Clock().now()
+        assert await cluster.looked() == [("a", "7/1/a")]
+        assert cluster.hold == read_hold(tmp_path)
+        assert cluster.hold == before if before else cluster.hold >= began
 
     run(work())
 
