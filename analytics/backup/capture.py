@@ -7,24 +7,23 @@ import re
 import sqlite3
 import stat
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
+from leveret.analytics.backup.continuation import Continuation
 from leveret.analytics.backup.layout import (
     DEFINITIONS,
     DELETED,
     LATER_DEFINITIONS,
     TAIL_BYTES,
-    BackupError,
     BackupName,
     BackupRefusedError,
     Manifest,
     StoredFile,
 )
-from leveret.analytics.backup.moments import ROOT, BackupFiles, shown_time
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.writers import Claim, Turn
 from leveret.storage.audit_log import DIRECTORY as AUDIT
@@ -34,12 +33,11 @@ from leveret.storage.directory.deleted_queues import read_deleted
 from leveret.storage.directory.directory_format import FORMAT_FILE, lock_for_backup
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_details import details_name
-from leveret.storage.event_log import event_files, file_name
+from leveret.storage.event_log import file_name
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
 from leveret.storage.readers.reader_file import hold_for_backup
-from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.segments.segment import Segment, segment_of_name
-from leveret.storage.snapshots.cut import last_tick, latest_cut
+from leveret.storage.snapshots.cut import last_tick
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
     Choice,
@@ -62,9 +60,6 @@ _MANIFEST: Final = "MANIFEST"
 _QUEUE_NAME: Final = re.compile("[0-9a-f]{8}")
 #: Seconds in which the file of definitions may be locked.
 _BUSY_SECONDS: Final = 10.0
-#: Seconds for which a copy may be behind the last backup, and after which is looked again.
-_CATCH_UP_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 0.1
 _TICK_US: Final = 1_000_000
 
 
@@ -118,8 +113,10 @@ class Capture:
         except BaseException:
             os.close(lock)
             raise
-        #: Whether the files of the last backup may be those of another directory.
-        self._is_other = bool(names) and self._claim.is_other
+        #: Until the first backup is taken, if the files of the last one may be those of another directory.
+        self._other: Continuation | None = None
+        if names and self._claim.is_other:
+            self._other = Continuation(self._data_dir, self._store_id, repository, self._last, self._files)
         self._own: set[BackupName] = set()
         #: What changes when a queue's files do, by queue: in the last valid backup, and in this one.
         self._last_signatures: dict[int, object] = {}
@@ -151,21 +148,21 @@ class Capture:
         self._sent, began = 0, time.monotonic()
         # What the last valid backup has is not looked at again.
         self._stored = {part for file in self._files.values() for part in file.parts}
-        if self._is_other:
-            self._wait_for_last_cut()
+        if self._other is not None:
+            self._other.wait_for_last_cut()
         self.note_definitions()
         is_continued = True
         request = Request(events=True, dead_too=True, kind="", purpose="backup", choose=self._choose)
         with take_snapshot(self._data_dir, request) as snapshot:
-            if self._is_other:
-                is_continued = self._has_last_events(snapshot)
+            if self._other is not None:
+                is_continued = self._other.has_last_events(snapshot)
             files = dict(self._events(snapshot))
             for queue in snapshot.queues:
                 files |= self._queue(queue, snapshot)
         files |= self._audit()
         files |= self._deleted_queues()
-        if self._is_other:
-            is_continued = is_continued and self._knows_all_segments(files)
+        if self._other is not None:
+            is_continued = is_continued and self._other.knows_all_segments(files)
         there = {f"{qid:08x}" for qid in self._signatures}
         files |= self._small_files(there)
         unchanged = there - {f"{qid:08x}" for qid in self._chosen}
@@ -183,7 +180,7 @@ class Capture:
             self._write(Manifest(name, changes, about, self._definitions, self._claim.number))
             self._last = name
             self._definitions = []
-        self._is_other = False
+        self._other = None
         self._files, self._last_signatures = files, self._signatures
         return Captured(self._last, len(files), sum(file.size for file in files.values()), self._sent)
 
@@ -246,60 +243,6 @@ class Capture:
                 status = os.stat(f"{self._data_dir}/{name}")
                 found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
         return found
-
-    # --- after another directory's backups ----------------------------------------------------------------------------
-
-    def _wait_for_last_cut(self) -> None:
-        """Wait until the directory goes on to the last backup's moment.
-
-        Raises:
-            BackupError: It does not.
-        """
-        deadline = time.monotonic() + _CATCH_UP_SECONDS
-        while True:
-            checkpoints = read_checkpoints(DiskFiles(), f"{self._data_dir}/ckpt", [])
-            cut = latest_cut(DiskFiles(), f"{self._data_dir}/events", self._store_id, checkpoints)
-            if cut is not None and cut.time >= self._last.time:
-                return
-            if time.monotonic() > deadline:
-                end = "before anything is in it" if cut is None else f"at {shown_time(cut.time)}"
-                raise BackupError(
-                    f"{self._data_dir} ends {end}, and the last backup in {self._repository.shown} is of "
-                    f"{shown_time(self._last.time)}"
-                )
-            time.sleep(_LOOK_SECONDS)
-
-    def _has_last_events(self, snapshot: Snapshot) -> bool:
-        """Return whether the directory has the event log of the last backup: then it has all from before its cut."""
-        last = max(event_files(BackupFiles(self._repository, self._files), f"{ROOT}/events"), default=0)
-        if not last:
-            # Nothing had happened yet.
-            return True
-        found = [view.path for view in snapshot.events if view.file == last]
-        if not found:
-            return False
-        with open(found[0], "rb") as file:
-            return self._begins_with(file, self._files[f"events/{file_name(last)}"])
-
-    def _knows_all_segments(self, files: Mapping[str, StoredFile]) -> bool:
-        """Return whether the last backup has no segments that the directory has never had."""
-        known: dict[str, Collection[tuple[int, int, int]]] = {}
-        deleted = {f"{each.qid:08x}" for each in read_deleted(DiskFiles(), f"{self._data_dir}/events")}
-        for path in self._files.keys() - files.keys():
-            directory, _, name = path.rpartition("/")
-            segment = segment_of_name(name)
-            if segment is None or path.startswith(f"{DELETED}/") or path[2:10] in deleted:
-                continue
-            if directory not in known:
-                known[directory] = read_manifest(DiskFiles(), f"{self._data_dir}/{directory}").keys()
-            if (segment.stream, segment.first_seq, segment.generation) not in known[directory]:
-                return False
-        return True
-
-    def _begins_with(self, file: BinaryIO, stored: StoredFile) -> bool:
-        """Return whether a file begins with what is stored."""
-        file.seek(0)
-        return all(self._repository.is_part(file.read(part[1]), part) for part in stored.parts)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -466,7 +409,7 @@ class Capture:
             return False
         # The checksum of a segment that is full is at its end.
         footer = os.pread(file.fileno(), len(FOOTER_MAGIC), max(0, before.size - FOOTER_BYTES))
-        return not self._is_other or footer == FOOTER_MAGIC or self._begins_with(file, before)
+        return self._other is None or footer == FOOTER_MAGIC or self._repository.is_beginning(before, file)
 
     def _put(self, octets: bytes) -> tuple[str, int]:
         part = self._repository.put(octets, self._stored)

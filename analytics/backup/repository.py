@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import DRAFT
@@ -305,9 +305,14 @@ class Repository:
         """
         self._files.delete(path)
 
-    def is_part(self, octets: bytes, part: tuple[str, int]) -> bool:
-        """Return whether a part of a file has these contents."""
-        return part == (self._name(octets), len(octets))
+    def is_beginning(self, stored: StoredFile, file: BinaryIO) -> bool:
+        """Return whether a file begins with what is stored."""
+        file.seek(0)
+        for name, length in stored.parts:
+            octets = file.read(length)
+            if (name, length) != (self._name(octets), len(octets)):
+                return False
+        return True
 
     def _find(self, name: str, length: int) -> bytes | None:
         """Return the contents of an object if they are what its name says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -84,6 +85,36 @@ def test_what_is_dropped_between_two_parts_is_kept_until_it_is_sent(
     assert not found.missing
     assert not found.written.damaged
     assert bodies_in(tmp_path / "r", "q") == bodies
+
+
+def test_what_was_compacted_while_the_segments_before_are_kept(
+    broker: LeveretProcess, channel: Channel, capture: Capture, tmp_path: Path
+) -> None:
+    channel.queue_declare("q", durable=True)
+    bodies = [b"%d" % each + bytes(100_000) for each in range(120)]
+    publish(channel, "q", bodies)
+    first = settle(broker)
+    capture.take()
+    taken = [channel.get("q") for _ in bodies]
+    for number, each in enumerate(taken):
+        assert each is not None
+        if number % 6:
+            channel.ack(each.delivery_tag)
+    left = bodies[::6]
+    # The second number of a name counts compactions.
+    wait_until(lambda: bool([*broker.data_dir.glob("q/*/*-0001.seg")]), "segments are compacted")
+    second = settle(broker)
+    capture.take(is_full=False)
+    # As before: hold() was not called, and so nothing is removed that was sent.
+    publish(channel, "q", [b"last"])
+    last = settle(broker)
+    capture.take(is_full=False)
+    assert [*broker.data_dir.glob("q/*/trash/*.seg")]
+    for moment, expected in ((first, bodies), (second, left), (last, [*left, b"last"])):
+        found = restored(tmp_path, moment)
+        assert (found.missing, found.written.damaged) == (0, [])
+        assert bodies_in(tmp_path / "r", "q") == expected
+        shutil.rmtree(tmp_path / "r")
 
 
 def test_a_queue_that_was_deleted_between_two_parts(
