@@ -150,6 +150,10 @@ bench-scan: $(VENV)/installed-test needs-java compiled ## measure what reading a
 bench-archive: $(VENV)/installed-test compiled ## measure what an archiver costs, kill it often, and compare; needs 4 GB of disk for a while
 	$(BIN)/python -m tests.bench.archive $(ARGS)
 
+.PHONY: bench-backup
+bench-backup: $(VENV)/installed-test compiled ## measure what backups cost, and what restoring takes; needs 40 GB of disk for a while
+	$(BIN)/python -m tests.bench.backup $(ARGS)
+
 .PHONY: bench-replication
 bench-replication: offer-etcd $(VENV)/installed-test compiled ## measure what standbys cost a leader, and publishers (ARGS="--peer-url amqp://…")
 	$(BIN)/python -m tests.bench.replication $(ARGS)

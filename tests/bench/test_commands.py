@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leveret import compilation
-from tests.bench import archive, flame_graph, forms, history, lazy, scan, stream
+from tests.bench import archive, backup, flame_graph, forms, history, lazy, scan, stream
 from tests.bench.__main__ import main
 from tests.bench.brokers import PEER_VARIABLE, fresh_leveret
 from tests.bench.peers import LAVINMQ_VARIABLE
@@ -82,6 +82,16 @@ def test_an_archiver_that_was_killed_has_every_message_once(capsys: pytest.Captu
     assert found["beside"]["server_cpu_us"] > 0
     archiver = found["archiver"]
     assert (archiver["kills"], archiver["rows"], archiver["missing"], archiver["double"]) == (1, 2005, 0, 0)
+
+
+def test_a_second_backup_sends_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+    found = result(backup.main, capsys, "--gib", "0.02", "--seconds", "1")
+    first, second = found["first"], found["second"]
+    assert first["sent_bytes"] == first["bytes"] >= first["new_bytes"] > 20_000_000
+    # The ends of the first one's files are later than its moment.
+    assert 200_000 < second["sent_bytes"] < second["new_bytes"] + 2_000_000
+    assert all(each["publishing"]["longest_ms"] > 0 for each in (first, second))
+    assert min(found[key] for key in ("verify_seconds", "restore_seconds", "start_seconds")) > 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="py-spy needs root")

@@ -187,9 +187,9 @@ def test_flags_exist() -> None:
         )
     ]
     others = ["leveret.analytics.program", "tests.matrix", "tests.bench.stream", "tests.bench.scan"]
-    others += ["tests.bench.archive", "tests.bench.replication", "tests.bench.takeovers"]
+    others += ["tests.bench.archive", "tests.bench.backup", "tests.bench.replication", "tests.bench.takeovers"]
     others += ["tests.crash.damage_table", "tests.torture", "tests.torture.liveness", "tests.torture.other_broker"]
-    others.append("tests.torture.iceberg_tables")
+    others += ["tests.torture.iceberg_tables", "tests.torture.backups", "tests.torture.moments"]
     helps += [[module, "--help"] for module in others]
     helps += [["leveret.analytics.program", each, "--help"] for each in ("archive", "iceberg")]
     helps += [["leveret.analytics.backup", each, "--help"] for each in ("backup", "restore", "verify")]
