@@ -8,7 +8,8 @@ import pamqp.encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.analytics.rows.header_columns import as_json, as_text, decode_table, untyped
+from leveret.analytics.rows.header_columns import decode_table, untyped
+from tests.unit.analytics.rows.shown_tables import as_json, as_text
 
 
 def encoded(table: dict[str, object]) -> bytes:

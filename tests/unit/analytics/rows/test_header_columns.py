@@ -9,12 +9,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.analytics.rows import header_columns
-from leveret.analytics.rows.header_columns import HeaderColumns, as_json, as_text, decode_table, untyped
+from leveret.analytics.rows import header_columns, header_fields
+from leveret.analytics.rows.header_columns import HeaderColumns, decode_table, untyped
 from leveret.analytics.rows.property_slices import Slices
+from leveret.protocol.field_table import MAX_STORED_DEPTH
 from tests.support import tables
+from tests.unit.analytics.rows.shown_tables import as_json, as_text
 
-NAMES = st.sampled_from([b"a", b"", b"traceparent", 'ü"\\\n'.encode(), b"\xff", b"\xfe", b"x-death"])
+NAMES = st.sampled_from([b"a", b"", b"traceparent", 'ü"\\\n'.encode(), b"\xff", b"\xfe", b"\xe2\x82", b"x-death"])
 TEXTS = st.one_of(st.text(max_size=9).map(str.encode), st.sampled_from([b"", b"\xff\x00", b'say "\\"', b"\x1f"]))
 SINGLE = st.one_of(
     st.tuples(st.sampled_from("Sx"), TEXTS),
@@ -27,7 +29,7 @@ SINGLE = st.one_of(
     st.tuples(st.just("i"), st.integers(0, 2**32 - 1)),
     st.tuples(st.just("l"), st.integers(-(2**63), 2**63 - 1)),
     st.tuples(st.sampled_from("LT"), st.integers(0, 2**64 - 1)),
-    st.tuples(st.sampled_from("fd"), st.sampled_from([0.0, -1.5, 1e16, float("inf")])),
+    st.tuples(st.sampled_from("fd"), st.sampled_from([0.0, -0.0, -1.5, 0.1, 1e16, 1e-5, float("inf"), float("nan")])),
     st.tuples(st.just("D"), st.tuples(st.integers(0, 9), st.integers(0, 2**32 - 1))),
     st.tuples(st.just("V"), st.none()),
     # No type of AMQP, and a table that is cut off.
@@ -38,10 +40,10 @@ SINGLE = st.one_of(
 VALUES = st.recursive(
     SINGLE,
     lambda inner: st.one_of(
-        st.tuples(st.just("A"), st.lists(inner, max_size=2)),
-        st.tuples(st.just("F"), st.lists(st.tuples(NAMES, inner), max_size=2)),
+        st.tuples(st.just("A"), st.lists(inner, max_size=3)),
+        st.tuples(st.just("F"), st.lists(st.tuples(NAMES, inner), max_size=3)),
     ),
-    max_leaves=3,
+    max_leaves=6,
 )
 DEATHS = st.lists(
     st.tuples(
@@ -112,15 +114,59 @@ def test_in_bulk_as_one_by_one(rows: list[tuple[list[Any], int, bool]]) -> None:
     assert [count > 0 for count in counts] == [any(each.get("count", 1) > 0 for each in row) for row in deaths]
 
 
-def test_texts_and_numbers_are_not_decoded_one_by_one() -> None:
-    fields = [
-        encoded([(b"traceparent", ("S", b"00-%d" % n)), (b"n", ("l", n)), (b"flag", ("t", 1))]) for n in range(5000)
-    ]
+def columns_of(fields: list[bytes]) -> HeaderColumns:
     ends = np.cumsum([len(each) for each in fields])
     slices = Slices(np.concatenate(([0], ends[:-1])), ends, np.ones(len(fields), np.bool_))
-    with mock.patch.object(header_columns, "decode_table", None):
-        found = HeaderColumns(b"".join(fields), slices)
-        assert found.column("headers")[4999].as_py() == [("traceparent", "00-4999"), ("n", "4999"), ("flag", "true")]
-        assert (
-            found.column("headers_json")[7].as_py().startswith('{"traceparent": {"type": "longstr", "value": "00-7"}')
+    return HeaderColumns(b"".join(fields), slices)
+
+
+def test_nothing_is_decoded_one_by_one() -> None:
+    fields = [
+        encoded(
+            [
+                (b"traceparent", ("S", b"00-%d" % n)),
+                (b"n-%d" % n, ("d", n / 2)),
+                (b"flag", ("t", 1)),
+                (b"order", ("F", [(b"n", ("l", n)), (b"parts", ("A", [("S", b"a"), ("f", n / 4)]))])),
+            ]
         )
+        for n in range(5000)
+    ]
+    with mock.patch.object(header_columns, "decode_table", None), mock.patch.object(header_fields, "json", None):
+        found = columns_of(fields)
+        texts = dict(found.column("headers")[4999].as_py())
+        typed = found.column("headers_json")[7].as_py()
+    assert texts == {
+        "traceparent": "00-4999",
+        "n-4999": "2499.5",
+        "flag": "true",
+        "order": '{"n": 4999, "parts": ["a", 1249.75]}',
+    }
+    assert typed.startswith(
+        '{"traceparent": {"type": "longstr", "value": "00-7"}, "n-7": {"type": "double", "value": 3.5}'
+    )
+
+
+def test_names_of_many_tables_may_be_repeated() -> None:
+    """More of them than there are bits for."""
+    fields = [encoded([(b"n-%d" % (n % 40), ("l", n)), (b"a", ("l", 1)), (b"a", ("l", 2))]) for n in range(100)]
+    assert columns_of(fields).column("headers").to_pylist() == [
+        [(f"n-{n % 40}", str(n)), ("a", "1")] for n in range(100)
+    ]
+
+
+def test_as_deep_as_a_table_may_be() -> None:
+    def nested(kind: str, depth: int) -> bytes:
+        value = b"V"
+        for _ in range(depth):
+            value = kind.encode() + tables.longstr(value if kind == "A" else b"\0" + value)
+        return b"\1a" + value
+
+    fields = [nested(kind, depth) for kind in "AF" for depth in (MAX_STORED_DEPTH, MAX_STORED_DEPTH + 1)]
+    columns = columns_of(
+        [*fields, encoded([(b"x-death", ("V", None))]), nested("A", 400).replace(b"\1a", b"\7x-death", 1)]
+    )
+    found = columns.column("headers").to_pylist()
+    assert columns.column("dead_letter_count").to_pylist() == [0] * 6
+    assert [row is None for row in found] == [False, True, False, True, False, False]
+    assert found[0] == [("a", "[" * MAX_STORED_DEPTH + "null" + "]" * MAX_STORED_DEPTH)]

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.rows.header_columns import as_json, decode_table
+from leveret.analytics.rows.header_columns import decode_table
 from leveret.analytics.sink.connection import Encoded
 from leveret.analytics.sink.published_rows import RowEncoder, row_layout
 from leveret.protocol.field_table import FieldTable, FieldValue, encode_table, longstr
 from leveret.protocol.properties import Properties
+from tests.unit.analytics.rows.shown_tables import as_json
 
 STRINGS = pa.map_(pa.string(), pa.string())
 

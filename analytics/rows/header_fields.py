@@ -1,0 +1,360 @@
+"""The fields of field tables: those of all messages of a segment are found at once, and become text or JSON.
+
+A table in a table is a level further down, where again all of them are walked at once, one field at a time. Python sees
+only what has no text of its own: octets that are not UTF-8, decimals and what JSON has to escape.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leveret.analytics.rows.property_slices import Slices, binary_slices, constant, convert_distinct
+from leveret.analytics.rows.record_rows import Positions
+from leveret.protocol.field_table import MAX_STORED_DEPTH
+from leveret.storage.directory.queue_names import valid_name
+
+#: Names of the types, by letter, as AMQP 0-9-1 clients use them.
+KINDS: Final = {
+    "t": "bool", "b": "int8", "B": "uint8", "s": "int16", "u": "uint16", "I": "int32", "i": "uint32", "l": "int64",
+    "L": "int64", "f": "float", "d": "double", "D": "decimal", "S": "longstr", "x": "binary", "T": "timestamp",
+    "A": "array", "F": "table", "V": "void",
+}  # fmt: skip
+#: How numpy calls numbers.
+_NUMBERS: Final = {
+    "b": ">i1", "B": ">u1", "s": ">i2", "u": ">u2", "I": ">i4", "i": ">u4", "l": ">i8", "L": ">i8", "T": ">u8",
+    "f": ">f4", "d": ">f8",
+}  # fmt: skip
+_SIZES: Final = {**{kind: int(form[2:]) for kind, form in _NUMBERS.items()}, "t": 1, "D": 5, "V": 0}
+#: What has its length in front of it.
+_LONG: Final = -1
+_UNKNOWN: Final = -2
+_SIZE_OF: Final = np.array([_SIZES.get(chr(code), _LONG) if chr(code) in KINDS else _UNKNOWN for code in range(256)])
+_TABLE: Final = ord("F")
+_CONTAINERS: Final = np.isin(np.arange(256), [_TABLE, ord("A")])
+#: What JSON has to escape.
+_ESCAPED: Final = r'[\x00-\x1f"\\]'
+#: Up to so many different names, a bit is used for each to see whether a table has one twice.
+_BITS: Final = 32
+
+
+class HeaderFields:
+    """The header tables of messages.
+
+    Args:
+        slices: Where the tables are in the octets, without the length in front.
+
+    Attributes:
+        whole: Which messages have a table that is not malformed.
+        level: The fields of these.
+    """
+
+    def __init__(self, octets: bytes, slices: Slices) -> None:
+        self._octets = octets
+        self.whole = slices.present.copy()
+        self._levels: list[FieldLevel] = []
+        # A malformed value makes all of a message's table malformed: then the others are walked again.
+        while not self._walk(slices):
+            pass
+        self.level = self._levels[0]
+
+    def texts(self) -> Any:
+        """Return the values of the fields as texts; tables and arrays as JSON."""
+        return self.level.kept_of(self.level.values(self._inner(is_typed=False), is_json=False))
+
+    def json(self) -> Any:
+        """Return the tables as JSON; each value in them is an object with `type` and `value`."""
+        found = self.level.json(self._inner(is_typed=True), is_typed=True)
+        return pc.if_else(pa.array(self.whole), found, pa.scalar(None, pa.string()))
+
+    def _inner(self, is_typed: bool) -> Any:
+        """Return the tables and arrays that are values, as JSON."""
+        inner = pa.array([], pa.string())
+        for level in reversed(self._levels[1:]):
+            inner = level.json(inner, is_typed)
+        return inner
+
+    def _walk(self, slices: Slices) -> bool:
+        """Find all fields; return False if tables that were whole were found to be malformed."""
+        at, stop = slices.start, np.where(self.whole, slices.end, slices.start)
+        is_table, message = np.ones(len(at), np.bool_), np.arange(len(at))
+        self._levels = []
+        while not self._levels or len(at):
+            level = FieldLevel(self._octets, at, stop, is_table)
+            self._levels.append(level)
+            broken = level.broken
+            if len(self._levels) > MAX_STORED_DEPTH and len(level.inner):
+                broken = level.owner[level.inner]
+            if len(broken):
+                self.whole[message[broken]] = False
+                return False
+            inner = level.inner
+            at, stop, is_table = level.start[inner], level.end[inner], level.kind[inner] == _TABLE
+            message = message[level.owner[inner]]
+        return True
+
+
+class FieldLevel:
+    """The fields of some tables and arrays.
+
+    Args:
+        at: Where these begin, without their length.
+        stop: Where they end.
+        is_table: Which are tables; others are arrays, whose values have no names.
+
+    Attributes:
+        owner: For each field the number of its table or array, ascending.
+        kind: Their type letters.
+        kind_at, start, end: Offsets of type letters and values.
+        inner: Which fields are tables or arrays.
+        broken: Numbers of the tables and arrays that are malformed.
+    """
+
+    def __init__(self, octets: bytes, at: Positions, stop: Positions, is_table: npt.NDArray[np.bool_]) -> None:
+        self._octets = octets
+        self._bytes8 = np.frombuffer(octets, np.uint8)
+        self._is_table = is_table
+        self._count = len(at)
+        self.broken: list[int] | Positions = []
+        self.owner, self._name_at, self.kind_at, self.start, self.end = self._walk(at, stop)
+        self.kind = self._bytes8[self.kind_at]
+        self.inner = np.flatnonzero(_CONTAINERS[self.kind])
+        self._check_finite()
+
+    def _walk(self, at: Positions, stop: Positions) -> list[Positions]:
+        octets, last = self._bytes8, len(self._bytes8) - 1
+        owner = np.flatnonzero(stop > at)
+        at, stop = at[owner], stop[owner]
+        rounds: list[tuple[Positions, ...]] = []
+        counts = np.zeros(self._count, np.int64)
+        while len(owner):
+            kind_at = np.where(self._is_table[owner], at + 1 + octets[at], at)
+            size = np.where(kind_at < stop, _SIZE_OF[octets[np.minimum(kind_at, last)]], _UNKNOWN)
+            start = kind_at + 1
+            is_long = size == _LONG
+            if is_long.any():
+                start = start + 4 * is_long
+                length = np.zeros(len(at), np.int64)
+                for byte in range(-4, 0):
+                    length = length << 8 | octets[np.minimum(start + byte, last)]
+                size = np.where(is_long, length, size)
+            end = start + size
+            good = (size >= 0) & (end <= stop)
+            if not good.all():
+                self.broken = owner[~good]
+                break
+            counts[owner] += 1
+            rounds.append((owner, at, kind_at, start, end))
+            further = end < stop
+            owner, at, stop = owner[further], end[further], stop[further]
+        # The fields of a table were found one after the other.
+        first = np.cumsum(counts) - counts
+        columns = [np.empty(int(counts.sum()), np.int64) for _ in range(5)]
+        for number, found in enumerate(rounds):
+            place = first[found[0]] + number
+            for column, values in zip(columns, found, strict=True):
+                column[place] = values
+        return columns
+
+    def _check_finite(self) -> None:
+        """Note numbers that are none, which no table may have."""
+        for kind in "fd":
+            at = np.flatnonzero(self.kind == ord(kind))
+            if len(at) and not len(self.broken):
+                self.broken = self.owner[at[~np.isfinite(self._numbers(at, kind))]]
+
+    def _numbers(self, at: Positions, kind: str) -> npt.NDArray[Any]:
+        places = self.start[at][:, np.newaxis] + np.arange(_SIZES[kind])
+        found: npt.NDArray[Any] = self._bytes8[places].view(_NUMBERS[kind])[:, 0]
+        return found
+
+    @cached_property
+    def _names(self) -> tuple[Any, Positions]:
+        """The different names, and which one each field has: that after the last one if it has none."""
+        named = self._is_table[self.owner]
+        found = binary_slices(self._octets, (self._name_at + 1)[named], self.kind_at[named]).dictionary_encode()
+        places = np.full(len(named), len(found.dictionary), np.int64)
+        places[named] = found.indices.to_numpy()
+        try:
+            return found.dictionary.cast(pa.string()), places
+        except pa.ArrowInvalid:
+            texts = [valid_name(name.decode("utf-8", "surrogateescape")) for name in found.dictionary.to_pylist()]
+        # Names that are not UTF-8 may have become the same.
+        names = pa.array(texts, pa.string()).dictionary_encode()
+        merged = np.append(names.indices.to_numpy(), len(names.dictionary))
+        return names.dictionary, merged[places]
+
+    @cached_property
+    def _kept(self) -> npt.NDArray[np.bool_] | None:
+        """Which fields do not have a name that is there already in their table; None if all are so."""
+        names, places = self._names
+        named = np.flatnonzero(places < len(names))
+        owner, places = self.owner[named], places[named]
+        if not len(owner):
+            return None
+        if len(names) <= _BITS:
+            bits, first = 1 << places, np.flatnonzero(np.diff(owner, prepend=-1))
+            if (np.add.reduceat(bits, first) == np.bitwise_or.reduceat(bits, first)).all():
+                return None
+        known, first = np.unique(owner * len(names) + places, return_index=True)
+        if len(known) == len(owner):
+            return None
+        kept = np.ones(len(self.owner), np.bool_)
+        kept[named] = False
+        kept[named[first]] = True
+        return kept
+
+    def kept_of(self, values: Any) -> Any:
+        """Return the values of those fields whose name is not there already in their table."""
+        return values if self._kept is None else values.filter(pa.array(self._kept))
+
+    @property
+    def names(self) -> Any:
+        """The names of the fields of kept_of()."""
+        names, places = self._names
+        return self.kept_of(names.take(pa.array(places)))
+
+    @property
+    def offsets(self) -> Any:
+        """Where the fields of each table begin among those of kept_of(), and where the last ones end."""
+        owner = self.owner if self._kept is None else self.owner[self._kept]
+        counts = np.bincount(owner, minlength=self._count)
+        return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+
+    def named(self, name: str) -> Positions:
+        """Return the fields with a name; of several in a table the first one."""
+        place = pc.index(self._names[0], name).as_py()
+        found = np.flatnonzero(self._names[1] == place)
+        return found if self._kept is None else found[self._kept[found]]
+
+    def json(self, inner: Any, is_typed: bool) -> Any:
+        """Return the tables and arrays as JSON.
+
+        Args:
+            inner: Those that are values in them, likewise.
+            is_typed: Whether each value becomes an object with `type` and `value`.
+        """
+        parts = [self._heads(is_typed), self.values(inner, is_json=True), *(["}"] if is_typed else [])]
+        fields = self.kept_of(pc.binary_join_element_wise(*parts, ""))
+        joined = pc.binary_join(pa.ListArray.from_arrays(self.offsets, fields), ", ")
+        if self._is_table.all():
+            return pc.binary_join_element_wise("{", joined, "}", "")
+        is_table = pa.array(self._is_table)
+        ends = pc.if_else(is_table, "{", "["), pc.if_else(is_table, "}", "]")
+        return pc.binary_join_element_wise(ends[0], joined, ends[1], "")
+
+    def _heads(self, is_typed: bool) -> Any:
+        """Return what is in front of each value in JSON."""
+        names, places = self._names
+        heads = pc.binary_join_element_wise(_quoted(names), ": ", "")
+        heads = pa.concat_arrays([heads, pa.array([""], pa.string())])
+        if not is_typed:
+            return heads.take(pa.array(places))
+        kind = self.kind.astype(np.int64)
+        # A text that is not UTF-8 has another type.
+        kind[self._texts[1]] = ord("x")
+        known, numbers = np.unique(places << 8 | kind, return_inverse=True)
+        types = pa.array([f'{{"type": "{KINDS[chr(code)]}", "value": ' for code in (known & 255).tolist()], pa.string())
+        heads = pc.binary_join_element_wise(heads.take(pa.array(known >> 8)), types, "")
+        return heads.take(pa.array(numbers))
+
+    @cached_property
+    def _texts(self) -> tuple[Positions, Positions, Any]:
+        """Which fields are texts, which of type text are not UTF-8, and the texts."""
+        at = np.flatnonzero(self.kind == ord("S"))
+        pieces = self._pieces(at)
+        try:
+            return at, at[:0], pieces.cast(pa.string())
+        except pa.ArrowInvalid:
+            good = np.array([_is_utf8(piece) for piece in pieces.to_pylist()], np.bool_)
+            return at[good], at[~good], pieces.filter(pa.array(good)).cast(pa.string())
+
+    def _pieces(self, at: Positions) -> Any:
+        return binary_slices(self._octets, self.start[at], self.end[at])
+
+    def values(self, inner: Any, is_json: bool) -> Any:
+        """Return the values of all fields as texts.
+
+        Args:
+            inner: Those that are tables and arrays, as JSON.
+            is_json: Return the others as JSON, too.
+        """
+        texts_at, octets_at, texts = self._texts
+        groups = [(self.inner, inner), (texts_at, _quoted(texts) if is_json else texts)]
+        for kind in map(chr, np.flatnonzero(np.bincount(self.kind, minlength=256)).tolist()):
+            at = octets_at if kind == "S" else np.flatnonzero(self.kind == ord(kind))
+            if kind in _CONVERT:
+                found = convert_distinct(self._pieces(at), pa.string(), _CONVERT[kind])
+                groups.append((at, pc.binary_join_element_wise('"', found, '"', "") if is_json else found))
+            elif kind == "t":
+                groups.append((at, pc.if_else(pa.array(self._bytes8[self.start[at]] != 0), "true", "false")))
+            elif kind == "V":
+                groups.append((at, constant("null" if is_json else None, pa.string(), len(at))))
+            elif kind in "fd":
+                numbers = self._numbers(at, kind).astype(np.float64).tolist()
+                groups.append((at, pa.array(map(repr, numbers), pa.string())))
+            elif kind in _NUMBERS:
+                numbers = self._numbers(at, kind)
+                wide = np.uint64 if kind == "T" else np.int64
+                groups.append((at, pa.array(numbers.astype(wide)).cast(pa.string())))
+        return _in_order(groups)
+
+
+def _base64(octets: bytes) -> str:
+    return base64.b64encode(octets).decode()
+
+
+def decimal_text(scale: int, unscaled: int) -> str:
+    """Return a decimal as text, because a float cannot have all of its digits.
+
+    Args:
+        unscaled: Decimals are signed by the specification; RabbitMQ reads them as unsigned.
+    """
+    signed = unscaled - (1 << 32) if unscaled >> 31 else unscaled
+    return f"{Decimal(signed).scaleb(-scale):f}"
+
+
+#: What makes text of values that Python has to see.
+_CONVERT: Final[dict[str, Callable[[bytes], str]]] = {
+    "x": _base64,
+    "S": _base64,
+    "D": lambda octets: decimal_text(octets[0], int.from_bytes(octets[1:], "big")),
+}
+
+
+def _in_order(groups: Sequence[tuple[Positions, Any]]) -> Any:
+    """Return the values of all groups in the order of their numbers."""
+    filled = [(at, values) for at, values in groups if len(at)] or [groups[0]]
+    if len(filled) == 1:
+        return filled[0][1]
+    places = np.concatenate([at for at, _ in filled])
+    order = np.empty(len(places), np.int64)
+    order[places] = np.arange(len(places))
+    return pa.concat_arrays([values for _, values in filled]).take(pa.array(order))
+
+
+def _quoted(texts: Any) -> Any:
+    """Return texts as JSON."""
+    quoted = pc.binary_join_element_wise('"', texts, '"', "")
+    is_odd = pc.match_substring_regex(texts, _ESCAPED)
+    if not pc.any(is_odd).as_py():
+        return quoted
+    odd = [json.dumps(text, ensure_ascii=False) for text in texts.filter(is_odd).to_pylist()]
+    return pc.replace_with_mask(quoted, is_odd, pa.array(odd, pa.string()))
+
+
+def _is_utf8(octets: bytes) -> bool:
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
