@@ -1,4 +1,4 @@
-"""`leveret-analytics archive`: copies messages and events of a broker into an archive, again and again."""
+"""`leveret-analytics archive`: copies messages, events and audit log of a broker into an archive, again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -28,8 +28,11 @@ from leveret.analytics.data_files import absolute_location
 from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError, missing_iceberg
 from leveret.analytics.option_values import names_text
 from leveret.analytics.options import parse_options
+from leveret.analytics.streaming.audit_stream import AuditStream
 from leveret.analytics.streaming.event_stream import EventStream
 from leveret.analytics.streaming.message_stream import MessageStream
+from leveret.analytics.tables.audit_rows import START as AUDIT_START
+from leveret.analytics.tables.partitions import Partition
 from leveret.analytics.tables.query_snapshots import hold
 from leveret.analytics.tables.table_reading import read_partition
 from leveret.storage.directory.archive_note import NAME as NOTE_FILE
@@ -57,7 +60,7 @@ class ArchiverOptions:
         queue: Name of the queue, or such a pattern or list; None for all.
         fail_on_data_loss: Whether it is an error that messages were removed before they could be copied. Otherwise that
             is logged, and counted in the manifest.
-        batch: Maximum number of messages, and of events, that a manifest adds.
+        batch: Maximum number of messages, of events, and of lines of the audit log that a manifest adds.
         keep: Microseconds for which rows are kept in the archive; None for ever.
         clock: Returns the time in microseconds since 1970.
     """
@@ -85,6 +88,16 @@ class ArchiverOptions:
             "failOnDataLoss": str(self.fail_on_data_loss).lower(),
         }
         return {name: value for name, value in named.items() if value is not None}
+
+
+class Stream(Protocol):
+    """Reads a table from a position on, which is JSON."""
+
+    def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
+        """Return the position after at most so many rows."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterable[Partition]:
+        """Return what is between two positions."""
 
 
 class Tables(Protocol):
@@ -149,9 +162,15 @@ class Archiver:
         self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock, self._buckets)
         # Of two archivers the manifests refuse the older one: it may have been believed dead.
         self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream(), False)
-        self._events = EventStream(parse_options(options.source_options("events")).for_stream())
+        events = EventStream(parse_options(options.source_options("events")).for_stream())
+        self._streams: dict[str, Stream] = {"messages": self._messages, "events": events}
+        if options.queue is None:
+            # Its lines are not of queues.
+            self._streams["audit"] = AuditStream(options.data_dir, options.vhost, options.fail_on_data_loss)
         before = self._log.state.last
-        self._position = before.position if before is not None else self._begin()
+        copied = {"messages": self._messages.first(), "events": events.first()} if before is None else before.position
+        # An older version has copied no audit log: all of it is new.
+        self._position: dict[str, Any] = {"audit": AUDIT_START, **copied}
         self._log.append(self._position)
         if tables is None:
             self._delete_left_over()
@@ -165,11 +184,11 @@ class Archiver:
             AnalyticsError: Something could not be read or written, or is gone. Begin again with another Archiver, which
                 finds out what was committed.
         """
-        batch = self._options.batch
-        messages = self._messages.advance(self._position["messages"], batch)
-        events = self._events.advance(self._position["events"], batch)
+        batch, before = self._options.batch, self._position
+        read = {table: stream.advance(before[table], batch) for table, stream in self._streams.items()}
         taken = {"vhost": self._options.vhost, "queue": self._options.queue}
-        following = {"messages": messages, "events": events, "taken": taken}
+        following = {**before, **read, "taken": taken}
+        messages = following["messages"]
         release = self._hold(messages)
         try:
             files = self._write(following)
@@ -214,9 +233,6 @@ class Archiver:
         """Release what was read and not committed."""
         self._messages.stop()
 
-    def _begin(self) -> dict[str, Any]:
-        return {"messages": self._messages.first(), "events": self._events.first()}
-
     def _hold(self, messages: dict[str, Any]) -> Callable[[], object]:
         """Keep the segments of a batch while it is read, however slowly it is written."""
         name = messages["snapshot"]
@@ -227,7 +243,7 @@ class Archiver:
     def _write(self, following: dict[str, Any]) -> list[DataFile]:
         """Write what is between the present position and the following one; return the files."""
         with DataWriter(self._files, self.broker, self._log.state.next_number, self._buckets) as writer:
-            for table, stream in (("messages", self._messages), ("events", self._events)):
+            for table, stream in self._streams.items():
                 for partition in stream.partitions(self._position[table], following[table]):
                     for batch in read_partition(partition, table, list(TABLES[table]), fail_fast=False):
                         writer.add(table, with_broker(batch, self.broker, list(ARCHIVED_TABLES[table])))
@@ -236,8 +252,8 @@ class Archiver:
     def _is_worth_noting(self, following: dict[str, Any]) -> bool:
         """Return whether a position without new rows is noted: not for every tick of the event log."""
         before = self._position
-        is_same_file: bool = following["events"]["file"] == before["events"]["file"]
-        return following["messages"] != before["messages"] or not is_same_file
+        is_other_file = any(following[log]["file"] != before[log]["file"] for log in ("events", "audit"))
+        return is_other_file or following["messages"] != before["messages"]
 
     def _note_archive(self) -> None:
         """Note in the data directory where its archive is."""
@@ -420,7 +436,8 @@ def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
 
 
 def _tell(copied: Copied) -> None:
-    rows = " and ".join(f"{count} {table}" for table, count in copied.rows.items())
+    named = {"audit": "lines of the audit log"}
+    rows = ", ".join(f"{count} {named.get(table, table)}" for table, count in copied.rows.items())
     _say(f"manifest {copied.number}: {rows} in {copied.files} files")
 
 

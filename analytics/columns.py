@@ -17,7 +17,7 @@ VALUE_COLUMNS: Final = (VALUE, VALUE_ERROR)
 #: The properties of messages that say how their bodies are to be read.
 PROPERTIES_OF_BODIES: Final = frozenset({"content_encoding", "headers"})
 #: Tables that are archived, and the column with the time by which their files are divided.
-TIME_COLUMNS: Final = {"messages": "enqueued_at", "events": "at"}
+TIME_COLUMNS: Final = {"messages": "enqueued_at", "events": "at", "audit": "at"}
 #: Name of the column with the broker, which only archived tables have.
 BROKER: Final = "broker"
 
@@ -193,7 +193,7 @@ def types_of(table: str, is_archived: bool, has_values: bool = False) -> dict[st
     """
     known = (ARCHIVED_TABLES if is_archived else TABLES).get(table)
     if known is None:
-        raise OptionError(f"an archive has the tables {' and '.join(ARCHIVED_TABLES)}, but not {table}")
+        raise OptionError(f"an archive has the tables {', '.join(ARCHIVED_TABLES)}, but not {table}")
     return {**known, **dict.fromkeys(VALUE_COLUMNS if has_values else (), "string")}
 
 

@@ -50,6 +50,7 @@ ARCHIVED: Final = "archived_"
 BODIES: Final = "bodies_"
 #: Tables whose rows are of queues and exchanges. A new table has to be put here, or its rows have to be guarded.
 _OF_QUEUES: Final = ("messages", "delayed", "events", "queues", "segments")
+_AUDIT: Final = "audit"
 _BATCH_ROWS: Final = 1000
 #: Maximum bytes of the rows of a result as JSON, which pages show; those after them are left out.
 _JSON_BYTES: Final = 32 << 20
@@ -76,7 +77,7 @@ class Request:
         data_dir: The data directory.
         archive: Path or URL of the archive; empty for none.
         readable: Names of the queues that may be read, by virtual host; null in place of names for all of it.
-        has_audit: Whether there is the table `audit`, which is not of queues.
+        has_audit: Whether there are the tables `audit` and `archived_audit`, which are not of queues.
         form: `json`, `csv` or `parquet`.
         rows: Maximum number of rows.
         memory: Maximum bytes that DuckDB uses.
@@ -162,9 +163,11 @@ def _tables_in(database: duckdb.DuckDBPyConnection, request: Request) -> Iterato
     known = {
         *_OF_QUEUES,
         *of_rules,
-        *(("audit",) if request.has_audit else ()),
+        _AUDIT,
         *(ARCHIVED + table for table in [*ARCHIVED_TABLES, *of_rules] if request.archive),
     }
+    if not request.has_audit:
+        known -= {_AUDIT, ARCHIVED + _AUDIT}
     try:
         named = database.get_table_names(request.statement)
     except duckdb.Error:
@@ -189,10 +192,14 @@ def _open(name: str, request: Request) -> tuple[str, LeveretDataset]:
     rule = table.removeprefix(BODIES) if table.startswith(BODIES) else None
     given = {} if rule is None else {"bodies": rule}
     options = parse_options(python_options(locations[0], table if rule is None else "messages", given))
-    readable = {vhost: None if names is None else frozenset(names) for vhost, names in request.readable.items()}
     query = make_query(options, find_sources(locations))
     options = query.options
-    return name, dataset_of(query, Selection(limits=options.batch_limits, readable=readable))
+    selection = Selection(limits=options.batch_limits)
+    # Who may read the audit log may read all of it: its lines are not of queues.
+    if options.table != _AUDIT:
+        readable = request.readable.items()
+        selection.readable = {vhost: None if names is None else frozenset(names) for vhost, names in readable}
+    return name, dataset_of(query, selection)
 
 
 def _configuration(memory: int) -> dict[str, Any]:

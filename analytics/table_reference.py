@@ -23,7 +23,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "has come.",
     "delayed": "A row is a message that waits in a delayed exchange.",
     "events": "A row is what became of a number of messages at one time.",
-    "audit": "A row is a line of the audit log: something that was done. Archives do not have it.",
+    "audit": "A row is a line of the audit log: something that was done.",
     "segments": "A row is a segment file of a queue or stream.",
     "queues": "A row is a queue or stream.",
 }

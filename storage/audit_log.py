@@ -13,8 +13,9 @@ since 1970. Records are JSON objects (json_records.py):
     count    number of messages, or of failed logins that are counted in one record; missing if it is about neither
     details  what else the event says: an object
 
-Older versions ignore these files. What is written survives the death of the process; the disk has it when the operating
-system has written it, at the latest when the next file begins or the broker stops.
+Older versions ignore these files. What is written survives the death of the process. It is synced about a second later,
+in the thread that syncs the stores, or when the broker stops. Each start begins another file, so who has read a file up
+to some offset has not missed anything before it, whatever the machine's end has taken of it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from leveret.storage.disk.files import Files, TornWriteError, write_file
+from leveret.storage.disk.files import Files, TornWriteError, sync_path, write_file
 from leveret.storage.json_records import HEAD, pack_record, unpack_records
 
 _LOG: Final = logging.getLogger("leveret.audit")
@@ -97,18 +98,31 @@ class AuditLog:
         self._time = known[-1] if known else 0
         self._handle = -1
         self._size = 0
+        #: Paths of files with records that have not been synced, and whether one of them is new.
+        self._unsynced: dict[str, None] = {}
+        self._has_new = False
         if known:
-            self._open_last()
+            self._mend_last()
+        else:
+            files.sync_directory(data_dir)
 
-    def _open_last(self) -> None:
-        """Open the newest file, and cut off what a crash has left of a record."""
-        path = f"{self.directory}/{file_name(self._time)}"
+    def _mend_last(self) -> None:
+        """Cut off what a crash has left of a record at the end of the newest file."""
+        path = self._path
         octets = self._files.read_all(path) or b""
-        self._size = sum(HEAD.size + len(each) for each in unpack_records(octets, self.salt))
-        self._handle = self._files.open(path)
-        if self._size < len(octets):
-            _LOG.warning("%s: the last %d bytes are no whole record, and are cut off", path, len(octets) - self._size)
-            self._files.truncate(self._handle, self._size)
+        size = sum(HEAD.size + len(each) for each in unpack_records(octets, self.salt))
+        if size < len(octets):
+            _LOG.warning("%s: the last %d bytes are no whole record, and are cut off", path, len(octets) - size)
+            handle = self._files.open(path)
+            try:
+                self._files.truncate(handle, size)
+            finally:
+                self._files.close(handle)
+
+    @property
+    def _path(self) -> str:
+        """Path of the newest file."""
+        return f"{self.directory}/{file_name(self._time)}"
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Add a record, which is written by write()."""
@@ -140,7 +154,18 @@ class AuditLog:
             _LOG.warning("the audit log is written again; %d records are lost", self.lost)
         self._has_failed = False
         self._size += len(octets)
+        self._unsynced[self._path] = None
         self._waiting, self._waiting_bytes = [], 0
+
+    def take_unsynced(self) -> tuple[list[str], bool]:
+        """Return the paths of the files with records that have not been synced, and whether one of them is new.
+
+        The caller syncs them, and the directory if one is new.
+        """
+        found = [*self._unsynced], self._has_new
+        self._unsynced.clear()
+        self._has_new = False
+        return found
 
     def _is_full(self) -> bool:
         return bool(self._size) and (self._size >= self._file_bytes or self._clock() - self._time >= _DAY)
@@ -148,15 +173,10 @@ class AuditLog:
     def _begin_file(self) -> None:
         time = max(self._clock(), self._time + 1)
         handle = self._files.open(f"{self.directory}/{file_name(time)}", create=True)
-        self._close_file()
+        self.abandon()
         self._handle, self._time, self._size = handle, time, 0
+        self._has_new = True
         self.drop_old()
-
-    def _close_file(self) -> None:
-        if self._handle >= 0:
-            self._files.fdatasync(self._handle)
-            self._files.close(self._handle)
-            self._handle = -1
 
     def drop_old(self) -> None:
         """Remove files all of whose records are too old, and the oldest ones while all are too large together.
@@ -182,7 +202,12 @@ class AuditLog:
             OSError: It cannot be synced.
         """
         self.write()
-        self._close_file()
+        self.abandon()
+        paths, has_new = self.take_unsynced()
+        for path in paths:
+            sync_path(self._files, path)
+        if has_new:
+            self._files.sync_directory(self.directory)
 
     def abandon(self) -> None:
         """Close the file and leave it as it is, as the death of the process does."""

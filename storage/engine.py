@@ -143,6 +143,7 @@ class StorageEngine:
         self._refreshing: Iterator[int] | None = None
         where, what = self._directory, self._options
         self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
+        self._audit: AuditLog | None = None
         self._commits = Commits(self._files, where, self._events, self._redo, what.sync, what.when_defined)
         room = what.disk_free_limit, what.bytes_needed, what.ballast_bytes
         self.disk = DiskSpace(self._files, where.path, *room, on_disk_alarm or _ignore)
@@ -347,7 +348,19 @@ class StorageEngine:
             OSError: It cannot be used.
         """
         where = self._directory
-        return AuditLog(self._files, where.path, where.store_id, self._clock, keep_seconds, keep_bytes)
+        self._audit = AuditLog(self._files, where.path, where.store_id, self._clock, keep_seconds, keep_bytes)
+        return self._audit
+
+    def _sync_audit_log(self) -> None:
+        """Sync what has been written to the audit log, as the stores are synced."""
+        if self._audit is not None:
+            group = CommitGroup()
+            paths, has_new = self._audit.take_unsynced()
+            group.journal_paths |= dict.fromkeys(paths)
+            if has_new:
+                group.directories[self._audit.directory] = None
+            if group:
+                self._commits.submit(group)
 
     def watch_disk(self) -> float:
         """Check the free disk space; return the seconds until the next call."""
@@ -379,6 +392,7 @@ class StorageEngine:
         if not self.disk.alarm:
             # Compaction needs space before it frees some.
             self._compactor.run_background(self._clock())
+        self._sync_audit_log()
         self.commit(events=True)
         self._remove_expired(is_short=False)
         if self._checkpointer.due and not self._commits.has_unwritten_events:

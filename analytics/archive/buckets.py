@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.columns import ARCHIVED_TABLES
 
 #: What a file of one bucket says of itself: its number and how many there are; empty for rows without a queue.
 _BUCKET: Final = "leveret.queue_bucket"
@@ -19,10 +20,15 @@ class Bucket(NamedTuple):
     """A bucket.
 
     Attributes:
-        number: Its number; None for events that are not of a queue.
+        number: Its number; None for rows that are not of a queue.
     """
 
     number: int | None
+
+
+def has_queues(columns: Iterable[str]) -> bool:
+    """Return whether the rows of a table with some columns are of queues."""
+    return "queue" in columns
 
 
 class Buckets:
@@ -45,6 +51,9 @@ class Buckets:
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
         """Yield the rows of each bucket."""
+        if not has_queues(batch.schema.names):
+            yield self.of_name(None), batch
+            return
         queues = batch.column("queue").dictionary_encode("encode")
         found = [self.of_name(name) for name in queues.dictionary.to_pylist()]
         if len(set(found)) == 1:
@@ -64,6 +73,8 @@ class Buckets:
         Raises:
             ArchiveError: The file cannot be read.
         """
+        if not has_queues(ARCHIVED_TABLES[file.table]):
+            return self.of_name(None)
         if file.queues is not None:
             found = {self.of_name(queue) for _, queue in file.queues}
             return found.pop() if len(found) == 1 else None

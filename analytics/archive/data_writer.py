@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
-from leveret.analytics.archive.buckets import Bucket, Buckets
+from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
 from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
 from leveret.analytics.archive.manifest import DataFile
 from leveret.analytics.columns import TIME_COLUMNS
 
-#: Virtual hosts and names of queues; of events they may be null.
+#: Virtual hosts and names of queues, which may be null.
 _Queues: TypeAlias = set[tuple[str | None, str | None]]
 #: Bytes of rows in memory that make a row group.
 _GROUP_BYTES: Final = 16 << 20
@@ -212,5 +212,7 @@ def _microseconds(batch: pa.RecordBatch | pa.Table, column: str) -> npt.NDArray[
 
 def _queues_of(batch: pa.RecordBatch) -> _Queues:
     """Return virtual host and name of the queues of rows."""
+    if not has_queues(batch.schema.names):
+        return {(vhost, None) for vhost in batch.column("vhost").unique().to_pylist()}
     names = pa.Table.from_batches([batch.select(["vhost", "queue"])]).group_by(["vhost", "queue"]).aggregate([])
     return set(zip(names["vhost"].to_pylist(), names["queue"].to_pylist(), strict=True))

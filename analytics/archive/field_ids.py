@@ -50,9 +50,13 @@ FIRST_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("wait_ms", "min_wait_ms", "sum_wait_ms", "dead_lettered", "redeliveries", "stored", "priority", "told"),
         *("routing_key", "message_id", "user_name", "connection_name"),
     ),
+    "audit": (
+        *("broker", "at", "event_at", "kind", "user_name", "host", "consequence", "vhost", "object", "messages"),
+        "details",
+    ),
 }
 #: Columns that have come since then, in the order in which they came.
-LATER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {"messages": (), "events": ()}
+LATER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {"messages": (), "events": (), "audit": ()}
 _KEY: Final = b"PARQUET:field_id"
 
 

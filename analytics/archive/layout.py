@@ -13,8 +13,8 @@ from uuid import uuid4
 from leveret.analytics.data_files import absolute_location, local_path, open_files
 from leveret.analytics.errors import OptionError
 
-#: Format of archives.
-FORMAT: Final = 1
+#: Format of archives. The first one has no audit log, and its archivers would forget up to where it has been read.
+FORMAT: Final = 2
 MARKER: Final = "archive.json"
 MANIFESTS: Final = "manifests"
 SUPERSEDED: Final = "superseded"

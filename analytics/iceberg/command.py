@@ -45,5 +45,5 @@ def _take_over(archive: str, catalog: str, namespace: str, repairs: bool) -> Non
     for state in states:
         if state.last is not None:
             changed = tables.follow(state, brokers)
-            said = " and ".join(f"{count} files of {table}" for table, count in changed.items())
+            said = ", ".join(f"{count} files of {table}" for table, count in changed.items())
             sys.stderr.write(f"{ICEBERG_PROGRAM}: broker {state.last.broker}: {said} added or removed\n")

@@ -14,10 +14,11 @@ from pyiceberg.typedef import Record
 
 from leveret.analytics.archive import manifest
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.buckets import Bucket
+from leveret.analytics.archive.buckets import Bucket, has_queues
 from leveret.analytics.archive.data_writer import SORTED
 from leveret.analytics.archive.file_reading import open_data
 from leveret.analytics.archive.layout import DAY
+from leveret.analytics.columns import ARCHIVED_TABLES
 from leveret.analytics.errors import ArchiveError
 
 
@@ -42,12 +43,13 @@ def table_file(
         footer, compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
     )
     day = file.first // DAY
+    is_of_queues = has_queues(ARCHIVED_TABLES[file.table])
     is_sorted = (footer.metadata or {}).get(SORTED.encode()) == b"true"
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=files.location(file.path),
         file_format=FileFormat.PARQUET,
-        partition=Record(day) if bucket is None else Record(day, bucket.number),
+        partition=Record(day) if bucket is None or not is_of_queues else Record(day, bucket.number),
         file_size_in_bytes=file.bytes,
         sort_order_id=metadata.default_sort_order_id if is_sorted else 0,
         spec_id=metadata.default_spec_id,

@@ -22,7 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from leveret.analytics.archive.buckets import Buckets
+from leveret.analytics.archive.buckets import Buckets, has_queues
 from leveret.analytics.archive.field_ids import FIRST_COLUMNS, LATER_COLUMNS, field_ids
 from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS
 from leveret.analytics.errors import ArchiveRefusedError
@@ -93,7 +93,7 @@ def prepare(table: Table, name: str, archive: str, where: str) -> None:
         )
     wanted = {ARCHIVE: archive, TableProperties.COMMIT_NUM_RETRIES: "0"}
     missing = [column for column in LATER_COLUMNS[name] if column not in table.schema().column_names]
-    needs_bucket = all(field.name != _BUCKET for field in table.spec().fields)
+    needs_bucket = has_queues(ARCHIVED_TABLES[name]) and all(field.name != _BUCKET for field in table.spec().fields)
     if missing or needs_bucket or any(table.properties.get(key) != value for key, value in wanted.items()):
         numbers = field_ids(name)
         with table.transaction() as change:

@@ -15,11 +15,13 @@ from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import Sources
 from leveret.analytics.archive.manifest import BrokerFiles, Manifest, archive_parts
 from leveret.analytics.archive.manifest_log import names_of, read_manifests, store_ids
-from leveret.analytics.data_files import open_files
+from leveret.analytics.data_files import LocalFiles, open_files
 from leveret.analytics.options import Options
 from leveret.analytics.selection import RowLimits, Selection
+from leveret.analytics.tables.audit_rows import START, audit_beside_archive
 from leveret.analytics.tables.chains import NUMBERS_MAX, chains_of, numbers_in, parts_between
 from leveret.analytics.tables.partitions import (
+    AuditPartition,
     EventsPartition,
     LivePart,
     MessagesPartition,
@@ -35,7 +37,7 @@ from leveret.analytics.tables.partitions import (
 from leveret.analytics.tables.query_snapshots import note_snapshot
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.lease import TIMEOUT
-from leveret.storage.snapshots.snapshot import Request, Snapshot, take_snapshot
+from leveret.storage.snapshots.snapshot import Request, Snapshot, read_directory_format, take_snapshot
 
 
 def plan_archive(sources: Sources, options: Options, selection: Selection, session: str = "") -> Plan:
@@ -51,7 +53,7 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
     """
     snapshots: list[Snapshot] = []
     try:
-        for path in sources.live:
+        for path in sources.live if options.table != "audit" else ():
             snapshots.append(_take(path, options, selection))
             note_snapshot(snapshots[-1], options, session)
         files = ArchiveFiles(sources.archive)
@@ -59,8 +61,14 @@ def plan_archive(sources: Sources, options: Options, selection: Selection, sessi
         there = [file for state in known.values() for file in state.files.values()]
         parts: list[Part] = list(archive_parts(sources.archive, there, options, selection))
         named = {store: state.last.broker for store, state in known.items() if state.last is not None}
-        stores = {path: each.store_id.hex() for path, each in zip(sources.live, snapshots, strict=True)}
+        stores = {path: _store_id(path) for path in sources.live}
         names = names_of(named, stores)
+        if options.table == "audit":
+            # What has been read of the log is before the position in the manifest, whenever the rest is read.
+            for path, store in stores.items():
+                last = known.get(store, BrokerFiles()).last
+                parts += [LivePart(each, names[path]) for each in _audit(path, last, options, selection)]
+            return Plan(parts, [])
         for path, snapshot in zip(sources.live, snapshots, strict=True):
             last = known.get(snapshot.store_id.hex(), BrokerFiles()).last
             found = _messages if options.table == "messages" else _events
@@ -89,6 +97,18 @@ def _take(path: str, options: Options, selection: Selection) -> Snapshot:
         ),
         files,
     )
+
+
+def _store_id(path: str) -> str:
+    files, path = open_files(path)
+    return read_directory_format(files or LocalFiles(), path).store_id.hex()
+
+
+def _audit(path: str, last: Manifest | None, options: Options, selection: Selection) -> Iterator[AuditPartition]:
+    """Yield the lines of the audit log that have not been copied."""
+    position = last.position if last is not None else {}
+    copied = position.get("taken", {}).get("vhost")
+    return audit_beside_archive(replace(options, path=path), selection, position.get("audit", START), copied)
 
 
 def _messages(

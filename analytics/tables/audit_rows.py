@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from leveret.storage.snapshots.snapshot import read_directory_format
 
 #: A time after all others, in microseconds since 1970.
 _END: Final = 2**63 - 1
+#: The position before the first line of the log: the time in the name of a file, and an offset in the file.
+START: Final = {"file": 0, "offset": 0}
 
 
 def audit_partitions(options: Options, selection: Selection, session: str = "") -> Iterator[AuditPartition]:
@@ -35,12 +38,31 @@ def audit_partitions(options: Options, selection: Selection, session: str = "") 
     known = audit_files(files, f"{path}/{DIRECTORY}")
     for first, end in pairwise([*known, _END]):
         if first - LATE <= limits.last_time and end >= limits.first_time:
-            paths = [f"{path}/{DIRECTORY}/{file_name(first)}"]
-            yield AuditPartition(place, paths, limits, vhosts_of(options, selection))
+            location = f"{path}/{DIRECTORY}/{file_name(first)}"
+            yield AuditPartition(place, first, location, limits, vhosts_of(options, selection))
+
+
+def audit_beside_archive(
+    options: Options, selection: Selection, position: Mapping[str, Any], copied: str | None
+) -> Iterator[AuditPartition]:
+    """Yield the parts of the audit log that an archive does not have.
+
+    Args:
+        position: Up to where the archiver has read the log; see START.
+        copied: Virtual hosts whose lines it copies, as the option `vhost` names them; None for all lines.
+    Raises:
+        DataDirectoryError, AnalyticsError: As audit_partitions() does.
+    """
+    for part in audit_partitions(options, selection):
+        offset = position["offset"] if part.file == position["file"] else 0
+        if part.file >= position["file"]:
+            yield replace(part, start=offset)
+        if copied is not None and part.file <= position["file"]:
+            yield replace(part, end=offset or None, but=copied)
 
 
 def audit_rows(octets: bytes, salt: int, partition: AuditPartition) -> list[dict[str, Any]]:
-    """Return the rows of a file."""
+    """Return the rows of a file, or of a part of it."""
     found = (read_object(each) for each in unpack_records(octets, salt))
     return [_row(record) for record in found if partition.wants(record)]
 

@@ -138,27 +138,37 @@ class QueuesPartition:
 
 @dataclass
 class AuditPartition:
-    """Files of the audit log.
+    """A file of the audit log, or a part of it.
 
     Attributes:
-        paths: The files.
+        file: The time in the name of the file, in microseconds since 1970.
+        path: Its path.
         limits: Limits on the times of the lines.
         vhosts: Which virtual hosts are wanted.
+        start: Offset of the first line.
+        end: Offset after the last one; None for the end of the file.
+        but: Virtual hosts whose lines are left out, as the option `vhost` names them.
     """
 
     place: SnapshotLocation
-    paths: list[str]
+    file: int
+    path: str
     limits: RowLimits
     vhosts: VirtualHosts
+    start: int = 0
+    end: int | None = None
+    but: str | None = None
 
     def wants(self, record: Mapping[str, Any]) -> bool:
         """Return whether a line is selected."""
         option, allowed = self.vhosts
+        vhost = record.get("vhost")
         if not self.limits.first_time <= record["at"] <= self.limits.last_time:
+            return False
+        if self.but is not None and vhost is not None and matches(vhost, self.but):
             return False
         if option is None and allowed is None:
             return True
-        vhost = record.get("vhost")
         return vhost is not None and matches(vhost, option) and (allowed is None or vhost in allowed)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from leveret.analytics.archive.manifest import ArchivePart
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.bodies.body_format import BodyFormat
-from leveret.analytics.columns import BROKER
+from leveret.analytics.columns import BROKER, TIME_COLUMNS
 from leveret.analytics.data_files import LocalFiles, open_files
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.rows.record_rows import RecordRows, RowDamage, select_rows
@@ -188,12 +188,11 @@ class PartitionReader:
             yield rows_batch(self._table, self._columns, rows)
 
     def audit(self, partition: AuditPartition) -> Iterator[Any]:
-        """Yield record batches of the audit log, one per file; a file that has become too old meanwhile has no rows."""
-        for path in partition.paths:
-            octets = self._files.read_all(path) or b""
-            rows = audit_rows(octets, crc32(self._place.store_id), partition)
-            if rows:
-                yield rows_batch(self._table, self._columns, rows)
+        """Yield a record batch of the audit log; a file that has become too old meanwhile has no rows."""
+        octets = self._files.read_all(partition.path) or b""
+        rows = audit_rows(octets[partition.start : partition.end], crc32(self._place.store_id), partition)
+        if rows:
+            yield rows_batch(self._table, self._columns, rows)
 
     def _read(self, view: SegmentView) -> bytes:
         return self._open(view.path, view.moved_path)
@@ -321,7 +320,7 @@ def read_part(
     """
     if isinstance(part, LivePart):
         # A table without columns would have no rows.
-        live = [name for name in columns if name != BROKER] or ["queue_id"]
+        live = [name for name in columns if name != BROKER] or [TIME_COLUMNS[table]]
         for batch in read_partition(part.partition, table, live, fail_fast, bodies, limit):
             yield with_broker(batch, part.broker, columns)
     elif isinstance(part, ArchivePart):

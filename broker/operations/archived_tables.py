@@ -19,6 +19,8 @@ from leveret.broker.side_programs import last_line
 _MODULE: Final = "leveret.analytics.iceberg.listing"
 #: The catalog that is in the archive.
 _IN_ARCHIVE: Final = "archive"
+#: The table whose rows are not of queues.
+_AUDIT: Final = "audit"
 #: Seconds for which what was read is used again: an engine asks several times for a query.
 _FRESH: Final = 2.0
 #: Seconds that reading may take.
@@ -70,13 +72,19 @@ class ArchivedTables:
         """Whether the archive has its own catalog."""
         return bool(self._archive.url) and self._archive.iceberg == _IN_ARCHIVE
 
-    async def readable_by(self, user: User) -> dict[str, ArchivedTable]:
+    async def readable_by(self, user: User, has_audit: bool) -> dict[str, ArchivedTable]:
         """Return the tables by name, of which a user may read all rows: who gets a table can read all of its files.
 
+        Args:
+            has_audit: Whether the user may read the audit log.
         Raises:
             TablesUnreadableError: The archive cannot be read.
         """
-        return {name: each for name, each in (await self._read()).items() if self._may_read(user, each)}
+        return {
+            name: each
+            for name, each in (await self._read()).items()
+            if (has_audit if name == _AUDIT else self._may_read(user, each))
+        }
 
     def _may_read(self, user: User, table: ArchivedTable) -> bool:
         if not table.queues:

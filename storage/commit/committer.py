@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from leveret.storage.callbacks import call_each
 from leveret.storage.commit.redo_log import RedoLog, Tail
 from leveret.storage.disk.descriptors import is_shortage
-from leveret.storage.disk.files import Files
+from leveret.storage.disk.files import Files, sync_path
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds between attempts while no file descriptors are left, and maximum number of attempts during shutdown.
@@ -122,13 +122,13 @@ class CommitGroup:
         if self.data or self.tails:
             _run_all(pool, files.fdatasync, self._handles_to_sync(redo))
         if self.paths:
-            _run_all(pool, partial(_sync_path, files), [*self.paths])
+            _run_all(pool, partial(sync_path, files), [*self.paths])
         if self.directories:
             _run_all(pool, files.sync_directory, [*self.directories])
         if self.journals:
             _run_all(None, files.fdatasync, [*self.journals])
         if self.journal_paths:
-            _run_all(pool, partial(_sync_path, files), [*self.journal_paths])
+            _run_all(pool, partial(sync_path, files), [*self.journal_paths])
         for action in self.file_actions:
             try:
                 action()
@@ -348,15 +348,3 @@ def _run_all(pool: Executor | None, action: Callable[[T], None], items: Sequence
 def _run_each(action: Callable[[T], None], items: Sequence[T]) -> None:
     for item in items:
         action(item)
-
-
-def _sync_path(files: Files, path: str) -> None:
-    try:
-        handle = files.open(path)
-    except FileNotFoundError:
-        # Dropped meanwhile: no live messages were left in it.
-        return
-    try:
-        files.fdatasync(handle)
-    finally:
-        files.close(handle)

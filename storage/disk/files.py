@@ -404,6 +404,23 @@ def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None
     files.sync_directory(directory)
 
 
+def sync_path(files: Files, path: str) -> None:
+    """Sync a file, if it exists.
+
+    Raises:
+        OSError: The sync failed.
+    """
+    try:
+        handle = files.open(path)
+    except FileNotFoundError:
+        # Dropped meanwhile: nobody needs what was in it.
+        return
+    try:
+        files.fdatasync(handle)
+    finally:
+        files.close(handle)
+
+
 def sync_files(files: Files, directory: str) -> None:
     """Sync all files in a directory in name order, then the directory.
 

@@ -11,6 +11,7 @@ from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.format import SEGMENT_HEADER_BYTES
+from leveret.storage.json_records import read_object, unpack_records
 from leveret.storage.message import Envelope, Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.segment_stores import Clock
@@ -48,6 +49,33 @@ def test_an_event_is_never_on_the_disk_ahead_of_the_dead_letter_it_speaks_of(wha
         again = StorageEngine(ROOT, files=files, clock=Clock(1_800_000_000_000_000), options=options)
         found = [again.store(each).ready_count for qid, each in again.queues.items() if qid in (1, 2)]
         assert sum(found) >= 1, f"with seed {seed}"
+
+
+def test_the_audit_log_loses_only_its_end_what_was_written_since_the_last_second() -> None:
+    for seed in range(12):
+        files, clock = SimulatedFiles(), Clock()
+        engine = StorageEngine(ROOT, files=files, clock=clock)
+        log = engine.open_audit_log(keep_seconds=0, keep_bytes=0)
+        log._file_bytes = 200
+        written = 0
+        for second in range(4):
+            for _ in range(5):
+                log.add({"n": written})
+                log.write()
+                written += 1
+            clock.time += 1
+            if second < 3:
+                engine.housekeeping()
+        files.crash(random.Random(seed))
+        again = StorageEngine(ROOT, files=files, clock=Clock(1_800_000_000_000_000))
+        log = again.open_audit_log(keep_seconds=0, keep_bytes=0)
+        log.add({"n": written})
+        log.close()
+        names = files.list_directory(log.directory)
+        octets = [files.read_all(f"{log.directory}/{name}") or b"" for name in names]
+        found = [read_object(each)["n"] for part in octets for each in unpack_records(part, log.salt)]
+        assert found == [*range(len(found) - 1), written], f"with seed {seed}"
+        assert len(found) > written - 5, f"with seed {seed}"
 
 
 def test_the_directory_of_a_new_broker_is_on_the_disk() -> None:

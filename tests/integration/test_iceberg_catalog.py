@@ -110,6 +110,13 @@ def test_a_table_is_there_for_who_may_read_all_its_queues(tmp_path: Path) -> Non
         rights["read"] = "^(orders|mails)$"
         api.request("PUT", "permissions", "/", "reader", body=rights)
         assert bodies(broker, "reader") == Counter(range(15))
+        # The audit log is for monitors, whatever queues they may read.
+        wait_until(lambda: catalog_of(broker).table_exists("leveret.audit"), "the audit log is archived")
+        assert not catalog.table_exists("leveret.audit")
+        api.request("PUT", "users", "reader", body={"password": "secret", "tags": "monitoring"})
+        audited = catalog.load_table("leveret.audit").scan(selected_fields=("kind", "object")).to_arrow().to_pylist()
+        assert {"kind": "queue.created", "object": "orders"} in audited
+        api.request("PUT", "users", "reader", body={"password": "secret", "tags": "management"})
         # The same name in another virtual host.
         api.request("PUT", "vhosts", "v")
         rights["read"] = ".*"

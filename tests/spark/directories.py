@@ -45,7 +45,11 @@ class DirectoryBuilder:
         self.path = str(path)
         self.clock = Clock(start, 10)
         self._options = options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
+        self._open()
+
+    def _open(self) -> None:
         self.engine = StorageEngine(self.path, clock=self.clock, options=self._options)
+        self.audit_log = self.engine.open_audit_log(keep_seconds=0, keep_bytes=0)
 
     def queue(self, name: str, vhost: str = "/", durable: bool = True) -> StoredQueue:
         """Make a queue."""
@@ -79,6 +83,13 @@ class DirectoryBuilder:
         store.settle(store.take(count, 1 << 30)[0], kind, flags)
         self.engine.flush()
 
+    def audit(self, kind: str, subject: str, vhost: str | None = "/", user: str = "ann", **more: Any) -> None:
+        """Write a line of the audit log."""
+        record = {"at": self.clock.time, "kind": kind, "user": user, "host": "10.0.0.1", "object": subject}
+        where = {} if vhost is None else {"vhost": vhost}
+        self.audit_log.add({**record, **where, "details": {}, **more})
+        self.audit_log.write()
+
     def tick(self) -> int:
         """Make what was done visible to readers; return the time."""
         self.engine.flush()
@@ -93,11 +104,13 @@ class DirectoryBuilder:
     def reopen(self, in_order: bool = True) -> None:
         """Stop, in order or as by the death of the process, and start again."""
         if in_order:
-            self.engine.close()
+            self.close()
         else:
+            self.audit_log.abandon()
             self.engine.abandon()
-        self.engine = StorageEngine(self.path, clock=self.clock, options=self._options)
+        self._open()
 
     def close(self) -> None:
         """Stop in order."""
+        self.audit_log.close()
         self.engine.close()

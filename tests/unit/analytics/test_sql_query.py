@@ -80,6 +80,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         bodies = [json.dumps({"of": name, "n": number}).encode() for number in range(4)]
         builder.publish(store, [*bodies, b"\xff\x00"], headers={"region": "eu"}, message_id=name)
         builder.settle(store, 1, EventKind.ACK)
+    builder.audit("queue.deleted", "orders")
+    builder.audit("alarm.set", "alarm", None)
     builder.tick()
     orders = {"queue": ["orders", "secret"], "format": "json", "schema": "of string, n bigint"}
     rules = [read_rule("orders", orders, "/"), read_rule("mail", {**orders, "schema": "x"}, "other")]
@@ -128,8 +130,12 @@ def test_rules_for_bodies_are_tables(database: Database) -> None:
 
 
 def test_the_audit_log_is_for_those_who_may_read_it(database: Database) -> None:
-    assert database.ask("select count(*) from audit", has_audit=True).rows == [[0]]
-    for name in ("audit", "AUDIT", '"audit"'):
+    for name in ("audit", "archived_audit"):
+        # All of it, also what is not of a virtual host: permissions in these do not count.
+        for readable in ({}, {"other": None}):
+            objects = f"select object from {name} order by all"
+            assert database.ask(objects, readable, has_audit=True).rows == [["alarm"], ["orders"]]
+    for name in ("audit", "AUDIT", '"audit"', "archived_audit"):
         assert "does not exist" in database.ask(f"select * from {name}").said
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations.archived_tables import ArchivedTable, ArchivedTables, TablesUnreadableError
@@ -32,7 +33,10 @@ _TYPES: Final = {400: "BadRequestException", 401: "NotAuthorizedException", 503:
 
 
 class IcebergCatalog(Controller):
-    """The catalog under ``/iceberg/v1``. A table is listed for a user who may read every queue that it has rows of."""
+    """The catalog under ``/iceberg/v1``.
+
+    A table is listed for a user who may read every queue that it has rows of; that of the audit log for monitors.
+    """
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -99,7 +103,7 @@ class IcebergCatalog(Controller):
             text = "the broker has no catalog of its own: set archive.url, and archive.iceberg to archive"
             raise _error(404, "NoSuchNamespaceException", text)
         try:
-            return await self._tables.readable_by(user)
+            return await self._tables.readable_by(user, has_tag(user, "monitoring"))
         except TablesUnreadableError as error:
             raise _error(503, _TYPES[503], str(error)) from None
 

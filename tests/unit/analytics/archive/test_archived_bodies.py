@@ -156,7 +156,7 @@ def test_bodies_are_read_only_if_they_are_asked_for(url: str, monkeypatch: pytes
 def test_what_is_refused(url: str) -> None:
     with pytest.raises(OptionError, match="option 'bodies' does not apply to table events"):
         leveret.scan(url, "events", bodies="json")
-    with pytest.raises(OptionError, match="an archive has the tables messages and events, but not delayed"):
+    with pytest.raises(OptionError, match="an archive has the tables messages, events, audit, but not delayed"):
         leveret.scan(url, "delayed", bodies="json")
     with pytest.raises(OptionError, match="column 'value' needs bodies"):
         leveret.scan(url, columns=["value"])

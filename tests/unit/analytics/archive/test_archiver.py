@@ -13,7 +13,7 @@ from leveret.analytics.archive import upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
 from leveret.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.analytics.archiver import Archiver, main
-from leveret.analytics.columns import TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES, TABLES
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import read_reader
@@ -152,6 +152,8 @@ def test_a_kill_at_any_call_leaves_each_row_once(
         builder.publish(store, [b"%d %d" % (kills, number) for number in range(30)])
         sent.update(b"%d %d" % (kills, number) for number in range(30))
         builder.settle(store, 5)
+        for number in range(4):
+            builder.audit("queue.purged", f"{kills} {number}")
         builder.tick()
         try:
             archive(builder, KilledFiles(url, kills + 1, is_done))
@@ -161,13 +163,16 @@ def test_a_kill_at_any_call_leaves_each_row_once(
             break
         # What is committed is there once; the rest comes with the next run.
         assert bodies(url) <= sent
+        assert len({row["object"] for row in rows(url, "audit")}) == len(rows(url, "audit"))
         assert kills < 50
     assert kills >= 5
     archive(builder, ArchiveFiles(url))
     assert bodies(url) == sent
     assert sum(row["messages"] for row in rows(url, "events")) == 5 * (kills + 1)
+    audited = Counter(row["object"] for row in rows(url, "audit"))
+    assert audited == {f"{kill} {number}": 1 for kill in range(kills + 1) for number in range(4)}
     state = read_manifests(ArchiveFiles(url), store_ids(ArchiveFiles(url))[0])
-    on_disk = {path for table in ("messages", "events") for path in ArchiveFiles(url).paths_below(table)}
+    on_disk = {path for table in ARCHIVED_TABLES for path in ArchiveFiles(url).paths_below(table)}
     assert state.files.keys() <= on_disk <= state.files.keys() | state.removed.keys()
     assert os.listdir(f"{builder.path}/snap") == []
 
@@ -236,7 +241,7 @@ def test_the_program(builder: DirectoryBuilder, tmp_path: Path, capsys: pytest.C
     builder.tick()
     given = ["--data-dir", builder.path, "--once", "--to"]
     assert main([*given, str(tmp_path / "archive"), "--broker", "one"]) == 0
-    said = "leveret-analytics archive: manifest 2: 3 messages and 0 events in 1 files\n"
+    said = "leveret-analytics archive: manifest 2: 3 messages, 0 events, 0 lines of the audit log in 1 files\n"
     assert capsys.readouterr().err == said
     assert bodies(str(tmp_path / "archive")) == {b"x": 3}
     assert main([*given, f"{builder.path}/archive"]) == 1

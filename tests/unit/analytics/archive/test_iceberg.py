@@ -79,16 +79,22 @@ def test_tables_have_the_rows_of_the_archive(
 ) -> None:
     tables = tables_of(files, catalog)
     for _ in range(2):
+        for vhost in ("/", None):
+            builder.audit("queue.purged", "orders", vhost)
         publish(builder, stores)
         archive_into(builder, files, tables)
-    messages, events = table_in(catalog, files), table_in(catalog, files, "events")
-    for name, table, order in (("messages", messages, ["queue", "seq"]), ("events", events, ["at", "seq"])):
+    messages, events, audit = (table_in(catalog, files, name) for name in ARCHIVED_TABLES)
+    orders = (["queue", "seq"], ["at", "seq"], ["at", "vhost"])
+    for name, table, order in zip(ARCHIVED_TABLES, (messages, events, audit), orders, strict=True):
         wanted = leveret.scan(files.url, name).read_all()
         found = table.scan().to_arrow().cast(wanted.schema)
         keys = [(each, "ascending") for each in order]
         assert found.sort_by(keys).to_pylist() == wanted.sort_by(keys).to_pylist()
         assert found.num_rows > 0
     assert messages.format_version == 2
+    assert audit.scan().to_arrow().num_rows == 4
+    # Its rows are not of queues, so there are no buckets.
+    assert [field.name for field in audit.spec().fields] == ["at_day"]
     # The archive and its files know the columns by the same numbers.
     (path, *_) = Path(files.url).glob("messages/*/*.parquet")
     in_file = {each.name: int(each.metadata[b"PARQUET:field_id"]) for each in pq.read_schema(path)}
@@ -221,8 +227,8 @@ def test_of_two_writers_one_begins_again(
         return commit(*arguments)
 
     monkeypatch.setattr(second, "_commit", late)
-    assert second.follow(state) == {"messages": 0, "events": 0}
-    assert raced == [{"messages": 1, "events": 1}]
+    assert second.follow(state) == {"messages": 0, "events": 0, "audit": 0}
+    assert raced == [{"messages": 1, "events": 1, "audit": 0}]
     assert keys_of_table(table_in(catalog, files)) == keys_of_archive(files.url)
 
 
@@ -247,8 +253,9 @@ def test_an_older_archive_is_taken_over_by_one_command(
         assert table.scan(row_filter="queue = 'audit'").to_arrow()["body"].to_pylist() == [b"0", b"1"]
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "leveret-analytics iceberg: broker one: 1 files of messages and 1 files of events added or removed",
-        "leveret-analytics iceberg: broker one: 0 files of messages and 0 files of events added or removed",
+        f"leveret-analytics iceberg: broker one: {count} files of messages, {count} files of events, "
+        "0 files of audit added or removed"
+        for count in (1, 0)
     ]
     assert sorted(Path(files.url).glob("*/*/*.parquet")) == files_before
     publish(builder, stores)

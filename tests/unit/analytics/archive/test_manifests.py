@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.layout import manifest_path
+from leveret.analytics.archive.layout import FORMAT, manifest_path
 from leveret.analytics.archive.manifest import DataFile, Manifest, pack_manifest, unpack_manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, read_manifests, store_ids
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
@@ -117,7 +117,7 @@ def test_a_missing_manifest_is_an_error(files: ArchiveFiles) -> None:
 def test_an_archive_of_a_newer_version(files: ArchiveFiles) -> None:
     octets = pack_manifest(Manifest(1, STORE, "one", 1, "w", {}))
     assert replace(unpack_manifest(octets, ""), broker="one").broker == "one"
-    files.create("archive.json", json.dumps({"format": 2}).encode())
+    files.create("archive.json", json.dumps({"format": FORMAT + 1}).encode())
     with pytest.raises(ArchiveError, match="was written by a newer version of Leveret"):
         files.exists()
 

@@ -203,7 +203,7 @@ def _check_every_row(tmp_path_factory: pytest.TempPathFactory, steps: list[str],
 def test_options_that_archives_do_not_have(builder: DirectoryBuilder, url: str, tmp_path: Path) -> None:
     archive(builder, ArchiveFiles(url))
     for table in ("delayed", "queues", "segments"):
-        with pytest.raises(OptionError, match=f"an archive has the tables messages and events, but not {table}"):
+        with pytest.raises(OptionError, match=f"an archive has the tables messages, events, audit, but not {table}"):
             leveret.scan(url, table)
     with pytest.raises(OptionError, match="asOf and snapshot do not apply to archives"):
         leveret.scan(url, as_of=1)
