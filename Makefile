@@ -114,7 +114,7 @@ torture: $(VENV)/installed-test compiled ## end brokers in every way while clien
 	$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: mutants
-mutants: $(VENV)/installed-test ## change modules in small ways, show what no test notices: PLACES="policies/keys.py storage" MUTANTS=200 SEED=1
+mutants: $(VENV)/installed-test ## change modules in small ways, show what no test notices: PLACES="policies/policy_keys.py storage" MUTANTS=200 SEED=1
 	LEVERET_COMPILE=0 $(BIN)/python -m tests.mutants $(PLACES) --mutants $(or $(MUTANTS),200) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: bench

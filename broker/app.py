@@ -20,8 +20,8 @@ from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.oauth2.opening import open_sign_on
 from leveret.broker.auth.registry import make_backends
 from leveret.broker.backup_taking import BackupTaker
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
-from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
@@ -47,7 +47,7 @@ from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.body_rules import BodyRules
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
-from leveret.broker.operations.jobs.restoring import OpenBackup
+from leveret.broker.operations.jobs.restore_work import OpenBackup
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.amqp_listener import Listener
 from leveret.broker.session.shared_state import Interceptor, Server

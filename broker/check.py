@@ -24,7 +24,7 @@ from urllib.parse import quote
 from leveret.broker.addresses import bind, describe_error
 from leveret.broker.app import DEFINITIONS, App, StartError
 from leveret.broker.config.cli import read_configuration
-from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
+from leveret.broker.config.config_errors import ConfigError, DefinitionsError, UsageError
 from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from leveret.broker.app import StartError
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Leveret, Options, not_in_time
 from leveret.broker.testing.environment import NotRunningError
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, Snapshot

@@ -15,7 +15,7 @@ from typing import Final
 from leveret import compilation
 from leveret.broker import logs
 from leveret.broker.app import App, StartError
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.garbage import GarbageCollection
 from leveret.broker.replicated import ReplicatedBroker

@@ -12,7 +12,7 @@ from leveret.broker import logs
 from leveret.broker.app import StartError
 from leveret.broker.check import check_config, refusal_text
 from leveret.broker.config.cli import BACKUP_COMMANDS, CHECK_CONFIG, CONFIG_REFERENCE, parse, read_or_exit
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.rendering import reference_page
 from leveret.broker.process import open_log, serve
 

@@ -23,7 +23,7 @@ import uvloop
 from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
 from leveret.broker.backup_taking import BackupTaker, shared_place
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import Replication, Settings

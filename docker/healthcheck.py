@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import Final
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.config.running import amqp_address, management_address, running_settings
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.config.running import management_address, running_settings
-from leveret.broker.management.cli.options import URL_VARIABLE
+from leveret.broker.management.cli.command_line import URL_VARIABLE
 from leveret.broker.management.cli.program import main as leveretctl
 
 

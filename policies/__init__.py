@@ -1,8 +1,9 @@
 r"""Decisions without I/O or clock: effective settings, limits, dead-lettering, permission matching.
 
-Settings. `QueueSettings` are the effective values of arguments, policy and operator policy (`policies/settings.py`). A
-policy key or queue argument is one row in `policies/keys.py`: values, error texts, queue types, how it combines with
-the argument and with operator policies. When a policy changes, `Queue.apply_policies` applies the difference at once.
+Settings. `QueueSettings` are the effective values of arguments, policy and operator policy
+(`policies/queue_settings.py`). A policy key or queue argument is one row in `policies/policy_keys.py`: values, error
+texts, queue types, how it combines with the argument and with operator policies. When a policy changes,
+`Queue.apply_policies` applies the difference at once.
 
 Patterns of policies, permissions and filters mean what they mean in Erlang's `re`: PCRE 8 on bytes with Latin-1
 letters. `policies/pcre.py` translates them for the `regex` library, and refuses what it cannot translate: of 471

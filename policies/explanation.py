@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leveret.policies.keys import KEYS, Merge, Operator, Setting
 from leveret.policies.policy import APPLY_TO, Policy, find_policy, fits, least
-from leveret.policies.settings import resolve_setting
+from leveret.policies.policy_keys import KEYS, Merge, Operator, Setting
+from leveret.policies.queue_settings import resolve_setting
 
 Source = Literal["argument", "policy", "operator policy"]
 

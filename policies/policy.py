@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from leveret.policies.invalid_pattern import InvalidPattern
-from leveret.policies.keys import KEYS, Operator
 from leveret.policies.patterns import Pattern
-from leveret.policies.values import DISABLED
+from leveret.policies.policy_keys import KEYS, Operator
+from leveret.policies.value_checks import DISABLED
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
 #: Values of apply-to, and the resources that each covers.

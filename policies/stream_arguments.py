@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from leveret.policies.values import INTEGER_TYPES, age_seconds
+from leveret.policies.value_checks import INTEGER_TYPES, age_seconds
 from leveret.protocol.erlang_terms import format_binary, format_tuple
 
 _SECOND: Final = 1_000_000

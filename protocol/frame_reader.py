@@ -26,8 +26,8 @@ from leveret.protocol.constants import (
     MESSAGE_SIZE_CAP,
 )
 from leveret.protocol.erlang_terms import format_binary, format_octets
-from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
+from leveret.protocol.frame_events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, has_valid_lengths
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")

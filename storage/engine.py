@@ -23,9 +23,9 @@ from leveret.storage.engine_options import EngineOptions
 from leveret.storage.event_details import EventDetails
 from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events
-from leveret.storage.readers.readers import NamedReaders
+from leveret.storage.readers.named_readers import NamedReaders
 from leveret.storage.recovery.checkpointer import Checkpointer
-from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.recovery_report import RecoveryReport
 from leveret.storage.recovery.restart import SKIPPED, Restart, commit_recovered
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest

@@ -24,7 +24,7 @@ from leveret.storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from leveret.storage.segments.scan import scan
+from leveret.storage.segments.record_scan import scan
 from leveret.storage.snapshots.segments import SegmentView
 
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, "<u4")[0]

@@ -12,7 +12,7 @@ from leveret.broker.auth.accounts import Accounts, UnknownUser
 from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
 from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, choose_hash
 from leveret.broker.auth.users import User, UserLimits
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions, TopicPermissions
 

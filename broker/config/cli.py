@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from leveret import compilation
+from leveret.broker.config.config_errors import ConfigError, UsageError
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION

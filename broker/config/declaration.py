@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.kinds import Kind
 from leveret.storage.url_secrets import MASK
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config.auth import gather_part
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import RawSetting, build
-from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import OPTIONS, Settings, is_group, members
 
 CONFIG_FILE_VARIABLE: Final = "LEVERET_CONFIG_FILE"

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import OPTIONS, is_group, members
 
 

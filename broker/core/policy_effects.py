@@ -12,9 +12,9 @@ from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.messages import names_of, published_to
 from leveret.broker.core.queues.queue import Drop, Queue
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
-from leveret.broker.core.vhosts.policies import VirtualHostPolicies, effective_definition
 from leveret.broker.core.vhosts.routing import route_in_steps
 from leveret.broker.core.vhosts.vhost import VirtualHost
+from leveret.broker.core.vhosts.vhost_policies import VirtualHostPolicies, effective_definition
 from leveret.policies.explanation import (
     Source,
     explain_setting,
@@ -22,9 +22,9 @@ from leveret.policies.explanation import (
     ineffective_policies,
     why_not_in_force,
 )
-from leveret.policies.keys import KEYS
 from leveret.policies.policy import APPLY_TO, Policy, find_policy
-from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
+from leveret.policies.policy_keys import KEYS
+from leveret.policies.queue_settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
 

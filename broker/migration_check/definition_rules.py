@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from leveret.broker.migration_check.findings import Finding, Verdict
 from leveret.broker.migration_check.rehearsal import Trial
-from leveret.policies.keys import ARGUMENTS, KEYS
 from leveret.policies.policy import MIRRORING_KEYS, Policy, PolicyError, read_policy
+from leveret.policies.policy_keys import ARGUMENTS, KEYS
 
 _UNSUPPORTED: Final = Verdict.UNSUPPORTED
 _DIFFERS: Final = Verdict.DIFFERS
@@ -24,7 +24,7 @@ Rule: TypeAlias = tuple[Verdict, str, str]
 _SAME: Final = "as in RabbitMQ"
 _SHOVEL: Final = "a shovel does the same: docs/shovels.md"
 _STANDBYS: Final = "standbys have a copy of the whole broker: docs/replication.md"
-#: How a setting begins in policies/keys.py that is accepted and does nothing.
+#: How a setting begins in policies/policy_keys.py that is accepted and does nothing.
 _NO_EFFECT: Final = "Accepted for compatibility"
 
 #: Types of exchanges that do something else here, and what replaces those that are not there.

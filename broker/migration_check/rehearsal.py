@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from leveret.broker.app import App
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.options import Settings
 from leveret.broker.operations.broker_definitions import import_steps

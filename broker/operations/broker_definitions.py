@@ -19,7 +19,7 @@ from leveret.broker.auth.user_definitions import dump_all
 from leveret.broker.auth.user_definitions import load as load_accounts
 from leveret.broker.auth.user_definitions import restore as restore_accounts
 from leveret.broker.auth.users import User
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.options import MIN_PASSWORD_LENGTH, PASSWORD_REGEXP, CredentialValidator, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions import exporting as export

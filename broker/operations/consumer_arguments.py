@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_readers import StreamFilter
-from leveret.policies.arguments import refuse_consumer
+from leveret.policies.argument_checks import refuse_consumer
 from leveret.policies.stream_arguments import StreamPlace, read_stream_filter, read_stream_offset
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable

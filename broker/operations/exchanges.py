@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leveret.broker.core.exchanges import amqp_types
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.exchanges.types import check_exchange_type
-from leveret.broker.core.queues.declaration import check_not_locked
+from leveret.broker.core.queues.declaration_checks import check_not_locked
 from leveret.broker.core.vhosts.due_messages import replay_history
 from leveret.broker.core.vhosts.topology import strip_line_ends
 from leveret.broker.core.vhosts.vhost import VirtualHost

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.types import check_exchange_type
 from leveret.broker.core.json_values import check_nesting, table_from_json

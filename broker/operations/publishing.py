@@ -14,7 +14,7 @@ from leveret.broker.core.messages import AnsweredPublisher, Origin, Remembering,
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
-from leveret.policies.keys import MAX_TTL_MS
+from leveret.policies.policy_keys import MAX_TTL_MS
 from leveret.protocol import properties
 from leveret.protocol.faults import access_refused, precondition_failed
 from leveret.protocol.field_table import FieldTable, find, normalize

@@ -10,7 +10,7 @@ from functools import partial
 
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.declaration import check_not_locked, check_unreserved
+from leveret.broker.core.queues.declaration_checks import check_not_locked, check_unreserved
 from leveret.broker.core.queues.queue import Holder, Queue, QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.event_fields import counted_fields

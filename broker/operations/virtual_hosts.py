@@ -15,7 +15,7 @@ from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy, PolicyError
 from leveret.policies.shovel import COMPONENT as SHOVEL
 from leveret.policies.shovel import InvalidShovel, read_shovel
-from leveret.policies.values import VHOST_LIMITS, limits_error
+from leveret.policies.value_checks import VHOST_LIMITS, limits_error
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 

@@ -19,7 +19,7 @@ from leveret.broker.core.queues.queue import Consumer
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.session.channel import Channel, tell_ended
 from leveret.broker.session.unacked import GetHolder
-from leveret.policies.keys import MAX_TTL_MS
+from leveret.policies.policy_keys import MAX_TTL_MS
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState

@@ -23,9 +23,9 @@ from leveret.broker.session.peer_certificate import TlsSession, tls_session
 from leveret.broker.session.shared_state import ChannelHost, Server
 from leveret.broker.unfinished import Unanswered, Unfinished
 from leveret.protocol.constants import PROTOCOL_HEADER
-from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from leveret.protocol.field_table import FieldTable
+from leveret.protocol.frame_events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.frame_reader import ChannelFrames, FrameReader
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.proxy_header import ProxiedAddresses

@@ -18,9 +18,9 @@ from leveret.broker.session.peer_certificate import TlsSession
 from leveret.broker.session.shared_state import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from leveret.protocol.erlang_terms import format_binary
-from leveret.protocol.events import Event, MethodReceived
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
 from leveret.protocol.field_table import FieldTable, find
+from leveret.protocol.frame_events import Event, MethodReceived
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.sasl import MECHANISMS, MalformedResponse
 from leveret.protocol.states import ConnectionInput, ConnectionState

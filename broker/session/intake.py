@@ -10,8 +10,8 @@ from typing import Final
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.shared_state import Server
-from leveret.protocol.events import Event, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.frame_events import Event, PublishRun, VariedRun
 from leveret.protocol.frame_reader import FrameReader
 from leveret.protocol.methods import INDEX, encode_method
 

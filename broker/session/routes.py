@@ -11,8 +11,8 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhosts.routing import Route, route_in_steps
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.broker.unfinished import Unfinished
-from leveret.protocol.events import Publish
 from leveret.protocol.field_table import FieldTable
+from leveret.protocol.frame_events import Publish
 from leveret.storage.message import NO_ENVELOPE
 
 #: Maximum number of cached routes: the number of publishes that the frame reader caches.

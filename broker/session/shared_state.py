@@ -20,8 +20,8 @@ from leveret.broker.operations.principal import Principal
 from leveret.broker.session.output import Output
 from leveret.broker.session.routes import RouteCache, RouteSearch
 from leveret.broker.version import VERSION
-from leveret.protocol.events import Event
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.protocol.frame_events import Event
 
 #: Server capabilities; clients check them before they use a feature.
 _CAPABILITIES: Final = (

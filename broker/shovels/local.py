@@ -20,7 +20,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import table_from_json
 from leveret.broker.core.messages import Origin
-from leveret.broker.core.queues.declaration import check_exclusive_use
+from leveret.broker.core.queues.declaration_checks import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.topology import generate_name

@@ -18,9 +18,9 @@ from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.connection import Connection
 from leveret.broker.session.shared_state import Interceptor
 from leveret.broker.testing.messages import PublishedMessage, read_published
-from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import as_text, find
+from leveret.protocol.frame_events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
 from leveret.protocol.states import ChannelState, ConnectionState

@@ -10,7 +10,7 @@ from itertools import islice
 from time import sleep
 from typing import Final
 
-from leveret.storage.compaction.job import CompactionJob, DamagedSegmentError, is_sparse, plan
+from leveret.storage.compaction.compaction_job import CompactionJob, DamagedSegmentError, is_sparse, plan
 from leveret.storage.segments.segment import Segment
 from leveret.storage.stores.segment_store import SegmentStore
 

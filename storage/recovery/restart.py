@@ -16,7 +16,7 @@ from leveret.storage.disk.files import Files
 from leveret.storage.event_log import EventLog, EventPosition
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.recovery.event_replay import Replayed, replay
-from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.recovery_report import RecoveryReport
 from leveret.storage.recovery.store import recover_store, salt_of_segments
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace

@@ -19,9 +19,9 @@ from leveret.storage.format import (
     unpack_segment_header,
 )
 from leveret.storage.recovery.store_damage import StoreDamage
-from leveret.storage.segments.scan import Scan, scan
+from leveret.storage.segments.record_scan import Scan, scan
 from leveret.storage.segments.segment import RECORDS_MAX, Segment, StorePlace
-from leveret.storage.segments.writer import header_bytes, index_bytes
+from leveret.storage.segments.segment_writer import header_bytes, index_bytes
 from leveret.storage.stores.segment_store import StoreState
 
 #: Maximum number of padding bytes of a record.

@@ -13,7 +13,7 @@ from leveret.storage.disk.holds import Content
 from leveret.storage.disk.trash import NAME as TRASH
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import SEGMENT_HEADER_BYTES, Edit, EditOp, Stream, unpack_segment_header
-from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.recovery_report import RecoveryReport
 from leveret.storage.recovery.segment_repair import SegmentRepair
 from leveret.storage.recovery.store_damage import StoreDamage
 from leveret.storage.segments.manifest import NAME as MANIFEST

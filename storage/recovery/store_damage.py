@@ -8,7 +8,7 @@ from typing import Final
 from leveret.storage.event_format import EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import RECORD_BYTES, Edit, EditOp
-from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.recovery_report import RecoveryReport
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.stores.segment_store import StoreState
 

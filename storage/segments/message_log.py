@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from leveret.storage.commit.committer import CommitGroup
 from leveret.storage.format import DURABLE, SPILL, Stream
 from leveret.storage.interface import Entry
-from leveret.storage.segments.chain import SegmentChain, bytes_of_part
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import Arrival, Segment, StorePlace
+from leveret.storage.segments.segment_chain import SegmentChain, bytes_of_part
 
 #: That of the durable stream and the first one of the spill stream.
 _USUAL_CHAINS: Final = 2

@@ -26,7 +26,6 @@ from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
 from leveret.storage.snapshots.lease import LINKS, TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
-from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.segments import (
     Key,
     Known,
@@ -43,6 +42,7 @@ from leveret.storage.snapshots.segments import (
     remove_deleted,
     segment_views,
 )
+from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
 
 #: Seconds to retry until a cut is found whose files all exist.
 _TIMEOUT_SECONDS: Final = 20.0

@@ -29,7 +29,7 @@ from leveret.storage.format import (
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import NAME as MANIFEST
-from leveret.storage.segments.scan import Scan, scan
+from leveret.storage.segments.record_scan import Scan, scan
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import QueueView, Snapshot, StoreView
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from leveret.storage.segments.chain import SegmentChain
+from leveret.storage.segments.segment_chain import SegmentChain
 
 #: Higher than all sequence numbers.
 _NO_SEQ: Final = 1 << 64

@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from leveret.broker.core.deduplication.values import read_key
+from leveret.broker.core.deduplication.header_values import read_key
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
 from leveret.broker.core.message_stores import MessageStores

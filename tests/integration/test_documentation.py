@@ -205,7 +205,7 @@ def test_flags_exist() -> None:
 def test_files_exist() -> None:
     """Those that the guide for contributors names."""
     named = set(re.findall(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:md|toml|txt))`", PAGES["CONTRIBUTING.md"]))
-    assert {"protocol/methods.py", "policies/keys.py", "broker/config/options.py"} <= named
+    assert {"protocol/methods.py", "policies/policy_keys.py", "broker/config/options.py"} <= named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from leveret import Leveret, LeveretThread
 from leveret.broker.app import StartError
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from tests.integration.program import ROOT
 from tests.support.documentation import blocks
 from tests.support.management import Management

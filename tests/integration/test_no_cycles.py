@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from leveret import LeveretThread
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.channel import Channel, ChannelConsumer

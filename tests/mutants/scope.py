@@ -51,7 +51,7 @@ def scope_of(place: str, root: Path = ROOT) -> Scope:
     if not modules:
         raise UnknownPlaceError(
             f"no module or folder {place}: name one of {', '.join(_PACKAGES)}, "
-            "such as storage/stores or policies/keys.py"
+            "such as storage/stores or policies/policy_keys.py"
         )
     return Scope(str(path), modules, (_mirror(path, root), *_beside(path)))
 

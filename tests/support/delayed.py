@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue

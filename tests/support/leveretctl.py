@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret.broker.management.cli.options import URL_VARIABLE
+from leveret.broker.management.cli.command_line import URL_VARIABLE
 from leveret.broker.management.cli.program import Streams, run
 
 _ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from typing import Any
 from pamqp import body, commands, header, heartbeat
 from pamqp import frame as pamqp_frame
 
-from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, WireFault
+from leveret.protocol.frame_events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 
 #: Kind of event, then its fields. Runs are split into single events, because their length is arbitrary.
 Plain = tuple[Any, ...]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from leveret.broker.management.cli.options import URL_VARIABLE
+from leveret.broker.management.cli.command_line import URL_VARIABLE
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Connection

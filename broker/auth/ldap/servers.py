@@ -6,7 +6,7 @@ import importlib
 import ssl
 from dataclasses import dataclass
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.ldap import AuthLdap, AuthLdapSslOptions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.storage.clock import Clock
 

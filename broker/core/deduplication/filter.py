@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from leveret.broker.core.counters.counters import ExchangeCounters
+from leveret.broker.core.deduplication.header_values import NEVER, RememberedValues, read_key, read_ttl
 from leveret.broker.core.deduplication.value_log import Sync, ValueLog
-from leveret.broker.core.deduplication.values import NEVER, RememberedValues, read_key, read_ttl
 from leveret.broker.core.messages import Definition, Publisher, Remembering, Target, leave_out, names_of
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.work import Work

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
-from leveret.broker.core.deduplication.values import NEVER, RememberedValues
+from leveret.broker.core.deduplication.header_values import NEVER, RememberedValues
 from leveret.broker.core.message_stores import SyncWaiter, WriteFailures
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.protocol.properties import encode_content_header

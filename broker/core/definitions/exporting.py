@@ -14,7 +14,7 @@ from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
-from leveret.policies.values import VHOST_LIMITS
+from leveret.policies.value_checks import VHOST_LIMITS
 
 
 def export_vhosts(broker: Broker) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 An exchange `x-delayed-message` has an exchange of another type inside, which has its bindings and finds destinations.
 A route search that reaches it with a message that is to be delayed ends there: what keeps the messages
-(`core/delays/waiting.py`) is a target like a queue (`core/messages.py`), so publishing, confirms and
+(`core/delays/waiting_messages.py`) is a target like a queue (`core/messages.py`), so publishing, confirms and
 dead-lettering treat both alike.
 
 Messages wait in an ordinary segment store without a cursor (`stores/numbered_store.py`): they are appended, and taken

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from leveret.broker.core.delays.waiting import WaitingMessages, read_delay
+from leveret.broker.core.delays.waiting_messages import WaitingMessages, read_delay
 from leveret.broker.core.exchanges.amqp_types import DirectExchange, FanoutExchange, HeadersExchange, TopicExchange
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.broker.core.exchanges.choosing import (

@@ -23,9 +23,9 @@ delivered and requeued, and changes nothing (`stores/looking.py`). Some of what 
 (`pick`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`) does so in
 steps, and waits until each is on disk; all jobs, and moves that a request waits for, take turns in one time slice of 5
 ms in an iteration of the loop. A filter (`message_selector.py`) goes on in the middle of a body in a later slice. So
-are single messages deleted by their keys (`operations/messages.py`), the numbers that readers of the files have seen.
-Jobs are stored with the definitions. A replay of a stream (`replaying.py` there) takes nothing out; it stores the
-number up to which its copies are on disk.
+are single messages deleted by their keys (`operations/single_messages.py`), the numbers that readers of the files have
+seen. Jobs are stored with the definitions. A replay of a stream (`replaying.py` there) takes nothing out; it stores
+the number up to which its copies are on disk.
 
 Returned messages. A classic queue puts them back to their places. A queue that counts or delays returns
 (`core/queues/returns.py`) appends a copy with the new count to a store of returned messages, which is served first:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from leveret.broker.core.deduplication.values import QueuedValues
+from leveret.broker.core.deduplication.header_values import QueuedValues
 from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry, Level, Look, Seen

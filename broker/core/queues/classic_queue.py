@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from leveret.broker.core.deduplication.values import QueuedValues, read_key
+from leveret.broker.core.deduplication.header_values import QueuedValues, read_key
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.browsing import note_values
@@ -22,7 +22,7 @@ from leveret.broker.core.queues.traits import CLASSIC, Limits, QueueTraits
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
-from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.queue_settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import plain_values
 from leveret.storage.backings import QueueBacking
 from leveret.storage.callbacks import call_each

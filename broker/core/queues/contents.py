@@ -18,7 +18,7 @@ from leveret.broker.core.queues.traits import Limits, QueueTraits, UnackedTotal
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
-from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
+from leveret.policies.queue_settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.interface import Entry

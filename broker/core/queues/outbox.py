@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import Final
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.deduplication.values import QueuedValues
+from leveret.broker.core.deduplication.header_values import QueuedValues
 from leveret.broker.core.queues.returns import without_count
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.policies.dead_letter import REASONS
-from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
+from leveret.policies.queue_settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, EventKind
 from leveret.storage.interface import Entry

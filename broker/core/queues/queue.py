@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.deduplication.values import QueuedValues
+from leveret.broker.core.deduplication.header_values import QueuedValues
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.messages import Target
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, Release, UnackedHolder
@@ -22,7 +22,7 @@ from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import TimeSlice, Turn
 from leveret.broker.core.scheduling.work import Work
 from leveret.policies.policy import Policy
-from leveret.policies.settings import QueueSettings
+from leveret.policies.queue_settings import QueueSettings
 from leveret.protocol.field_table import FieldTable, as_text, find
 from leveret.storage.backings import QueueBacking, StoreFigures
 from leveret.storage.interface import Entry, MessageStore

@@ -19,9 +19,9 @@ from leveret.broker.core.queues.traits import STREAM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.work import PeriodicWork
 from leveret.policies.policy import Policy
-from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
+from leveret.policies.queue_settings import DEFAULT_SETTINGS, QueueSettings, effective_settings
 from leveret.policies.stream_arguments import Begin, StreamPlace
-from leveret.policies.values import age_seconds
+from leveret.policies.value_checks import age_seconds
 from leveret.protocol.field_table import plain_values
 from leveret.storage.backings import LevelBacking, QueueBacking
 from leveret.storage.callbacks import call_each

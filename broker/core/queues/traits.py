@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.policies.settings import QueueSettings
+from leveret.policies.queue_settings import QueueSettings
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.strict_priority_store import STRICT_PRIORITY_MAX
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.remembering import RecentHistoryExchange
 from leveret.broker.core.messages import Target, published_to, read_extra_keys

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from leveret.policies.arguments import QUEUE_TYPES
+from leveret.policies.argument_checks import QUEUE_TYPES
 from leveret.protocol.field_table import FieldTable, find, longstr
 
 

@@ -12,14 +12,14 @@ from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounter
 from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.deduplication.filter import DuplicateFilter
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchange
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.messages import PublishDetails, Publisher
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.declaration import (
+from leveret.broker.core.queues.declaration_checks import (
     check_arguments,
     check_equivalent,
     check_not_locked,
@@ -36,10 +36,10 @@ from leveret.broker.core.vhosts.dead_letters import DeadLetters
 from leveret.broker.core.vhosts.due_messages import DueMessages
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
-from leveret.broker.core.vhosts.policies import VirtualHostPolicies
 from leveret.broker.core.vhosts.recorder import DurableRecorder, Unrestored
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.broker.core.vhosts.tracing import Tracer
+from leveret.broker.core.vhosts.vhost_policies import VirtualHostPolicies
 from leveret.policies.policy import find_policy
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find

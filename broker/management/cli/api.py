@@ -10,8 +10,15 @@ import ssl
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from leveret.broker.management.cli.faults import DATA, UNAVAILABLE, ApiFault, CommandFault, RequestTimeout, Unreachable
-from leveret.broker.management.cli.options import Address
+from leveret.broker.management.cli.command_errors import (
+    DATA,
+    UNAVAILABLE,
+    ApiFault,
+    CommandFault,
+    RequestTimeout,
+    Unreachable,
+)
+from leveret.broker.management.cli.command_line import Address
 
 # RabbitMQ 3.10 escapes these characters in its reasons.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.faults import UsageFault
-from leveret.broker.management.cli.options import GENERAL_OPTIONS, Address, Argument, Option, Value
+from leveret.broker.management.cli.command_errors import UsageFault
+from leveret.broker.management.cli.command_line import GENERAL_OPTIONS, Address, Argument, Option, Value
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli import registry
+from leveret.broker.management.cli import known_commands
 from leveret.broker.management.cli.command import Command
-from leveret.broker.management.cli.output import Style
+from leveret.broker.management.cli.printing import Style
 
 PROGRAM: Final = "leveretctl"
 SECTIONS: Final = (
@@ -60,7 +60,7 @@ def command_list(terminal: bool) -> str:
         "",
     ]
     lines += ["Available commands:", ""]
-    commands = sorted(registry.commands(), key=lambda command: command.name)
+    commands = sorted(known_commands.commands(), key=lambda command: command.name)
     longest = max(len(command.name) for command in commands)
     for section in SECTIONS:
         lines += [f"{bold(section)}:", ""]

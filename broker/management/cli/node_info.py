@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import CommandContext
-from leveret.broker.management.cli.faults import UsageFault
-from leveret.broker.management.cli.options import option
+from leveret.broker.management.cli.command_errors import UsageFault
+from leveret.broker.management.cli.command_line import option
 
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1",

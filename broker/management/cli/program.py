@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from leveret.broker.management.cli import registry
+from leveret.broker.management.cli import known_commands
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     OK,
     SOFTWARE,
@@ -23,8 +23,8 @@ from leveret.broker.management.cli.faults import (
     Unreachable,
     UsageFault,
 )
-from leveret.broker.management.cli.options import ParsedOptions, find_address, scan
-from leveret.broker.management.cli.output import DEFAULT, FORMATTERS, Style
+from leveret.broker.management.cli.command_line import ParsedOptions, find_address, scan
+from leveret.broker.management.cli.printing import DEFAULT, FORMATTERS, Style
 from leveret.broker.printable import escape_multiline
 
 
@@ -102,7 +102,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
     preliminary = scan(argv)
     if not preliminary.arguments:
         return _without_command(argv, preliminary, streams)
-    command = registry.find(preliminary.arguments[0])
+    command = known_commands.find(preliminary.arguments[0])
     if command is None:
         return _report_unknown(preliminary.arguments[0], streams)
     if preliminary.options.get("help"):
@@ -195,7 +195,7 @@ def _to_fault(error: Exception, command: Command, context: CommandContext) -> Co
 
 def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
     if parsed.options.get("formatter") == "json" and fault.json is not None:
-        from leveret.broker.management.cli.output import to_json
+        from leveret.broker.management.cli.printing import to_json
 
         streams.error(to_json(fault.json))
         return fault.json_status
@@ -221,10 +221,12 @@ def _without_command(argv: list[str], preliminary: ParsedOptions, streams: Strea
 def _report_unknown(name: str, streams: Streams) -> int:
     from leveret.broker.management.cli.help_text import command_list, unknown_command
 
-    if name in registry.UNSUPPORTED:
-        streams.error(f"\n{unknown_command(name, None)}\nLeveret does not support it: {registry.UNSUPPORTED[name]}.")
+    if name in known_commands.UNSUPPORTED:
+        streams.error(
+            f"\n{unknown_command(name, None)}\nLeveret does not support it: {known_commands.UNSUPPORTED[name]}."
+        )
         return USAGE
-    near = registry.closest_name(name)
+    near = known_commands.closest_name(name)
     text = f"\n{unknown_command(name, near)}"
     streams.error(text if near else f"{text}\n{command_list(streams.err.isatty())}")
     return USAGE

@@ -36,12 +36,12 @@ from leveret.broker.management.http.controllers.streams import ConsumerNames, Re
 from leveret.broker.management.http.controllers.users import Permissions, Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.durability import save_after_changes, wait_for_changes
-from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.error_responses import not_found
 from leveret.broker.management.http.logins import delay_failed_logins
 from leveret.broker.management.http.middleware import format_responses
 from leveret.broker.management.http.origins import allow_origins, refuse_cross_origin_changes
 from leveret.broker.management.http.pages import Pages, ToolsPage
-from leveret.broker.management.http.prometheus.controller import Metrics
+from leveret.broker.management.http.prometheus.metrics_controller import Metrics
 from leveret.broker.management.http.statistics import SETTINGS
 
 #: All controllers. If two paths match a request, the first one is used.

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.management.http.errors import failure
+from leveret.broker.management.http.error_responses import failure
 from leveret.broker.management.http.origins import SAFE_METHODS
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from leveret.broker.core.json_values import check_nesting, table_from_json
-from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.responses import encode
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.patterns import Pattern

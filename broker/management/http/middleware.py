@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler
 
-from leveret.broker.management.http.errors import failure, from_fault, not_found
+from leveret.broker.management.http.error_responses import failure, from_fault, not_found
 from leveret.broker.management.http.logins import LOGIN_NAME, REFUSAL, is_from_ui
 from leveret.broker.management.http.origins import SAFE_METHODS
 from leveret.broker.management.http.responses import accepts_gzip, require_json_accepted

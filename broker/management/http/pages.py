@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.error_responses import not_found
 from leveret.broker.management.http.page_columns import lists_script
 
 #: The file that is made from the table of fields and the exchange types.

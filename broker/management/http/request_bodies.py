@@ -20,7 +20,7 @@ from aiohttp.multipart import BodyPartReader
 
 from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import result_in_slices
-from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.statistics import SETTINGS
 
 #: Maximum size of a form, which has a name and a password.

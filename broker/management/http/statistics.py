@@ -12,7 +12,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.counters.history import STEP, SampledCounters
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.census import Census
-from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.json_fields import IntegerTooLong, parse_integer
 from leveret.protocol.constants import INT64_END
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from leveret.broker.auth.backends.internal import NAME as INTERNAL
 from leveret.broker.auth.users import User
-from leveret.broker.operations.jobs.options import (
+from leveret.broker.operations.jobs.job_options import (
     NO_OPTIONS,
     JobOptions,
     read_move_options,

@@ -13,7 +13,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import without_count
 from leveret.broker.core.queues.traits import Limits
 from leveret.broker.core.vhosts.routing import route
-from leveret.broker.operations.jobs.options import JobOptions
+from leveret.broker.operations.jobs.job_options import JobOptions
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import open_exchange
 from leveret.policies.dead_letter import DeathOrigin, death_origin

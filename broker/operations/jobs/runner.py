@@ -39,12 +39,12 @@ from leveret.broker.operations.jobs.job import (
     new_counts,
     restored,
 )
-from leveret.broker.operations.jobs.opening import bounds_of, open_source
-from leveret.broker.operations.jobs.options import JobOptions
+from leveret.broker.operations.jobs.job_options import JobOptions
+from leveret.broker.operations.jobs.job_queues import bounds_of, open_source
+from leveret.broker.operations.jobs.message_work import Work
 from leveret.broker.operations.jobs.replaying import ReplayWork
-from leveret.broker.operations.jobs.restoring import OpenBackup, RestoreWork, declare_target
+from leveret.broker.operations.jobs.restore_work import OpenBackup, RestoreWork, declare_target
 from leveret.broker.operations.jobs.returning import ReturnWork
-from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
 from leveret.broker.unfinished import Unanswered
 from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
@@ -188,7 +188,7 @@ class Jobs:
 
         Args:
             kind: What to do.
-            document: The options; see options.py.
+            document: The options; see job_options.py.
         Raises:
             ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
                 PRECONDITION_FAILED (406): RUNNING_MAX are running in the virtual host.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.core.queues.declaration import check_exclusive_use
+from leveret.broker.core.queues.declaration_checks import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.topology import generate_name

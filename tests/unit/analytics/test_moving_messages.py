@@ -16,8 +16,8 @@ from leveret.storage.engine_options import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, EventKind
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.snapshots import dead
-from leveret.storage.snapshots.memory import SnapshotMemory
 from leveret.storage.snapshots.snapshot import Request, take_snapshot
+from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
 from tests.spark.directories import DirectoryBuilder
 from tests.support.plain_reader import open_reader
 

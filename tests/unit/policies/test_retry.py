@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.settings import DelayedRetry, QueueSettings, effective_settings, read_retry
-from leveret.policies.values import format_delay, parse_steps
+from leveret.policies.queue_settings import DelayedRetry, QueueSettings, effective_settings, read_retry
+from leveret.policies.value_checks import format_delay, parse_steps
 
 
 def read(**values: Any) -> DelayedRetry | None:

@@ -16,7 +16,7 @@ from leveret.policies.stream_arguments import (
     stream_filter_error,
     stream_offset_error,
 )
-from leveret.policies.values import age_seconds
+from leveret.policies.value_checks import age_seconds
 from leveret.protocol.field_table import FieldValue, longstr
 
 NOON = 1_769_860_800_000_000

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
-from leveret.protocol.events import MethodReceived
 from leveret.protocol.faults import ConnectionFault, WireFault
+from leveret.protocol.frame_events import MethodReceived
 from leveret.protocol.frame_reader import ChannelFrames
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.properties import encode_content_header

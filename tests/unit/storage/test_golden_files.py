@@ -43,7 +43,7 @@ from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pac
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import Segment, StorePlace
-from leveret.storage.segments.writer import SegmentWriter
+from leveret.storage.segments.segment_writer import SegmentWriter
 from tests.support.messages import ENVELOPE_FIELDS
 from tests.support.simulated_files import SimulatedFiles
 

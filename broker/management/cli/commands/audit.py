@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import MONITORING, CommandContext, ResultRows, command, selected_columns
-from leveret.broker.management.cli.faults import ApiFault, failed, refused
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, Argument, option
+from leveret.broker.management.cli.command_errors import ApiFault, failed, refused
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, Argument, option
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import AUDIT_RECORD
 
 _COLUMNS: Final = table_columns(AUDIT_RECORD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     QUEUES,
@@ -16,8 +15,9 @@ from leveret.broker.management.cli.command import (
     command,
     selected_columns,
 )
-from leveret.broker.management.cli.faults import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.command_errors import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import LOSS, LOSS_AMOUNTS
 from leveret.protocol.units import parse_duration
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -13,9 +12,10 @@ from leveret.broker.management.cli.command import (
     command,
     selected_columns,
 )
+from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
-from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed, refused
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import BACKUP
 
 _COLUMNS: Final = table_columns(BACKUP)

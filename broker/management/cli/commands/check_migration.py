@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command
-from leveret.broker.management.cli.faults import DATA, ApiFault, RequestTimeout, Unreachable, UsageFault, failed
-from leveret.broker.management.cli.options import HEADERS, Address, option, parse_address
+from leveret.broker.management.cli.command_errors import DATA, ApiFault, RequestTimeout, Unreachable, UsageFault, failed
+from leveret.broker.management.cli.command_line import HEADERS, Address, option, parse_address
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
@@ -51,7 +51,7 @@ def _check(context: CommandContext) -> None:
 def _check_migration(context: CommandContext) -> Result:
     # Imports the broker, which other commands do not need.
     from leveret.broker.migration_check.findings import count_verdicts
-    from leveret.broker.migration_check.report import check_migration
+    from leveret.broker.migration_check.migration_report import check_migration
 
     place = context.text("from")
     is_url = place.startswith(("http://", "https://"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import listing, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -16,9 +15,10 @@ from leveret.broker.management.cli.command import (
     ok_result,
     selected_columns,
 )
-from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine, connection_name
+from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.printing import ProgressLine, connection_name
+from leveret.broker.management.cli.selectable_columns import listing, table_columns, to_rows
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER
 
 _CONSUMER_COLUMNS: Final = table_columns(CONSUMER)

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
-from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, bad_argument, failed, no_such_vhost
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.cli.command_errors import (
+    DATA,
+    ApiFault,
+    CommandFault,
+    bad_argument,
+    failed,
+    no_such_vhost,
+)
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.printing import ProgressLine
+from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import PARAMETER
 
 

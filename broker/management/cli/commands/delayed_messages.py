@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.columns import Column, table_columns, to_rows
 from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, Run, command
-from leveret.broker.management.cli.faults import ApiFault, bad_argument, refused
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, refused
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import Column, table_columns, to_rows
 from leveret.broker.management.fields import WAITING_MESSAGE
 
 #: Messages per request.

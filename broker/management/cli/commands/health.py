@@ -15,7 +15,7 @@ from leveret.broker.management.cli.command import (
     ResultRows,
     command,
 )
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     UNAVAILABLE,
     ApiFault,
     CommandFault,
@@ -25,8 +25,8 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
     failed,
 )
+from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
 from leveret.broker.management.cli.node_info import PROTOCOLS, alarms, listener_line, listeners
-from leveret.broker.management.cli.options import TIMEOUT, Argument, option
 
 _UNITS: Final = ("days", "weeks", "months", "years")
 _COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")

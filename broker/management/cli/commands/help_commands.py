@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from leveret.broker.management.cli import registry
+from leveret.broker.management.cli import known_commands
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, command
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     USAGE,
     ApiFault,
     CommandFault,
@@ -18,8 +18,7 @@ from leveret.broker.management.cli.faults import (
     Unreachable,
     bad_argument,
 )
-from leveret.broker.management.cli.help_text import command_help, command_list, unknown_command
-from leveret.broker.management.cli.options import (
+from leveret.broker.management.cli.command_line import (
     FLAG,
     GENERAL_OPTIONS,
     OPTIONS,
@@ -30,7 +29,8 @@ from leveret.broker.management.cli.options import (
     option,
     scan,
 )
-from leveret.broker.management.cli.output import FORMATTERS
+from leveret.broker.management.cli.help_text import command_help, command_list, unknown_command
+from leveret.broker.management.cli.printing import FORMATTERS
 from leveret.broker.version import VERSION
 
 # Options without effect are not completed.
@@ -73,7 +73,7 @@ def completions(command_name: str, prefix: str, before: Sequence[str] = (), name
         before: the words before it, the command among them.
         names: finds names of the broker's objects.
     """
-    command = registry.find(command_name)
+    command = known_commands.find(command_name)
     parsed = scan(list(before))
     vhost = str(parsed.options.get("vhost", "/"))
     option, equals, value = prefix.removeprefix("--").partition("=")
@@ -82,7 +82,7 @@ def completions(command_name: str, prefix: str, before: Sequence[str] = (), name
     waiting = _waiting_option(before)
     if waiting:
         return _values(command, waiting, vhost, prefix, names)
-    columns = registry.names() if command_name == "help" else list(command.columns) if command else []
+    columns = known_commands.names() if command_name == "help" else list(command.columns) if command else []
     candidates = columns + [_as_typed(each) for each in _options(command)]
     found = {word for word in candidates if word.startswith(prefix)}
     at = len(parsed.arguments) - 1
@@ -232,13 +232,13 @@ def _help(context: CommandContext) -> Result:
 
     terminal = sys.stdout.isatty()
     if context.flag("list-commands"):
-        return Outcome("\n".join(registry.names()))
+        return Outcome("\n".join(known_commands.names()))
     if not context.arguments:
         return Outcome(command_list(terminal))
     name = context.arguments[0]
-    found = registry.find(name)
+    found = known_commands.find(name)
     if found is None:
-        near = registry.closest_name(name)
+        near = known_commands.closest_name(name)
         raise CommandFault(
             USAGE,
             f"Error:\n\n{unknown_command(name, near)}" if near else f"Error:\n\n{unknown_command(name, None).rstrip()}",
@@ -269,7 +269,7 @@ def _autocomplete(context: CommandContext) -> Result:
     if "for" in context.options:
         found = completions(context.text("for"), prefix, before, partial(_names, before))
     else:
-        found = [name for name in registry.names() if name.startswith(prefix)]
+        found = [name for name in known_commands.names() if name.startswith(prefix)]
     return Outcome("\n".join(found), found)
 
 

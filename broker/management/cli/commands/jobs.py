@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import listing
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -14,9 +13,7 @@ from leveret.broker.management.cli.command import (
     command,
     ok_result,
 )
-from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
-from leveret.broker.management.cli.commands.queues import parse_pairs
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
     CommandFault,
@@ -26,8 +23,11 @@ from leveret.broker.management.cli.faults import (
     failed,
     refused,
 )
-from leveret.broker.management.cli.options import HEADERS, OPTIONS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.cli.command_line import HEADERS, OPTIONS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
+from leveret.broker.management.cli.commands.queues import parse_pairs
+from leveret.broker.management.cli.printing import ProgressLine
+from leveret.broker.management.cli.selectable_columns import listing
 from leveret.broker.management.fields import JOB
 
 #: Seconds between two looks at a job.

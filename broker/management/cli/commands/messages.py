@@ -11,7 +11,6 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -21,8 +20,7 @@ from leveret.broker.management.cli.command import (
     command,
     selected_columns,
 )
-from leveret.broker.management.cli.commands.queues import parse_pairs
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     DATA,
     TEMPORARY,
     UNAVAILABLE,
@@ -35,8 +33,10 @@ from leveret.broker.management.cli.faults import (
     failed,
     refused,
 )
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import compact_json
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.commands.queues import parse_pairs
+from leveret.broker.management.cli.printing import compact_json
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import BROWSED_MESSAGE
 from leveret.policies.message_filter import CONDITIONS, FilterError, parse_conditions, read_filter
 

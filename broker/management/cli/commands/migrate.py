@@ -15,8 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from leveret.broker.management.cli.api import Api
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
-from leveret.broker.management.cli.commands.check_migration import PATIENCE, read_definitions
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
     CommandFault,
@@ -26,8 +25,9 @@ from leveret.broker.management.cli.faults import (
     failed,
     no_such_vhost,
 )
-from leveret.broker.management.cli.options import HEADERS, VHOST, option, parse_address
-from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.cli.command_line import HEADERS, VHOST, option, parse_address
+from leveret.broker.management.cli.commands.check_migration import PATIENCE, read_definitions
+from leveret.broker.management.cli.printing import ProgressLine
 
 _PREFIX: Final = "migrate."
 #: Bytes of the name of a shovel.
@@ -221,8 +221,8 @@ def _compare(
     """
     from leveret.broker.migration_check.definition_rules import judge
     from leveret.broker.migration_check.findings import Verdict
+    from leveret.broker.migration_check.migration_report import find_release
     from leveret.broker.migration_check.rehearsal import rehearse
-    from leveret.broker.migration_check.report import find_release
 
     wanted = _of_vhost(document, vhost)
     missing: dict[str, Any] = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import listing
 from leveret.broker.management.cli.command import (
     MONITORING,
     CommandContext,
@@ -15,8 +14,9 @@ from leveret.broker.management.cli.command import (
     command,
     ok_result,
 )
+from leveret.broker.management.cli.command_errors import SOFTWARE, USAGE, ApiFault, bad_argument, failed
+from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
 from leveret.broker.management.cli.commands.health import wait_until_up
-from leveret.broker.management.cli.faults import SOFTWARE, USAGE, ApiFault, bad_argument, failed
 from leveret.broker.management.cli.node_info import (
     UNIT,
     alarms,
@@ -31,8 +31,8 @@ from leveret.broker.management.cli.node_info import (
     total_used,
     unit,
 )
-from leveret.broker.management.cli.options import TIMEOUT, Argument, option
-from leveret.broker.management.cli.output import Style, to_json, untyped
+from leveret.broker.management.cli.printing import Style, to_json, untyped
+from leveret.broker.management.cli.selectable_columns import listing
 from leveret.broker.management.fields import FEATURE_FLAG
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 

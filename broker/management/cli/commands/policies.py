@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import (
     QUEUES,
     CommandContext,
@@ -14,10 +13,11 @@ from leveret.broker.management.cli.command import (
     command,
     ok_result,
 )
+from leveret.broker.management.cli.command_errors import ApiFault, CommandFault, failed, no_such_vhost
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
-from leveret.broker.management.cli.faults import ApiFault, CommandFault, failed, no_such_vhost
 from leveret.broker.management.cli.node_info import product_and_version
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import POLICY
 
 _SECTION: Final = "Policies"

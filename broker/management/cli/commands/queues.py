@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Container
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import columns_query, listing, table_columns, to_rows
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
     MONITORING,
@@ -20,9 +19,17 @@ from leveret.broker.management.cli.command import (
     ok_result,
     selected_columns,
 )
-from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, bad_argument, failed
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import ProgressLine
+from leveret.broker.management.cli.command_errors import (
+    USAGE,
+    ApiFault,
+    RequestTimeout,
+    Unreachable,
+    bad_argument,
+    failed,
+)
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.printing import ProgressLine
+from leveret.broker.management.cli.selectable_columns import columns_query, listing, table_columns, to_rows
 from leveret.broker.management.fields import BINDING, EXCHANGE, QUEUE
 
 # Purging shows progress from this number of ready messages on.

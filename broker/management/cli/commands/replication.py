@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command, ok_result
-from leveret.broker.management.cli.faults import ApiFault, failed, refused
-from leveret.broker.management.cli.options import TIMEOUT, Argument, option
+from leveret.broker.management.cli.command_errors import ApiFault, failed, refused
+from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import STANDBY
 
 _COLUMNS: Final = table_columns(STANDBY)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command, ok_result
-from leveret.broker.management.cli.faults import ApiFault, failed
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
+from leveret.broker.management.cli.command_errors import ApiFault, failed
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument
 
 _SHOVELS: Final = "Shovels"
 #: Columns by the field of the API, sorted as RabbitMQ does. Those that are not optional are there for all shovels.

@@ -14,8 +14,8 @@ from leveret.broker.management.cli.command import (
     command,
     ok_result,
 )
-from leveret.broker.management.cli.faults import DATA, ApiFault, bad_argument, failed, refused
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, Argument, option
+from leveret.broker.management.cli.command_errors import DATA, ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, Argument, option
 
 #: Forms of files, by the ends of their names.
 _FORMS: Final = {".csv": "csv", ".json": "json", ".parquet": "parquet"}

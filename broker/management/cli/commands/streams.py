@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import table_columns, to_rows
 from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_filter_options
-from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed, refused
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import CONSUMER_NAME, READER
 from leveret.policies.stream_arguments import FORMS, read_place
 

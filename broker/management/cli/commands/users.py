@@ -6,9 +6,8 @@ import getpass
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import list_rows, table_columns
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
-from leveret.broker.management.cli.faults import (
+from leveret.broker.management.cli.command_errors import (
     DATA,
     NO_USER,
     SOFTWARE,
@@ -20,7 +19,8 @@ from leveret.broker.management.cli.faults import (
     no_such_user,
     no_such_vhost,
 )
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
+from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import PERMISSION, TOPIC_PERMISSION, USER
 
 _SECTION: Final = "Users"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management import fields
-from leveret.broker.management.cli.columns import list_rows, listing, table_columns
 from leveret.broker.management.cli.command import (
     CommandContext,
     Outcome,
@@ -13,10 +12,18 @@ from leveret.broker.management.cli.command import (
     command,
     ok_result,
 )
+from leveret.broker.management.cli.command_errors import (
+    DATA,
+    SOFTWARE,
+    CommandFault,
+    failed,
+    no_such_user,
+    no_such_vhost,
+)
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
-from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_user, no_such_vhost
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument, option
-from leveret.broker.management.cli.output import compact_json
+from leveret.broker.management.cli.printing import compact_json
+from leveret.broker.management.cli.selectable_columns import list_rows, listing, table_columns
 
 _SECTION: Final = "Virtual hosts"
 _VHOST_LIMITS: Final = table_columns(fields.VHOST_LIMIT)

@@ -20,9 +20,9 @@ from leveret.broker.management.http.documents.topology import (
     matches_properties_key,
     properties_key,
 )
-from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.error_responses import not_found
 from leveret.broker.management.http.json_fields import check_length, read_arguments, read_as_text
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.operations import exchanges

@@ -24,9 +24,9 @@ from leveret.broker.management.http.documents.overview import (
     short_node,
     web_contexts,
 )
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import read_text, require_keys
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled, totals_are_enabled

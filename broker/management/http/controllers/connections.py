@@ -23,8 +23,8 @@ from leveret.broker.management.http.documents.clients import (
     short_connection,
 )
 from leveret.broker.management.http.documents.views import sort_keys
-from leveret.broker.management.http.errors import not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.error_responses import not_authorised, not_found
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.statistics import Rates, require_stats, stats_are_disabled
 from leveret.protocol.faults import ConnectionFault, ReplyCode

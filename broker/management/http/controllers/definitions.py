@@ -10,13 +10,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, missing, not_authorised
+from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import LongText, encode, notice
 from leveret.broker.operations.broker_definitions import (

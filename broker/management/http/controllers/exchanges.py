@@ -16,7 +16,7 @@ from leveret.broker.management.http.documents.topology import (
     single_exchange_document,
 )
 from leveret.broker.management.http.durability import wait_until_stored
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import (
     check_length,
     read_arguments,
@@ -26,7 +26,7 @@ from leveret.broker.management.http.json_fields import (
     read_table,
     require_keys,
 )
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled

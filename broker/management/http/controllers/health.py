@@ -16,7 +16,7 @@ from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.overview import listeners
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal

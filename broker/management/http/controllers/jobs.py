@@ -13,12 +13,12 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
-from leveret.broker.management.http.errors import bad_request, not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.error_responses import bad_request, not_authorised, not_found
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
-from leveret.broker.operations.jobs.opening import new_work, open_source
+from leveret.broker.operations.jobs.job_queues import new_work, open_source
 from leveret.broker.operations.jobs.plans import Counts
 from leveret.protocol.faults import ChannelFault
 

@@ -15,7 +15,7 @@ from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.sessions import base_url, session_cookie
-from leveret.broker.management.http.errors import failure, not_found
+from leveret.broker.management.http.error_responses import failure, not_found
 from leveret.broker.management.http.logins import cookie_name, session_token
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.sign_on import OAuthLogin

@@ -16,9 +16,9 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, missing, not_found
+from leveret.broker.management.http.error_responses import bad_request, missing, not_found
 from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.body_rules import set_body_rule
@@ -36,7 +36,7 @@ from leveret.broker.operations.virtual_hosts import (
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.shovel import COMPONENT as SHOVEL
 from leveret.policies.shovel import InvalidShovel
-from leveret.policies.values import USER_LIMITS, limits_error
+from leveret.policies.value_checks import USER_LIMITS, limits_error
 from leveret.protocol.erlang_terms import format_json, format_list, format_string, format_tuple
 from leveret.storage.readers.body_rules import COMPONENT as BODIES
 from leveret.storage.readers.body_rules import InvalidRule

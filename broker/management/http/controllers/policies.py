@@ -27,16 +27,16 @@ from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, r
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, notice, object_response
 from leveret.broker.operations.virtual_hosts import clear_policy, policy_error_text, set_policy, takes_unlimited
-from leveret.policies.keys import ARGUMENTS, KEYS, Operator, Setting
 from leveret.policies.policy import Policy, PolicyError, read_policy
-from leveret.policies.settings import QueueSettings
-from leveret.policies.values import Values
+from leveret.policies.policy_keys import ARGUMENTS, KEYS, Operator, Setting
+from leveret.policies.queue_settings import QueueSettings
+from leveret.policies.value_checks import Values
 
 log = logging.getLogger("leveret.policy")
 

@@ -19,7 +19,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import browsed_document, message_text
-from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.json_fields import parse_integer
 from leveret.broker.management.http.responses import LongText, encode, json_response
 from leveret.broker.operations import queues

@@ -16,15 +16,15 @@ from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.messages import got_document, message_text
 from leveret.broker.management.http.durability import wait_until_settled
-from leveret.broker.management.http.errors import bad_request, missing, not_authorised
+from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_flag, read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import LongText, encode, json_response
 from leveret.broker.operations import queues
-from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.jobs.job_options import read_move_options
 from leveret.broker.operations.jobs.returning import MoveEnd
-from leveret.broker.operations.messages import Removal
 from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.single_messages import Removal
 from leveret.protocol.constants import INT64_END
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.storage.interface import Entry

@@ -17,9 +17,9 @@ from leveret.broker.management.http.documents.queues import (
     queue_without_stats,
     single_queue_document,
 )
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled, totals_are_enabled

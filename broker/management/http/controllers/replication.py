@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
-from leveret.broker.management.http.errors import login_failed, not_found
+from leveret.broker.management.http.error_responses import login_failed, not_found
 from leveret.broker.management.http.logins import cookie_name, session_token
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
 from leveret.broker.management.http.responses import json_response

@@ -10,8 +10,8 @@ from aiohttp import web
 from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.shovels import shovel_document
-from leveret.broker.management.http.errors import not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.error_responses import not_authorised, not_found
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.shovels.shovels import RunningShovel
 
 

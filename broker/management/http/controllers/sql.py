@@ -8,11 +8,17 @@ from aiohttp import web
 
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
-from leveret.broker.management.http.errors import bad_request, failure
+from leveret.broker.management.http.error_responses import bad_request, failure
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import accepts_gzip
-from leveret.broker.operations.sql import FORMS, RunningStatement, SqlQueries, SqlUnavailableError, WrongStatementError
+from leveret.broker.operations.sql_statements import (
+    FORMS,
+    RunningStatement,
+    SqlQueries,
+    SqlUnavailableError,
+    WrongStatementError,
+)
 
 #: Rows of a result that is shown, unless the request says how many.
 _ROWS: Final = 1000

@@ -12,7 +12,7 @@ from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.clients import consumer_name_document
 from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.durability import wait_until_stored
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response

@@ -13,7 +13,7 @@ from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choos
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import (
     check_length,
     compile_in_thread,
@@ -21,13 +21,13 @@ from leveret.broker.management.http.json_fields import (
     read_text,
     require_keys,
 )
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.operations.virtual_hosts import delete_user
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind
-from leveret.policies.values import USER_LIMITS, limits_error
+from leveret.policies.value_checks import USER_LIMITS, limits_error
 
 _KINDS: Final[Mapping[str, Kind]] = {"configure": "configure", "write": "write", "read": "read"}
 _RESOURCES: Final[Mapping[str, Resource]] = {"queue": "queue", "exchange": "exchange"}

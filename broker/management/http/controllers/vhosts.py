@@ -14,9 +14,9 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.documents.topology import vhost_document
-from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled

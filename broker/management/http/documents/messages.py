@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
 from leveret.broker.core.delays.schedule import WaitingMessage
-from leveret.broker.core.delays.waiting import published_delay
+from leveret.broker.core.delays.waiting_messages import published_delay
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.messages import published_to
 from leveret.broker.core.queues.browsing import Browsed

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.counters.counters import QueueCounters
-from leveret.broker.core.deduplication.values import VALUE_BYTES
+from leveret.broker.core.deduplication.header_values import VALUE_BYTES
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.policy_effects import describe_fill, fill_percent
 from leveret.broker.core.queues.browsing import oldest_ready_age, oldest_unacked_age
@@ -16,14 +16,14 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import delivery_limit
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.queues.traits import UNBOUNDED
-from leveret.broker.core.vhosts.policies import effective_definition
+from leveret.broker.core.vhosts.vhost_policies import effective_definition
 from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
 from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
-from leveret.policies.keys import KEYS
-from leveret.policies.settings import read_retry, resolve_setting
+from leveret.policies.policy_keys import KEYS
+from leveret.policies.queue_settings import read_retry, resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
 from leveret.storage.backings import StoreFigures

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.counters.counters import ExchangeCounters
 from leveret.broker.core.deduplication.filter import DuplicateFilter
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.amqp_types import DEFAULT_EXCHANGE
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.remembering import DeduplicatingExchange

@@ -36,7 +36,7 @@ from leveret.storage.format import (
     pack_segment_header,
 )
 from leveret.storage.message import Envelope
-from leveret.storage.segments.scan import scan
+from leveret.storage.segments.record_scan import scan
 from leveret.storage.snapshots.segments import SegmentView
 from tests.support import content
 

@@ -8,7 +8,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.passwords import MD5, SHA256, SHA512, hash_password
 from leveret.broker.auth.user_definitions import load, read_tags
 from leveret.broker.auth.users import User
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.policies.permissions import Permissions
 
 HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"

@@ -8,8 +8,8 @@ import pytest
 
 from leveret.broker.auth.registry import BACKENDS as MADE
 from leveret.broker.config.auth import BACKENDS
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.load import load
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from leveret import compilation
 from leveret.broker.config.cli import parse, read_or_exit
-from leveret.broker.config.errors import ConfigError, UsageError
+from leveret.broker.config.config_errors import ConfigError, UsageError
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from leveret.broker.config.config_errors import ConfigError, UsageError
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.load import load, read
 from leveret.broker.config.options import Settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.load import load
 from leveret.broker.config.running import amqp_address, management_address, running_settings
 

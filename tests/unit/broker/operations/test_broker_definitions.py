@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.operations.importing import load_vhosts, topology_steps
 from tests.support.manual_loop import ManualLoop

@@ -9,7 +9,7 @@ import pytest
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations.jobs.job import Job
-from leveret.broker.operations.jobs.options import read_move_options
+from leveret.broker.operations.jobs.job_options import read_move_options
 from leveret.broker.operations.jobs.plans import FULL
 from leveret.broker.operations.jobs.runner import RUNNING_MAX, Jobs
 from leveret.broker.operations.principal import Principal

@@ -10,8 +10,8 @@ import pytest
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations import queues
-from leveret.broker.operations.messages import Removal
 from leveret.broker.operations.principal import Principal
+from leveret.broker.operations.single_messages import Removal
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.fake_consumer import FakeConsumer

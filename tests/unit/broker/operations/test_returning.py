@@ -8,8 +8,8 @@ import pytest
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations.jobs.job import new_counts
-from leveret.broker.operations.jobs.opening import ends_of
-from leveret.broker.operations.jobs.options import read_options
+from leveret.broker.operations.jobs.job_options import read_options
+from leveret.broker.operations.jobs.job_queues import ends_of
 from leveret.broker.operations.jobs.plans import FULL, SAME
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal

@@ -13,8 +13,8 @@ import pytest
 from leveret.broker.auth.oauth2.keys import ALGORITHMS
 from leveret.broker.auth.oauth2.opening import open_backend, open_sign_on
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, is_safe_url, read_settings
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import build
-from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.load import load
 from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.broker.config.options import Settings

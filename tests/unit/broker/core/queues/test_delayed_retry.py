@@ -16,7 +16,7 @@ from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.returns import DelayedReturns
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.messages import WaitingInQueue
+from leveret.broker.operations.single_messages import WaitingInQueue
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldValue, find

@@ -12,7 +12,7 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
-from leveret.policies.settings import QueueSettings
+from leveret.policies.queue_settings import QueueSettings
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message

@@ -8,22 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.management.cli import commands, registry
+from leveret.broker.management.cli import commands, known_commands
 from leveret.broker.management.cli.command import Command
+from leveret.broker.management.cli.command_line import (
+    GENERAL_OPTIONS,
+    Address,
+    InvalidOption,
+    Value,
+    parse_address,
+    scan,
+)
 from leveret.broker.management.cli.help_text import SECTIONS, command_help, command_list, usage
-from leveret.broker.management.cli.options import GENERAL_OPTIONS, Address, InvalidOption, Value, parse_address, scan
 from tests.support.leveretctl import CommandResult, Leveretctl
 
 ROOT = Path(__file__).parents[5]
-COMMANDS = sorted(registry.commands(), key=lambda command: command.name)
+COMMANDS = sorted(known_commands.commands(), key=lambda command: command.name)
 
 each_command = pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
 
 
 def test_the_registry_names_what_the_modules_have() -> None:
     directory = Path(str(commands.__file__)).parent
-    assert {path.stem for path in directory.glob("*.py")} == {"__init__", *registry.MODULES}
-    assert sorted(each.name for each in COMMANDS) == registry.names()
+    assert {path.stem for path in directory.glob("*.py")} == {"__init__", *known_commands.MODULES}
+    assert sorted(each.name for each in COMMANDS) == known_commands.names()
 
 
 # All commands of rabbitmqctl and rabbitmq-diagnostics 3.10.8.
@@ -56,9 +63,9 @@ wait
 
 def test_every_command_of_rabbitmq_is_supported_or_listed_as_unsupported() -> None:
     rabbitmq = set(RABBITMQ.split())
-    assert rabbitmq <= {*registry.names(), *registry.UNSUPPORTED}
-    assert not set(registry.names()) & registry.UNSUPPORTED.keys()
-    assert registry.UNSUPPORTED.keys() <= rabbitmq
+    assert rabbitmq <= {*known_commands.names(), *known_commands.UNSUPPORTED}
+    assert not set(known_commands.names()) & known_commands.UNSUPPORTED.keys()
+    assert known_commands.UNSUPPORTED.keys() <= rabbitmq
 
 
 def test_an_unsupported_command_prints_the_reason() -> None:
@@ -72,7 +79,7 @@ def test_an_unsupported_command_prints_the_reason() -> None:
 
 @each_command
 def test_a_command_is_whole(command: Command) -> None:
-    assert registry.find(command.name) is command
+    assert known_commands.find(command.name) is command
     assert command.section in SECTIONS
     assert command.summary
 
@@ -90,7 +97,7 @@ def test_a_command_explains_its_options(command: Command) -> None:
 def test_the_overview_names_all_commands() -> None:
     lines = command_list(terminal=False).splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("   ")]
-    assert sorted(listed) == registry.names()
+    assert sorted(listed) == known_commands.names()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,7 @@ def test_the_overview_names_all_commands() -> None:
     [("list_queue", "list_queues"), ("setpolicy", "set_policy"), ("list_polices", "list_policies"), ("zzz", None)],
 )
 def test_a_misspelt_name_is_recognised(typed: str, meant: str | None) -> None:
-    assert registry.closest_name(typed) == meant
+    assert known_commands.closest_name(typed) == meant
 
 
 POLICY = frozenset(("priority", "apply-to"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.management.cli.command_errors import DATA, UsageFault
 from leveret.broker.management.cli.commands.messages import MessageKey, read_conditions, read_keys
-from leveret.broker.management.cli.faults import DATA, UsageFault
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from leveret.policies.values import TYPES, Values, integer, one_of
+from leveret.policies.value_checks import TYPES, Values, integer, one_of
 from leveret.protocol.erlang_terms import format_json
 
 #: Ten years of 365 days, the largest TTL in milliseconds.

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.keys import KEYS, Operator
 from leveret.policies.policy import fits, merge_operator, refuse_definition
-from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.policies.policy_keys import KEYS, Operator
+from leveret.policies.queue_settings import QueueSettings, effective_settings
 from leveret.protocol.erlang_terms import format_json
 
 QueueType = Literal["classic", "quorum"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.broker.core.deduplication.values import (
+from leveret.broker.core.deduplication.header_values import (
     DEDUPLICATION_HEADER,
     KEY_BYTES,
     NEVER,
@@ -23,7 +23,7 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.terms import to_term
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.messages import WaitingInQueue
+from leveret.broker.operations.single_messages import WaitingInQueue
 from leveret.policies.policy import read_policy
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find

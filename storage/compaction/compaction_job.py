@@ -24,11 +24,11 @@ from leveret.storage.format import (
     read_record_lengths,
     unpack_footer,
 )
-from leveret.storage.segments.chain import SegmentChain
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import RECORDS_MAX, Segment, StorePlace
-from leveret.storage.segments.writer import header_bytes, index_bytes
+from leveret.storage.segments.segment_chain import SegmentChain
+from leveret.storage.segments.segment_writer import header_bytes, index_bytes
 
 #: Bytes per read: small enough that other threads do not wait long for the interpreter lock.
 _READ_BYTES: Final = 512 << 10

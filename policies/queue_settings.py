@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leveret.policies.keys import KEYS, Merge
-from leveret.policies.values import ALL, FAILED, LONGEST, RETURNED, format_delay, parse_steps
+from leveret.policies.policy_keys import KEYS, Merge
+from leveret.policies.value_checks import ALL, FAILED, LONGEST, RETURNED, format_delay, parse_steps
 
 
 @dataclass(frozen=True, slots=True)

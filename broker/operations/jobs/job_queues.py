@@ -7,11 +7,11 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job import new_counts
-from leveret.broker.operations.jobs.options import JobOptions
+from leveret.broker.operations.jobs.job_options import JobOptions
+from leveret.broker.operations.jobs.message_work import Work
 from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
-from leveret.broker.operations.jobs.restoring import open_for_restore
+from leveret.broker.operations.jobs.restore_work import open_for_restore
 from leveret.broker.operations.jobs.returning import ReturnWork
-from leveret.broker.operations.jobs.work import Work
 from leveret.broker.operations.principal import Principal
 
 

@@ -15,7 +15,7 @@ from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.global_messages import global_families
-from leveret.broker.management.http.prometheus.node import (
+from leveret.broker.management.http.prometheus.node_metrics import (
     alarm_families,
     backup_families,
     identity_families,

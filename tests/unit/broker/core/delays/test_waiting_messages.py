@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.delays.waiting import DELAY_MAX, WaitingMessages, mark_delayed, published_delay, read_delay
+from leveret.broker.core.delays.waiting_messages import (
+    DELAY_MAX,
+    WaitingMessages,
+    mark_delayed,
+    published_delay,
+    read_delay,
+)
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import read_policy

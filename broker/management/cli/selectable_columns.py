@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import CommandContext, Part, ResultRows, command, selected_columns
-from leveret.broker.management.cli.options import HEADERS, TIMEOUT, VHOST, Argument
-from leveret.broker.management.cli.output import (
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument
+from leveret.broker.management.cli.printing import (
     Arguments,
     channel_identifier,
     compact_json,

@@ -17,7 +17,7 @@ from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.reader import SegmentReader
 from leveret.storage.segments.segment import Arrival, Segment, StorePlace
-from leveret.storage.segments.writer import SegmentWriter
+from leveret.storage.segments.segment_writer import SegmentWriter
 from leveret.storage.seq_ranges import SeqRanges, runs_of
 
 

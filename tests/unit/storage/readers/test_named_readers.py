@@ -16,8 +16,8 @@ from leveret.storage.disk.files import DiskFiles, UnreadableFileError, UnsyncedF
 from leveret.storage.disk.holds import NO_HOLDS, Content, Hold, Holds
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.format import pack_checked
+from leveret.storage.readers.named_readers import Readers
 from leveret.storage.readers.reader_file import READERS, ReaderFile, pack_reader, write_reader
-from leveret.storage.readers.readers import Readers
 
 NOW = 1_700_000_000_000_000
 QUEUES = {1: ("/", "orders")}

@@ -7,7 +7,7 @@ from typing import Final
 
 from leveret.broker.core.queues.queue import Queue, QueueDeclaration
 from leveret.broker.core.terms import check_equal, check_flag
-from leveret.policies.arguments import (
+from leveret.policies.argument_checks import (
     DEFAULT_STREAM_SEGMENT_BYTES,
     MAX_STREAM_SEGMENT_BYTES,
     argument_error,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.object_lists import View, list_response
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from leveret.policies.keys import ARGUMENTS, MAX_TTL_MS
+from leveret.policies.policy_keys import ARGUMENTS, MAX_TTL_MS
 from leveret.policies.stream_arguments import consumer_name_error, stream_filter_error, stream_offset_error
-from leveret.policies.values import Values, integer
+from leveret.policies.value_checks import Values, integer
 
 #: What is compared first when a stream is declared again.
 _STREAM_FIRST: Final = ("x-max-length-bytes", "x-queue-type")

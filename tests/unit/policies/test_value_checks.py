@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.arguments import argument_error
-from leveret.policies.keys import ARGUMENTS, KEYS
-from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, Values, integer, limits_error, one_of
+from leveret.policies.argument_checks import argument_error
+from leveret.policies.policy_keys import ARGUMENTS, KEYS
+from leveret.policies.value_checks import USER_LIMITS, VHOST_LIMITS, Values, integer, limits_error, one_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
-from leveret.broker.management.cli.output import (
+from leveret.broker.management.cli.printing import (
     FORMATTERS,
     Arguments,
     Identifier,

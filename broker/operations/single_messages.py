@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue

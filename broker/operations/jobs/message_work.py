@@ -5,7 +5,7 @@ from __future__ import annotations
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import TimeSlice
-from leveret.broker.operations.jobs.options import JobOptions
+from leveret.broker.operations.jobs.job_options import JobOptions
 from leveret.broker.operations.jobs.plans import Counts, Planner, Room
 from leveret.broker.operations.principal import Principal
 
