@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -37,6 +38,8 @@ _NEAR_OPERATIONS: Final = 10_000
 _LOOK_SECONDS: Final = 0.02
 #: Seconds between two messages that tell a node how far it is behind.
 _LAG_SECONDS: Final = 1.0
+#: As a number of an operation: all, as there is no copy to wait for.
+_ALL: Final = sys.maxsize
 #: Longest message from a node that follows, in bytes: it may list backups.
 _ANSWER_MAX: Final = 1 << 20
 
@@ -150,6 +153,8 @@ class Shipping:
         self._leaving: set[str] = set()
         #: What waits: number, time, and what is called.
         self._waiting: deque[tuple[int, float, Callable[[], None]]] = deque()
+        #: Number of the last operation that all copies had when that was looked at last.
+        self._copied = _ALL
         self._has_enough: bool | None = None
         self._is_closed = False
         self._tasks: set[asyncio.Task[object]] = set()
@@ -175,8 +180,16 @@ class Shipping:
     # --- what waits for copies; the broker's threads ------------------------------------------------------------------
 
     def when_copied(self, callback: Callable[[], None]) -> None:
-        """Call back, in the thread of replication, when all that is recorded by now is on all copies. Any thread."""
-        self._loop.call_soon_threadsafe(self._await, self._operations.number, callback)
+        """Call back, in the thread of replication, when all that is synced by now is on all copies. Any thread.
+
+        What was recorded after the last sync belongs to the next one. The sync has been shipped when it began; so this
+        thread is woken only if all copies have it already.
+        """
+        number = self._operations.awaited
+        self._waiting.append((number, self._loop.time(), callback))
+        # If _release() has not seen what was just appended, it has set this before.
+        if number <= self._copied:
+            self._loop.call_soon_threadsafe(self._release)
 
     def wait(self, seconds: float) -> bool:
         """Wait until all that is recorded by now is on all copies, at the end: no client is connected any more.
@@ -189,7 +202,7 @@ class Shipping:
             Whether the copies have it.
         """
         copied = threading.Event()
-        self.when_copied(copied.set)
+        self._loop.call_soon_threadsafe(self._await, self._operations.number, copied.set)
         left = min(seconds, 2 * self._limits.timeout) if self._has_enough else 0
         while not copied.wait(_LOOK_SECONDS):
             if self._is_closed or self._judge.has_lost:
@@ -244,12 +257,15 @@ class Shipping:
         if enough is not self._has_enough:
             self._has_enough = enough
             self._on_enough(enough)
+        limit = _ALL
+        for name, each in self.standbys.items():
+            if each.acknowledged < limit and (
+                name in self.state.in_sync or name in self._entering or name in self._pledged
+            ):
+                limit = each.acknowledged
+        self._copied = limit
         if not self._waiting or not enough or self._is_closed or not self._judge.may_confirm:
             return
-        limit = self._operations.number
-        for name, each in self.standbys.items():
-            if name in self.state.in_sync or name in self._entering or name in self._pledged:
-                limit = min(limit, each.acknowledged)
         waiting = self._waiting
         while waiting and waiting[0][0] <= limit:
             waiting.popleft()[2]()

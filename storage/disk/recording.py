@@ -74,6 +74,7 @@ class Operations:
         self._lock = threading.RLock()
         self._on_sync = on_sync
         self._number = number
+        self._awaited = number
         self._pending: list[Operation] = []
         #: What was recorded before each cut that has not been taken, with the number of its last operation.
         self._cut: deque[tuple[int, list[Operation]]] = deque()
@@ -83,6 +84,11 @@ class Operations:
     def number(self) -> int:
         """Number of the last operation."""
         return self._number
+
+    @property
+    def awaited(self) -> int:
+        """Number of the last sync, or other operation that somebody waits for."""
+        return self._awaited
 
     @property
     def lock(self) -> threading.RLock:
@@ -99,6 +105,7 @@ class Operations:
         """Record a sync that is about to begin, or another operation that somebody waits for."""
         with self._lock:
             self.add(operation)
+            self._awaited = self._number
             calls, self._has_called = not self._has_called, True
         if calls:
             self._on_sync()

@@ -17,6 +17,7 @@ import pytest
 
 from tests.integration.certificates import Authority
 from tests.support.cluster import Cluster, Node, wait_until
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.wire import Connection
 
 pytestmark = pytest.mark.etcd
@@ -171,6 +172,30 @@ def test_a_standby_that_is_stuck_does_not_hold_publishers_up(cluster: Cluster) -
     assert cluster.nodes[0].metric("copies") == 2
     standby.signal(signal.SIGCONT)
     cluster.wait_for_copies(3)
+
+
+def test_a_standby_has_all_that_goes_to_it_compressed(tmp_path: Path) -> None:
+    bodies = [b"%d" % number + bytes(10_000) for number in range(200)]
+    with CuttingProxy() as proxy, Cluster(tmp_path, 2, {"replication.compression": "true"}) as cluster:
+        first, second = cluster.nodes
+        for node in cluster.nodes:
+            node.settings["replication.advertise"] = f"127.0.0.1:{proxy.lead_to(node.name, node.replication_port)}"
+        cluster.start()
+        with connect(second) as connection:
+            channel = connection.channel()
+            channel.queue_declare("q", durable=True)
+            channel.confirm_select()
+            for body in bodies:
+                channel.publish("", "q", body, {"delivery_mode": 2})
+            assert all(channel.wait_for_confirms(len(bodies)))
+        # What is published takes 2 MB.
+        assert 1000 < proxy.carried["n1", "n2"] < 500_000
+        first.kill()
+        assert cluster.wait_for_leader(first) is second
+        with connect(second) as connection:
+            channel = connection.channel()
+            channel.consume("q")
+            assert [each.body for each in channel.deliveries(len(bodies), 60)] == bodies
 
 
 def test_who_is_connected_is_seen_through_a_standby(cluster: Cluster) -> None:

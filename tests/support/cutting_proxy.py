@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +34,12 @@ class _Pair:
 
 
 class CuttingProxy:
-    """Ports that lead to others; a context manager that closes them. Any thread."""
+    """Ports that lead to others; a context manager that closes them. Any thread.
+
+    Attributes:
+        damages: How often something was damaged.
+        carried: How many bytes were sent, by sender and receiver.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -47,6 +53,7 @@ class CuttingProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self.damages = 0
+        self.carried: Counter[tuple[str, str]] = Counter()
 
     def __enter__(self) -> CuttingProxy:
         return self
@@ -150,6 +157,7 @@ class CuttingProxy:
             if is_request and not pair.source and (found := _NAME.search(octets)) is not None:
                 pair.source, pair.follows = found[1].decode(), _FOLLOWS in octets
             way = (pair.source, pair.target) if is_request else (pair.target, pair.source)
+            self.carried[way] += len(octets)
             while way in self._cut:
                 await self._healed.wait()
             if not is_request and pair.follows and way in self._damaged:

@@ -53,7 +53,7 @@ class Leader:
     ) -> None:
         self.judge = Judge()
         self.enough: list[bool] = []
-        self.operations = Operations()
+        self.operations = Operations(on_sync=lambda: self.shipping.ship())
         state = State(1, "a", in_sync, {}, "s", ((1, 0),))
         backlog = Backlog(root / "backlog", 1 << 20)
         self.shipping = self.judge.shipping = Shipping(
@@ -67,7 +67,7 @@ class Leader:
 
     def do(self, number: int) -> None:
         """Do something that somebody waits for."""
-        self.operations.add(Operation(Kind.CREATE, f"f{number}"))
+        self.operations.add_sync(Operation(Kind.CREATE, f"f{number}"))
         self.shipping.when_copied(lambda: self.called.append(number))
 
     async def follow(self, name: str, **told: object) -> Link:
@@ -145,6 +145,27 @@ def test_what_waits_is_let_go_when_all_have_acknowledged(tmp_path: Path) -> None
             frame = unpack_frame(await next_frame(link))
         link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
         await until(lambda: leader.called == [1, 2])
+        await leader.close()
+
+    run(work())
+
+
+def test_what_is_synced_waits_for_no_later_operation(tmp_path: Path) -> None:
+    async def work() -> None:
+        leader = Leader(tmp_path, ("a", "b"), timeout=300)
+        link = await leader.follow("b")
+        leader.operations.add_sync(Operation(Kind.SYNC, "f"))
+        assert unpack_frame(await next_frame(link)).last == 1
+        # What the next sync is for is recorded already when this one has ended here.
+        leader.operations.add(Operation(Kind.APPEND, "f", 0, b"later"))
+        leader.shipping.when_copied(lambda: leader.called.append(1))
+        assert leader.shipping.operation == 2
+        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+        await until(lambda: leader.called == [1])
+        # All copies have it, so no acknowledgement will come that lets it go, nor does it wait for the next tick.
+        leader.shipping.when_copied(lambda: leader.called.append(2))
+        await asyncio.sleep(0)
+        assert leader.called == [1, 2]
         await leader.close()
 
     run(work())
