@@ -18,7 +18,7 @@ from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, re
 from leveret.analytics.bodies.value_types import TIMES
 
 #: Bodies that are read in bulk at once. If that fails, it is tried with parts of them; a few are read one by one.
-_AT_ONCE: Final = 1000
+_AT_ONCE: Final = 4000
 _PARTS: Final = 8
 _FEW: Final = 16
 _BOM: Final = b"\xef\xbb\xbf"
@@ -65,16 +65,16 @@ class JsonBodies:
     def _chunk(self, payloads: Payloads, start: int, octets: pa.Array) -> pa.Array:
         if not self._in_bulk or payloads.charsets:
             return self._one_by_one(payloads, start, octets)
-        bodies = octets.to_pylist()
-        odd = [row for row, body in enumerate(bodies) if not body or body[0] != 0x7B or body[-1] != 0x7D]
-        if len(odd) > len(bodies) // _PARTS:
+        may_be = pc.and_(pc.starts_with(octets, "{"), pc.ends_with(octets, "}"))
+        odd = pc.indices_nonzero(pc.invert(pc.fill_null(may_be, False))).to_pylist()
+        if len(odd) > len(octets) // _PARTS:
             return self._one_by_one(payloads, start, octets)
         # Those between the ones that are surely none.
-        bounds = [-1, *odd, len(bodies)]
+        bounds = [-1, *odd, len(octets)]
         parts: list[pa.Array] = []
         for before, row in pairwise(bounds):
             parts += self._objects(payloads, start + before + 1, octets.slice(before + 1, row - before - 1))
-            if row < len(bodies):
+            if row < len(octets):
                 parts.append(self._one_by_one(payloads, start + row, octets.slice(row, 1)))
         return pa.concat_arrays(parts)
 
@@ -86,7 +86,7 @@ class JsonBodies:
         at = errors = 0
         while at < len(octets):
             rest = octets.slice(at)
-            found, row = self._bulk(rest.to_pylist())
+            found, row = self._bulk(rest)
             if found is not None:
                 yield found
                 return
@@ -95,7 +95,7 @@ class JsonBodies:
                 yield from self._parts(payloads, start + at, rest)
                 return
             before = rest.slice(0, row)
-            found = self._bulk(before.to_pylist())[0] if row else None
+            found = self._bulk(before)[0] if row else None
             if found is not None:
                 yield found
             elif row:
@@ -107,7 +107,7 @@ class JsonBodies:
         """Yield the values of bodies that could not be read in bulk."""
         size = -(-len(octets) // _PARTS)
         pieces = [(at, octets.slice(at, size)) for at in range(0, len(octets), size)]
-        found = [] if len(octets) <= _FEW else [self._bulk(piece.to_pylist())[0] for _, piece in pieces]
+        found = [] if len(octets) <= _FEW else [self._bulk(piece)[0] for _, piece in pieces]
         if all(values is None for values in found):
             # Few of them are as expected.
             yield self._one_by_one(payloads, start, octets)
@@ -118,7 +118,7 @@ class JsonBodies:
             else:
                 yield values
 
-    def _bulk(self, bodies: list[bytes]) -> tuple[pa.Array | None, int | None]:
+    def _bulk(self, octets: pa.Array) -> tuple[pa.Array | None, int | None]:
         """Return the values of bodies that are all valid objects of this type; None if any may not be.
 
         Beside None is the number of the first one that is not, if Arrow says it.
@@ -126,27 +126,25 @@ class JsonBodies:
         As each body begins with { and ends with }, none can go on in the next one: after a value, { is an error in an
         object or array. So there are as many values as bodies only if each body is one.
         """
-        joined = b"\n".join(bodies)
+        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(octets)], octets), b"\n")
         try:
             # Arrow does not check what it puts into strings.
-            joined.decode()
+            text = joined.cast(pa.string())[0].as_buffer()
             table = arrow_json.read_json(
-                pa.BufferReader(joined),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
+                pa.BufferReader(text),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
                 parse_options=arrow_json.ParseOptions(
                     explicit_schema=pa.schema(list(self._read_kind)), unexpected_field_behavior="ignore"
                 ),
             )
-            if table.num_rows != len(bodies):
+            if table.num_rows != len(octets):
                 return None, None
             columns = [pa.concat_arrays(table.column(each.name).chunks) for each in self._read_kind]
             found = pa.StructArray.from_arrays(columns, fields=list(self._read_kind))
             found = found if self._read_kind == self.kind else found.cast(self.kind)
-        except UnicodeDecodeError:
-            return None, None
         except pa.ArrowException as error:
             row = _ROW.search(str(error))
-            return None, int(row[1]) if row is not None and int(row[1]) < len(bodies) else None
+            return None, int(row[1]) if row is not None and int(row[1]) < len(octets) else None
         return None if _is_beyond(found) else found, None
 
     def _value(self, octets: bytes, charset: str) -> tuple[Any, str | None]:

@@ -248,8 +248,9 @@ def value_columns(rows: RecordRows, slices: dict[str, Slices], reader: BodyReade
 def columns_of(payloads: Payloads, reader: BodyReader) -> dict[str, Any]:
     """Return the columns."""
     values = reader.read(payloads)
-    reasons = pa.array([payloads.reasons.get(row) for row in range(len(payloads.octets))], pa.string())
-    return {VALUE: values, VALUE_ERROR: reasons}
+    count, reasons = len(payloads.octets), payloads.reasons
+    errors = pa.array(map(reasons.get, range(count)), pa.string()) if reasons else pa.nulls(count, pa.string())
+    return {VALUE: values, VALUE_ERROR: errors}
 
 
 def payloads_of(rows: RecordRows, slices: dict[str, Slices]) -> Payloads:
@@ -257,8 +258,12 @@ def payloads_of(rows: RecordRows, slices: dict[str, Slices]) -> Payloads:
     start = rows.body_at
     bodies = binary_slices(rows.octets, start, start + rows.body_len)
     encodings = property_column(rows, "content_encoding", slices["content_encoding"])
-    begin, end, present = slices["headers"]
-    return decompress(bodies, encodings, compressions_in(binary_slices(rows.octets, begin, end, present)))
+    compressions = pa.nulls(len(bodies), pa.string())
+    # To look for the name in the whole file takes less time than to copy the headers.
+    if _HEADER in rows.octets:
+        begin, end, present = slices["headers"]
+        compressions = compressions_in(binary_slices(rows.octets, begin, end, present))
+    return decompress(bodies, encodings, compressions)
 
 
 #: Columns of the files that are needed to read bodies.
