@@ -618,6 +618,12 @@ class Settings:
         kinds.duration(0, 65535, "s"), 60, "Heartbeat timeout to suggest to clients; 0 to suggest none."
     )
     frame_max: int = option(kinds.size(4096, 2**31 - 1), 131072, "Largest frame, framing included.")
+    initial_frame_max: int = option(
+        kinds.size(4096, 2**31 - 1),
+        4096,
+        "Largest frame before a client has logged in, framing included: tokens that are larger need more. RabbitMQ 3.10"
+        " has no such option, and the same value.",
+    )
     channel_max: int = option(
         kinds.integer(0, 65535), 2047, "Maximum number of channels per connection; 0 for no limit."
     )

@@ -146,6 +146,7 @@ class Connection:
         self.state = ConnectionState.AWAIT_HEADER
         self.is_open = False
         self.reader = FrameReader(server.settings.max_message_size)
+        self.reader.frame_max = server.settings.initial_frame_max
         self.reader.set_channel_frames(ChannelFrames.REFUSED)
         self._handshake: Handshake | None = None
         self._is_lost = False

@@ -288,7 +288,10 @@ def _unexpected(state: ConnectionState, event: Event) -> Exception:
         return event
     undecodable = isinstance(event, AmqpFault) and event.code is ReplyCode.INTERNAL_ERROR
     if undecodable or state is not ConnectionState.AWAIT_OPEN:
-        return Refusal("unexpected input during the handshake")
+        is_too_large = isinstance(event, AmqpFault) and "{frame_too_large," in event.explanation
+        return Refusal(
+            f"{'frame above initial_frame_max' if is_too_large else 'unexpected input'} during the handshake"
+        )
     if isinstance(event, AmqpFault):
         return event
     assert isinstance(event, MethodReceived), "runs are of channels, which are refused here"

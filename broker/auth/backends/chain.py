@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from leveret.broker.auth.accounts import Accounts
@@ -134,7 +134,7 @@ class AuthBackends:
 
     async def _ask(self, entry: _Entry, login: Login) -> Identity:
         """Ask one backend, or two, unless they have known the same login a moment ago."""
-        key = entry.name, login.name, login.address, self._digest(login.secret)
+        key = entry.name, login.name, login.address, self._digest(login.secret), login.vhost
         known = self._logins.get(key)
         if known is not None:
             return known
@@ -213,6 +213,10 @@ class AuthBackends:
             await backend.close()
 
 
+#: Entry of the list, name, address, digest of the secret, and virtual host; see Login.
+_LoginKey: TypeAlias = tuple[str, str, str, bytes, str]
+
+
 class _LoginCache:
     """Logins that were known a moment ago, and whom they are of; refusals are not kept, as in RabbitMQ.
 
@@ -225,9 +229,9 @@ class _LoginCache:
         self._ttl = ttl
         self._accounts = accounts
         self._generation = accounts.generation
-        self._known: OrderedDict[tuple[str, str, str, bytes], tuple[Identity, float]] = OrderedDict()
+        self._known: OrderedDict[_LoginKey, tuple[Identity, float]] = OrderedDict()
 
-    def get(self, key: tuple[str, str, str, bytes]) -> Identity | None:
+    def get(self, key: _LoginKey) -> Identity | None:
         """Return whom a login is of; None if it has to be asked."""
         if self._generation != self._accounts.generation:
             self._generation = self._accounts.generation
@@ -235,7 +239,7 @@ class _LoginCache:
         found = self._known.get(key)
         return found[0] if found is not None and asyncio.get_running_loop().time() < found[1] else None
 
-    def put(self, key: tuple[str, str, str, bytes], identity: Identity) -> None:
+    def put(self, key: _LoginKey, identity: Identity) -> None:
         """Note whom a login is of; what ends by itself is asked each time."""
         if not self._ttl or identity.expires_at is not None:
             return

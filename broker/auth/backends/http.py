@@ -67,6 +67,8 @@ class HttpBackend:
         fields: list[tuple[str, str | bytes]] = [("username", login.name)]
         if login.secret is not None:
             fields.append(("password", login.secret))
+        if login.vhost:
+            fields.append(("vhost", login.vhost))
         answer = await self._request(self._options.user_path, fields)
         if answer == "deny":
             raise Refused("Denied by the backing HTTP service")

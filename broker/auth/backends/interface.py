@@ -27,6 +27,7 @@ class Login:
         from_loopback: Whether it connects from this machine.
         protocol: AMQP or HTTP, as which the attempt is counted, see attempts.py; None for no count.
         tags: Tags that the backend has given that authenticated it; see Backend.authorize().
+        vhost: Virtual host in the path of an HTTP request, which the backend `http` tells; empty for none.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Login:
     from_loopback: bool
     protocol: str | None
     tags: tuple[str, ...] = ()
+    vhost: str = ""
 
 
 class Question(NamedTuple):

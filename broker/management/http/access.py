@@ -150,7 +150,10 @@ class Access:
         attempt = attempts.get((name, password))
         if attempt is None:
             octets = password.encode("utf-8", "surrogateescape")
-            attempt = self.backends.attempt(Login(name, octets, remote, is_loopback(remote), HTTP))
+            # As in RabbitMQ, only if it exists.
+            vhost = request.match_info.get("vhost", "")
+            vhost = vhost if vhost in self._broker.vhosts else ""
+            attempt = self.backends.attempt(Login(name, octets, remote, is_loopback(remote), HTTP, vhost=vhost))
             attempts[name, password] = attempt
         return attempt
 

@@ -429,3 +429,24 @@ def test_a_job_has_the_rights_of_its_user(start: Start, connect: Connect, server
         move()
     assert json.load(refused.value)["reason"] == "Access refused."
     refused.value.close()
+
+
+def test_a_login_over_http_is_asked_for_with_the_virtual_host_of_the_path(start: Start, server: AuthServer) -> None:
+    """As recorded from RabbitMQ 3.10.8: of paths that name one that exists."""
+    management = api(start(auth_cache__ttl=0), "dora")
+    known = {"username": "dora", "password": password_of("dora")}
+    for path, fields in (
+        (("whoami",), known),
+        (("queues", "/"), {**known, "vhost": "/"}),
+        (("vhosts", "/"), {**known, "vhost": "/"}),
+    ):
+        server.asked.clear()
+        management.request("GET", *path)
+        assert server.asked[0] == ("user", fields)
+    for method, path, fields in (
+        ("PUT", ("vhosts", "new"), known),
+        ("GET", ("queues", "new"), {**known, "vhost": "new"}),
+    ):
+        server.asked.clear()
+        management.request(method, *path)
+        assert server.asked[0] == ("user", fields)
