@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import check_nesting
 from leveret.broker.core.vhosts.vhost import VirtualHost
