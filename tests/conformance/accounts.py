@@ -17,7 +17,7 @@ USERS: dict[str, tuple[list[str], dict[str, int]]] = {
     "default-exchange": ([], {}),
     "topic": ([], {}),
     "impersonator": (["impersonator"], {}),
-    "administrator": (["administrator"], {}),
+    "administrator": (["administrator", "management", "monitoring", "policymaker"], {}),
     "max-channels": ([], {"max-channels": 2}),
     "max-connections": ([], {"max-connections": 1}),
     "no-connections": ([], {"max-connections": 0}),

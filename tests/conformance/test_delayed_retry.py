@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from pamqp import commands
 
 from tests.conformance.bounded import QUORUM, outcomes, quorum, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, Unique
-from tests.conformance.operator_policies import PolicySet, only
+from tests.conformance.operator_policies import NAME, PolicySet, check, of, only, refusal
 from tests.conformance.reply_texts import inequivalent
 from tests.conformance.topology import bodies, counts, drain, fill, got, new_queue
 from tests.support.management import Management
@@ -175,6 +176,21 @@ def test_34_1_arguments_are_compared_and_not_checked(channel: Channel, unique: U
     text = inequivalent("x-delayed-retry-min", f"queue '{queue}'", vhost, "'y'", "'x'")
     with channel.expect_channel_close(406, text, commands.Queue.Declare):
         channel.queue_declare(queue, durable=True, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ({"type": "x", "min": 1}, '<<"x">> is not a valid delayed retry type. Must be one of: {types}'),
+        ({"type": "all", "min": 0}, "0 is not a valid delayed retry minimum delay. Must be a positive integer"),
+        ({"max": "1"}, '<<"1">> is not a valid delayed retry maximum delay. Must be a positive integer'),
+        ({"type": "all"}, "delayed-retry-min is required when delayed-retry-type is all"),
+        ({"type": "all", "min": 2, "max": 1}, "delayed-retry-max (1) must not be smaller than delayed-retry-min (2)"),
+    ],
+)
+def test_34_2_wrong_policies(policies: PolicySet, definition: dict[str, Any], reason: str) -> None:
+    keys = {f"delayed-retry-{key}": value for key, value in definition.items()}
+    check(policies.put(NAME, of(keys)), 400, refusal(reason.format(types="all, failed, returned, disabled")))
 
 
 def test_34_2_policies(

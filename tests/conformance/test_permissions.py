@@ -255,11 +255,27 @@ def test_18_8_system_exchanges_are_not_deleted_before_permission(login: Login, v
         channel.exchange_delete("amq.direct")
 
 
-def test_18_11_administrators_have_no_more(login: Login, accounts: Accounts, unique: Unique, vhost: str) -> None:
-    channel, queue = login("administrator"), unique()
-    text = refused("queue", queue, vhost, accounts.user("administrator"))
-    with channel.expect_channel_close(403, text, commands.Queue.Declare):
-        channel.queue_declare(queue)
+@pytest.mark.parametrize(
+    ("method", "operation", "kind"),
+    [
+        (commands.Queue.Declare, lambda channel, name: channel.queue_declare(name), "queue"),
+        (commands.Basic.Publish, lambda channel, name: channel.publish(name, "key"), "exchange"),
+        (commands.Basic.Get, lambda channel, name: channel.get(name), "queue"),
+    ],
+    ids=["configure", "write", "read"],
+)
+def test_18_11_administrators_have_no_more(
+    login: Login,
+    accounts: Accounts,
+    unique: Unique,
+    vhost: str,
+    method: type[Any],
+    operation: Callable[[Channel, str], object],
+    kind: str,
+) -> None:
+    channel, name = login("administrator"), unique()
+    with channel.expect_channel_close(403, refused(kind, name, vhost, accounts.user("administrator")), method):
+        operation(channel, name)
 
 
 @pytest.mark.departs("4.2.7")
