@@ -10,6 +10,7 @@ from typing import Final
 #: Variables that brokers, clients, Spark, pytest, git and other programs of the tests would follow, by how they begin.
 _FORGOTTEN: Final = (
     *("LEVERET_", "RABBITMQ_", "LAVINMQ", "BENCH_PEER", "AMQP", "CLOUDAMQP", "CELERY_", "KOMBU_", "DRAMATIQ_"),
+    *("ETCD_", "ETCDCTL_", "KUBERNETES_", "KC_", "LDAP", "PYICEBERG_", "HYPOTHESIS_"),
     *("SPARK_", "PYSPARK_", "FSSPEC_", "AWS_", "XDG_CACHE_", "XDG_CONFIG_", "JUPYTER_", "IPYTHON"),
     *("PYTHON", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "MYPY", "RUFF_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"),
     *("GIT_DIR", "GIT_INDEX", "GIT_WORK", "GIT_CONFIG", "GIT_AUTHOR", "GIT_COMMITTER", "GIT_OBJECT", "SOURCE_DATE"),
