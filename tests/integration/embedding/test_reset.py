@@ -215,7 +215,7 @@ def test_many_resets_leave_nothing_open() -> None:
     with clean_broker() as broker:
         _use_and_reset(broker)
         threads, descriptors = _threads(), _open_descriptors(broker)
-        for _ in range(200):
+        for _ in range(50):
             _use_and_reset(broker)
         wait_until(lambda: _open_descriptors(broker) <= descriptors, "no more is open than after the first reset")
         assert _threads() == threads
