@@ -13,6 +13,7 @@ import pytest
 
 from tests.allowed_skips import Skip, unexpected
 from tests.environment import clean
+from tests.support.examples import load_profile
 from tests.tiers import INTERPRETED, NEEDS, is_slow, lacking, left_out, rank
 
 # Before pytest-xdist starts its processes and a test its programs; they inherit it. Nor may the environment forbid byte
@@ -20,6 +21,11 @@ from tests.tiers import INTERPRETED, NEEDS, is_slow, lacking, left_out, rank
 sys.dont_write_bytecode = False
 clean(os.environ)
 time.tzset()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how much Hypothesis tries, before a test's module asks."""
+    load_profile(is_first_tier="not slow" in config.option.markexpr)
 
 
 @pytest.hookimpl(trylast=True)

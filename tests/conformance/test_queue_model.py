@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.conformance.operator_policies import PolicySet
 from tests.conformance.queue_client import QueueClient
 from tests.conformance.queue_programs import Program, programs
+from tests.support.examples import examples
 from tests.support.management import Management
 from tests.support.wire import Connection
 
 _ASKED_FOR: Final = os.environ.get("MODEL_EXAMPLES")
-EXAMPLES: Final = int(_ASKED_FOR or 50)
+EXAMPLES: Final = int(_ASKED_FOR or examples(50))
 # Each try to make a failing program smaller may wait for something that does not come.
 PHASES: Final = [Phase.generate, Phase.shrink] if _ASKED_FOR else [Phase.generate]
 
@@ -29,9 +30,6 @@ def test_queues_do_as_the_rules_say(kind: str, broker_url: str, management: Mana
     @settings(
         max_examples=EXAMPLES,
         phases=PHASES,
-        deadline=None,
-        derandomize=True,
-        database=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(program=programs(kind))

@@ -14,6 +14,7 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.contract.stores import STORES_IN_FILES
+from tests.support.examples import examples
 from tests.support.segment_stores import files_of, new_cached_store, new_flushed_store
 from tests.support.simulated_files import SimulatedFiles, flip
 
@@ -255,7 +256,7 @@ class DamagedStoreMachine(RuleBasedStateMachine):
         assert (self.store.ready_count, self.store.ready_bytes) == (0, 0)
 
 
-SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None)
+SETTINGS = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 @pytest.mark.parametrize("make", [new_flushed_store, new_cached_store], ids=["written", "cached"])

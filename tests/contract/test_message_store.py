@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
+from tests.support.examples import examples
 from tests.support.messages import ENVELOPE_FIELDS, bodies, message, size_of
 
 #: More messages and bytes than any test appends.
@@ -208,4 +209,4 @@ class StoreMachine(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(sorted(self.taken)), unique=True, min_size=1))
 
 
-SETTINGS = settings(max_examples=80, stateful_step_count=40, deadline=None, derandomize=True, database=None)
+SETTINGS = settings(max_examples=examples(80), stateful_step_count=40)

@@ -18,6 +18,7 @@ from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.crash import queue_machine, test_store_machine
+from tests.support.examples import examples
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
@@ -328,5 +329,5 @@ def test_any_history_agrees_with_plain_lists(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(module, "open_engine", partial(open_engine, redo_bytes=1500))
     run_state_machine_as_test(
         test_store_machine.DiskMachine,
-        settings=settings(max_examples=80, stateful_step_count=60, deadline=None, derandomize=True, database=None),
+        settings=settings(max_examples=examples(80), stateful_step_count=60),
     )

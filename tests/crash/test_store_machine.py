@@ -213,7 +213,5 @@ class DiskMachine(QueueMachine):
 def test_any_history_agrees_with_plain_lists() -> None:
     run_state_machine_as_test(
         DiskMachine,
-        settings=settings(
-            max_examples=HISTORIES, stateful_step_count=60, deadline=None, derandomize=True, database=None
-        ),
+        settings=settings(max_examples=HISTORIES, stateful_step_count=60),
     )

@@ -34,6 +34,7 @@ from leveret.protocol.field_table import (
 )
 from tests.support import tables as triples
 from tests.support.amqp_strategies import LETTERS, any_short_text, short_text, tables, value_of
+from tests.support.examples import examples
 
 
 def as_pamqp(field: FieldValue) -> Any:
@@ -86,7 +87,7 @@ def test_tables_come_back_byte_for_byte(table: FieldTable) -> None:
 
 
 @pytest.mark.parametrize("kind", LETTERS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_every_type_comes_back_byte_for_byte(kind: str, data: st.DataObject) -> None:
     value = data.draw(value_of(kind))
@@ -97,7 +98,7 @@ def test_every_type_comes_back_byte_for_byte(kind: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("kind", LETTERS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_every_type_is_read_as_pamqp_reads_it(kind: str, data: st.DataObject) -> None:
     value = data.draw(value_of(kind).filter(is_readable))
@@ -231,7 +232,7 @@ def test_other_letters_are_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", LETTERS.replace("V", ""))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_a_value_cut_short_is_refused(kind: str, data: st.DataObject) -> None:
     octets = b"\x01k" + encode_value(data.draw(value_of(kind)))

@@ -25,6 +25,7 @@ from tests.support.amqp_strategies import (
     publish_frame,
     streams,
 )
+from tests.support.examples import examples
 from tests.support.frame_reading import (
     DECLARE,
     HEARTBEAT,
@@ -44,7 +45,7 @@ from tests.support.reference_reader import ReferenceReader, flatten
 # -- well-formed streams ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(frames=streams(), data=st.data())
 def test_any_split_gives_what_a_naive_reader_reads(frames: list[bytes], data: st.DataObject) -> None:
     octets = b"".join(frames)
@@ -75,7 +76,7 @@ def test_a_new_reader_is_stepwise_and_takes_4096_octets() -> None:
     assert [len(of.events()) for _ in range(3)] == [1, 1, 0]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(frame_octets=method_frames(st.integers(1, 65535)))
 def test_every_method(frame_octets: bytes) -> None:
     (event,) = feed(one_by_one(frame_octets))
@@ -272,7 +273,7 @@ def check_broken(octets: bytes, pieces: list[bytes], *, stepwise: bool = False) 
             assert sizes == {int.from_bytes(event.header[4:12], "big")}
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(frames=streams(), data=st.data())
 def test_changed_streams_give_the_same_however_they_come(frames: list[bytes], data: st.DataObject) -> None:
     octets = data.draw(mutations(b"".join(frames)))
@@ -280,7 +281,7 @@ def test_changed_streams_give_the_same_however_they_come(frames: list[bytes], da
     check_broken(octets, data.draw(cuts(octets)), stepwise=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(frames=streams(), data=st.data())
 def test_frames_out_of_order_are_answered_as_by_a_naive_reader(frames: list[bytes], data: st.DataObject) -> None:
     shuffled = list(data.draw(st.permutations(frames)))
@@ -289,14 +290,14 @@ def test_frames_out_of_order_are_answered_as_by_a_naive_reader(frames: list[byte
     assert read(*shuffled)[: len(expected)] == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(octets=st.binary(max_size=200))
 @example(octets=b"\x01\0\x01\0\0\0\x07\0\x3c\0\x28\0\0\0\xce")
 def test_any_bytes(octets: bytes) -> None:
     check_broken(octets, one_by_one(octets))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     frames=st.lists(
         st.builds(

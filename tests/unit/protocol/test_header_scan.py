@@ -16,6 +16,7 @@ from leveret.protocol.header_scan import DECODE, DIRECT_REPLY_TO, PERSISTENT, RO
 from leveret.protocol.properties import Properties, encode_content_header
 from tests.support import content
 from tests.support.amqp_strategies import content_headers, mutations
+from tests.support.examples import examples
 
 ACTED_ON_PROPERTIES = properties.EXPIRATION | properties.USER_ID
 
@@ -42,7 +43,7 @@ def header(**given: Any) -> bytes:
     return content.header(10, content.properties(**given))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(content_headers(10))
 @example(header())
 @example(header(headers=[("CC", "A", [("S", "k")])]))
@@ -55,7 +56,7 @@ def test_any_header(payload: bytes) -> None:
     assert scan_header(payload) == decoded(payload)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(content_headers(10).flatmap(mutations))
 def test_mutated_headers(payload: bytes) -> None:
     assert scan_header(payload) == decoded(payload)

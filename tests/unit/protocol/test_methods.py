@@ -21,6 +21,7 @@ from tests.support.amqp_strategies import (
     field_values,
     short_text,
 )
+from tests.support.examples import examples
 
 BY_NAME = sorted(INDEX)
 PAMQP = [name for name in BY_NAME if INDEX[name] in commands.INDEX_MAPPING]
@@ -263,7 +264,7 @@ def test_of_bad_text_and_a_bad_table_the_first_counts() -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(octets=st.binary(max_size=60))
 def test_any_bytes_are_arguments_or_refused(name: str, octets: bytes) -> None:
     try:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.storage.seq_ranges import SeqRanges
@@ -12,7 +12,6 @@ def members(ranges: SeqRanges) -> list[int]:
     return [seq for first, end in ranges for seq in range(first, end)]
 
 
-@settings(deadline=None, derandomize=True, database=None)
 @given(RUNS, st.integers(0, 70))
 def test_it_is_a_set(runs: list[tuple[int, int]], floor: int) -> None:
     ranges, model = SeqRanges(), set[int]()

@@ -14,6 +14,7 @@ from leveret.analytics.archive.layout import FORMAT, manifest_path
 from leveret.analytics.archive.manifest import DataFile, Manifest, pack_manifest, unpack_manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, read_manifests, store_ids
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
+from tests.support.examples import examples
 
 STORE = "ab" * 16
 NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -56,7 +57,7 @@ def test_a_damaged_manifest_is_found(data: st.DataObject) -> None:
 
 
 @given(STEPS, st.integers(0, 60))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_manifests_say_together_what_was_added_and_not_removed(
     steps: list[tuple[list[DataFile], int, bool]], before: int
 ) -> None:

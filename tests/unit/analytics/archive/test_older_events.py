@@ -26,6 +26,7 @@ from leveret.storage.event_log import event_files, file_name
 from leveret.storage.snapshots.snapshot import SnapshotError
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_the_option_is_checked(builder: DirectoryBuilder) -> None:
         leveret.scan([f"{builder.path}/../archive", builder.path], "events", archive="off")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(["settle", "same", "wait", "roll", "reopen", "archive"]), max_size=25), st.data())
 def test_each_event_is_there_once(steps: list[str], data: st.DataObject) -> None:
     """Also if events of one time are in the last file that was removed and in the first one that is left."""

@@ -157,7 +157,7 @@ STEPS = st.lists(st.sampled_from(["publish", "settle", "archive", "day", "restar
 
 
 @given(STEPS, st.integers(1, 30))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_every_row_is_there_once_at_any_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], batch: int
 ) -> None:

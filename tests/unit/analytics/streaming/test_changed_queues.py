@@ -99,7 +99,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS)
 def test_it_finds_what_a_look_at_all_queues_finds(steps: list[tuple[str, int, int, bool, bool]]) -> None:
     with TemporaryDirectory() as path:
@@ -124,7 +124,7 @@ def test_it_finds_what_a_look_at_all_queues_finds(steps: list[tuple[str, int, in
         builder.close()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(STEPS, st.sampled_from([1, 3, 10]))
 def test_limited_batches_get_every_message_once(steps: list[tuple[str, int, int, bool, bool]], limit: int) -> None:
     with TemporaryDirectory() as path:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from leveret.broker.replication.register import NewerStateError, RegisterError, State, read_state
+from tests.support.examples import examples
 
 NAMES = ("a", "b", "c")
 NODES = st.sampled_from(NAMES)
@@ -160,7 +161,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=300, stateful_step_count=60)
+TestModel.settings = settings(max_examples=examples(300), stateful_step_count=60)
 
 
 def test_a_state_is_read_as_it_was_written() -> None:

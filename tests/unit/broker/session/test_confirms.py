@@ -13,6 +13,7 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import QueueDeclaration
 from leveret.broker.session.confirms import Confirms
 from tests.support import methods
+from tests.support.examples import examples
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost
 from tests.support.simulated_stores import memory_backing
@@ -211,7 +212,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tuple[str, int]]) -> None:
     confirms = new_confirms()
     outstanding: dict[int, str] = {}

@@ -14,6 +14,7 @@ from leveret.protocol.faults import ReplyCode
 from leveret.protocol.methods import INDEX, METHODS
 from leveret.protocol.states import ChannelState, ConnectionState
 from tests.support import content, methods
+from tests.support.examples import examples
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.methods import Method, MethodType
 from tests.support.queues import declare
@@ -421,5 +422,5 @@ class _ErrorLog(logging.Handler):
             self.messages.append(self.format(record))
 
 
-ConnectionMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+ConnectionMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=60)
 TestConnectionMachine = ConnectionMachine.TestCase

@@ -15,6 +15,7 @@ from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
 from tests.support.amqp_strategies import frame
+from tests.support.examples import examples
 from tests.support.memory_broker import method
 
 CHANNEL = 3
@@ -70,7 +71,7 @@ def expected(tag: int, entry: Entry) -> bytes:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(batches=st.lists(st.tuples(st.sampled_from(FIRST_TAGS), entries()), min_size=1, max_size=5))
 def test_each_delivery_is_what_it_would_be_alone(batches: list[tuple[int, list[Entry]]]) -> None:
     frames = DeliveryFrames(CHANNEL, "ctag", FRAME_MAX)

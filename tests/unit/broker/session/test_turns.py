@@ -11,6 +11,7 @@ from pamqp import commands
 
 from leveret.protocol.field_table import plain_values
 from tests.support import methods
+from tests.support.examples import examples
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.transport import BODY, METHOD
 
@@ -110,7 +111,7 @@ class Client:
         return self.received
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(ARGUMENTS, st.integers(0, 3), st.lists(st.lists(ACTIONS, min_size=1, max_size=6), max_size=8))
 def test_one_read_and_several_reads_have_the_same_effect(
     arguments: dict[str, Any], prefetch: int, bursts: list[list[tuple[Any, ...]]]

@@ -12,6 +12,7 @@ from pamqp import commands
 from leveret import compilation
 from leveret.broker.session import publishing
 from tests.support import methods
+from tests.support.examples import examples
 from tests.support.long_routes import LONG_KEY, bind_wild
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.stepping_clock import SteppingClock
@@ -113,7 +114,7 @@ _FAULTY: Final = st.tuples(st.sampled_from(_FAULTS), st.integers(1, 3))
 _PLAIN: Final[dict[str, Any]] = {}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_ARGUMENTS, st.lists(_KINDS, max_size=12), st.lists(_FAULTY, max_size=1), st.lists(_KINDS, max_size=4))
 @example({"x-max-length-bytes": 9}, [(_PLAIN, 1), (_PLAIN, 2), (_PLAIN, 3), (_PLAIN, 1)], [], [])
 def test_one_read_and_one_read_per_message_have_the_same_effect(

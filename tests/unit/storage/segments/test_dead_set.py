@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
+from tests.support.examples import examples
 
 #: Around the edges of blocks, where it matters.
 NUMBERS = st.builds(lambda block, off: max(1, block * BLOCK + off), st.integers(0, 4), st.integers(-3, 3))
@@ -13,7 +14,7 @@ COUNTS = st.one_of(st.integers(1, 5), st.sampled_from([BLOCK - 2, BLOCK, BLOCK +
 TOP = 8 * BLOCK
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(1, 5), st.lists(st.tuples(NUMBERS, COUNTS), max_size=12))
 def test_it_is_a_set(floor: int, runs: list[tuple[int, int]]) -> None:
     dead, model = DeadSet(floor), set(range(floor))
@@ -31,7 +32,6 @@ def test_it_is_a_set(floor: int, runs: list[tuple[int, int]]) -> None:
     assert not set(starts) & set(ends), "runs are as long as they can be"
 
 
-@settings(deadline=None, derandomize=True, database=None)
 @given(st.lists(st.integers(1, 3 * BLOCK), max_size=40, unique=True))
 def test_what_is_saved_can_be_loaded(numbers: list[int]) -> None:
     dead = DeadSet()

@@ -45,7 +45,7 @@ def happen(builder: DirectoryBuilder, what: str, where: int, count: int) -> None
         builder.reopen(in_order=count > 4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS, st.booleans())
 def test_a_snapshot_with_memory_is_the_same(steps: list[tuple[str, int, int]], dead_too: bool) -> None:
     with TemporaryDirectory() as path:

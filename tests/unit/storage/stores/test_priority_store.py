@@ -10,6 +10,7 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.priority_store import PriorityStore
+from tests.support.examples import examples
 from tests.support.messages import bodies
 from tests.support.segment_stores import memory_store
 
@@ -108,5 +109,5 @@ class PriorityMachine(RuleBasedStateMachine):
         self.taken += zip(expected, entries, strict=True)
 
 
-PriorityMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+PriorityMachine.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40)
 TestPriorityMachine = PriorityMachine.TestCase

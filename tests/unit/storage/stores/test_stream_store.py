@@ -17,6 +17,7 @@ from leveret.storage.message import Envelope, Message, StoredMessage
 from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore
 from leveret.storage.stores.stream_store import StreamStore
+from tests.support.examples import examples
 from tests.support.messages import ENVELOPE, bodies
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles, flip
@@ -494,4 +495,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 def test_a_stream_is_what_the_model_says() -> None:
-    run_state_machine_as_test(StreamMachine, settings=settings(max_examples=40, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(StreamMachine, settings=settings(max_examples=examples(40), stateful_step_count=25))

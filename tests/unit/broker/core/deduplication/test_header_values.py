@@ -32,6 +32,7 @@ from leveret.protocol.properties import FLAGS, encode_content_header, encode_hea
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from tests.support.amqp_strategies import field_values, tables
+from tests.support.examples import examples
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, envelope, publish
@@ -342,7 +343,7 @@ class UniqueQueue(RuleBasedStateMachine):
 
 
 TestUniqueQueue = UniqueQueue.TestCase
-TestUniqueQueue.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestUniqueQueue.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def switch_on(vhost: VirtualHost) -> None:

@@ -14,6 +14,7 @@ from leveret.broker.core.deduplication.value_log import ValueLog
 from leveret.broker.core.message_stores import SyncWaiter, WriteFailures
 from leveret.storage.backings import LevelBacking, StoreRequest
 from leveret.storage.engine import StorageEngine
+from tests.support.examples import examples
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
@@ -145,7 +146,7 @@ def test_a_deleted_log_writes_nothing(tmp_path: Path) -> None:
     disk.engine.close()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.one_of(st.just(NEVER), st.integers(1, 20))), max_size=80),
     st.integers(1, 6),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leveret.broker.core.delays.due_index import DueIndex
+from tests.support.examples import examples
 
 TIMES = st.integers(0, 12) | st.integers(0, 10**15)
 
@@ -69,7 +70,7 @@ class DueIndexMachine(RuleBasedStateMachine):
 
 
 TestDueIndexMachine = DueIndexMachine.TestCase
-TestDueIndexMachine.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestDueIndexMachine.settings = settings(max_examples=examples(40), stateful_step_count=20)
 
 
 @given(st.lists(st.integers(0, 5), max_size=50))

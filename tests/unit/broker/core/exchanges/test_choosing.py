@@ -14,6 +14,7 @@ from leveret.broker.core.exchanges.choosing import ConsistentHashExchange, Modul
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.bound import bind_named, named_queue, names, table
+from tests.support.examples import examples
 
 KEYS = [f"key {number}" for number in range(300)]
 QUEUES = tuple("abcdef")
@@ -83,10 +84,10 @@ class ConsistentHashMachine(RuleBasedStateMachine):
 
 
 TestConsistentHash = ConsistentHashMachine.TestCase
-TestConsistentHash.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestConsistentHash.settings = settings(max_examples=examples(40), stateful_step_count=15)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(weights=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_shares_follow_weights(weights: list[int]) -> None:
     exchange = ConsistentHashExchange("/", "x")

@@ -28,6 +28,7 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.segment_store import SegmentStore
+from tests.support.examples import examples
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE, message
 from tests.support.queue_content import publish
@@ -220,7 +221,7 @@ class PagingOfAQuorumQueue(Paging):
         return declare(new_vhost(ManualLoop()), arguments=(("x-queue-type", longstr("quorum")),))
 
 
-LIMITS = settings(max_examples=60, stateful_step_count=40)
+LIMITS = settings(max_examples=examples(60), stateful_step_count=40)
 TestMemory = Paging.TestCase
 TestDisk = PagingOnDisk.TestCase
 TestLazy = PagingOnDiskLazily.TestCase

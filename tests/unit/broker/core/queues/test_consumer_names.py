@@ -15,6 +15,7 @@ from leveret.policies.policy import Policy
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.faults import ChannelFault
 from leveret.storage.message import NO_ENVELOPE, Message
+from tests.support.examples import examples
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.queues import Outcome, settle
 from tests.support.streams import StreamBroker, number, offsets
@@ -368,7 +369,7 @@ class _Names(RuleBasedStateMachine):
 
 
 TestNames = _Names.TestCase
-TestNames.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestNames.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def test_a_consumer_that_does_not_settle_its_first_message_takes_little_memory() -> None:

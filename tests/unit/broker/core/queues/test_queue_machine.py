@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from leveret.broker.core.queues.queue import Holder
 from leveret.storage.interface import Entry
+from tests.support.examples import examples
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
@@ -196,5 +197,5 @@ class _Recorder(FakeConsumer):
         self._machine.note_delivery(self, entries)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=50)
 TestQueueMachine = QueueMachine.TestCase

@@ -21,6 +21,7 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
+from tests.support.examples import examples
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue
@@ -431,5 +432,5 @@ def _recorder(pair: Pair) -> Recorder:
     return pair.real
 
 
-BoundedQueues.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+BoundedQueues.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestBoundedQueues = BoundedQueues.TestCase

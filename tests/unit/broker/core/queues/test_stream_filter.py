@@ -10,6 +10,7 @@ from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.protocol.properties import HEADERS, encode_content_header, encode_headers
 from leveret.storage.message import Envelope, Message
+from tests.support.examples import examples
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.stepping_clock import SteppingClock
 from tests.support.streams import StreamBroker, offsets
@@ -126,7 +127,7 @@ def test_a_consumer_that_waits_keeps_its_filter() -> None:
     assert second.received == ["1"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     values=st.lists(st.sampled_from(["a", "b", "c", None, ""]), max_size=60),
     wanted=st.sets(st.sampled_from("abc"), min_size=1),

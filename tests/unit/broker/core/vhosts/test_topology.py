@@ -17,6 +17,7 @@ from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import add_exchange, add_queues, named_queue, table
+from tests.support.examples import examples
 
 EXCHANGES = tuple("uvwxyz")
 QUEUES = tuple("abc")
@@ -163,7 +164,7 @@ class TopologyMachine(RuleBasedStateMachine):
 
 
 TestTopologyMachine = TopologyMachine.TestCase
-TestTopologyMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTopologyMachine.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 @pytest.fixture
