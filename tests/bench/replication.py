@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -81,6 +81,10 @@ class Publisher:
     def take(self, latencies: list[float]) -> None:
         """Take the confirms that have come, and note how long each took."""
         self._connection.read(_SECONDS)
+        # One frame is read, and more may have come with it, for which no poll wakes up again.
+        with suppress(TimeoutError):
+            while True:
+                self._connection.read(0)
         now = time.perf_counter()
         for confirm in self._channel.confirms:
             assert confirm.ack, "a publish was refused"
