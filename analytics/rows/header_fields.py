@@ -131,31 +131,37 @@ class FieldLevel:
         self._check_finite()
 
     def _walk(self, at: Positions, stop: Positions) -> list[Positions]:
-        octets, last = self._bytes8, len(self._bytes8) - 1
+        octets = self._bytes8
+        all_tables = self._is_table.all()
         owner = np.flatnonzero(stop > at)
         at, stop = at[owner], stop[owner]
         rounds: list[tuple[Positions, ...]] = []
         counts = np.zeros(self._count, np.int64)
         while len(owner):
-            kind_at = np.where(self._is_table[owner], at + 1 + octets[at], at)
-            size = np.where(kind_at < stop, _SIZE_OF[octets[np.minimum(kind_at, last)]], _UNKNOWN)
+            kind_at = at + 1 + octets[at]
+            if not all_tables:
+                kind_at = np.where(self._is_table[owner], kind_at, at)
+            kind = octets.take(kind_at, mode="clip")
             start = kind_at + 1
+            # Most tables have the same fields in the same order.
+            size = _SIZE_OF[kind[:1] if (kind == kind[0]).all() else kind]
             is_long = size == _LONG
             if is_long.any():
                 start = start + 4 * is_long
-                length = np.zeros(len(at), np.int64)
-                for byte in range(-4, 0):
-                    length = length << 8 | octets[np.minimum(start + byte, last)]
+                length = self._at(np.clip(start - 4, 0, len(octets) - 4), ">u4").astype(np.int64)
                 size = np.where(is_long, length, size)
             end = start + size
-            good = (size >= 0) & (end <= stop)
+            good = (size >= 0) & (kind_at < stop) & (end <= stop)
             if not good.all():
                 self.broken = owner[~good]
                 break
             counts[owner] += 1
             rounds.append((owner, at, kind_at, start, end))
             further = end < stop
-            owner, at, stop = owner[further], end[further], stop[further]
+            if further.all():
+                at = end
+            else:
+                owner, at, stop = owner[further], end[further], stop[further]
         # The fields of a table were found one after the other.
         first = np.cumsum(counts) - counts
         columns = [np.empty(int(counts.sum()), np.int64) for _ in range(5)]
@@ -173,9 +179,13 @@ class FieldLevel:
                 self.broken = self.owner[at[~np.isfinite(self._numbers(at, kind))]]
 
     def _numbers(self, at: Positions, kind: str) -> npt.NDArray[Any]:
-        places = self.start[at][:, np.newaxis] + np.arange(_SIZES[kind])
-        found: npt.NDArray[Any] = self._bytes8[places].view(_NUMBERS[kind])[:, 0]
-        return found
+        return self._at(self.start[at], _NUMBERS[kind])
+
+    def _at(self, places: Positions, form: str) -> npt.NDArray[Any]:
+        """Return the numbers that begin at some places, which need not be multiples of their size."""
+        size = int(form[2:])
+        everywhere: npt.NDArray[Any] = np.ndarray((len(self._octets) - size + 1,), form, self._octets, 0, (1,))
+        return everywhere[places]
 
     @cached_property
     def _names(self) -> tuple[Any, Positions]:
