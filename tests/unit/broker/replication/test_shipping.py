@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,12 +108,21 @@ async def next_frame(link: Link) -> bytes:
             return octets
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def within() -> None:
-        async with asyncio.timeout(60):
-            await work
+Lead = Callable[..., Leader]
 
-    asyncio.run(within())
+
+@pytest.fixture
+async def lead(tmp_path: Path) -> AsyncIterator[Lead]:
+    """Make leaders, which are closed after the test."""
+    made: list[Leader] = []
+
+    def make(*arguments: Any, **options: Any) -> Leader:
+        made.append(Leader(tmp_path, *arguments, **options))
+        return made[-1]
+
+    yield make
+    for leader in made:
+        await leader.close()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -121,172 +130,136 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_leader_alone_waits_for_nobody(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",))
-        leader.do(1)
-        await until(lambda: leader.called == [1])
-        await leader.close()
-
-    run(work())
+async def test_a_leader_alone_waits_for_nobody(lead: Lead) -> None:
+    leader = lead(("a",))
+    leader.do(1)
+    await until(lambda: leader.called == [1])
 
 
-def test_what_waits_is_let_go_when_all_have_acknowledged(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"), timeout=30)
-        link = await leader.follow("b")
-        leader.do(1)
-        leader.do(2)
+async def test_what_waits_is_let_go_when_all_have_acknowledged(lead: Lead) -> None:
+    leader = lead(("a", "b"), timeout=30)
+    link = await leader.follow("b")
+    leader.do(1)
+    leader.do(2)
+    frame = unpack_frame(await next_frame(link))
+    assert leader.called == []
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+    await until(lambda: leader.called == [1])
+    while frame.last < 2:
         frame = unpack_frame(await next_frame(link))
-        assert leader.called == []
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
-        await until(lambda: leader.called == [1])
-        while frame.last < 2:
-            frame = unpack_frame(await next_frame(link))
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
-        await until(lambda: leader.called == [1, 2])
-        await leader.close()
-
-    run(work())
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
+    await until(lambda: leader.called == [1, 2])
 
 
-def test_what_is_synced_waits_for_no_later_operation(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"), timeout=300)
-        link = await leader.follow("b")
-        leader.operations.add_sync(Operation(Kind.SYNC, "f"))
-        assert unpack_frame(await next_frame(link)).last == 1
-        # What the next sync is for is recorded already when this one has ended here.
-        leader.operations.add(Operation(Kind.APPEND, "f", 0, b"later"))
-        leader.shipping.when_copied(lambda: leader.called.append(1))
-        assert leader.shipping.operation == 2
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
-        await until(lambda: leader.called == [1])
-        # All copies have it, so no acknowledgement will come that lets it go, nor does it wait for the next tick.
-        leader.shipping.when_copied(lambda: leader.called.append(2))
-        await asyncio.sleep(0)
-        assert leader.called == [1, 2]
-        await leader.close()
-
-    run(work())
+async def test_what_is_synced_waits_for_no_later_operation(lead: Lead) -> None:
+    leader = lead(("a", "b"), timeout=300)
+    link = await leader.follow("b")
+    leader.operations.add_sync(Operation(Kind.SYNC, "f"))
+    assert unpack_frame(await next_frame(link)).last == 1
+    # What the next sync is for is recorded already when this one has ended here.
+    leader.operations.add(Operation(Kind.APPEND, "f", 0, b"later"))
+    leader.shipping.when_copied(lambda: leader.called.append(1))
+    assert leader.shipping.operation == 2
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+    await until(lambda: leader.called == [1])
+    # All copies have it, so no acknowledgement will come that lets it go, nor does it wait for the next tick.
+    leader.shipping.when_copied(lambda: leader.called.append(2))
+    await asyncio.sleep(0)
+    assert leader.called == [1, 2]
 
 
-def test_who_does_not_acknowledge_leaves_the_register_first(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"))
-        leader.judge.reached.clear()
-        leader.do(1)
-        await asyncio.sleep(0.5)
-        assert leader.called == []
-        leader.judge.reached.set()
-        await until(lambda: leader.called == [1])
-        assert [state.in_sync for state in leader.judge.changes] == [("a",)]
-        await leader.close()
-
-    run(work())
+async def test_who_does_not_acknowledge_leaves_the_register_first(lead: Lead) -> None:
+    leader = lead(("a", "b"))
+    leader.judge.reached.clear()
+    leader.do(1)
+    await asyncio.sleep(0.5)
+    assert leader.called == []
+    leader.judge.reached.set()
+    await until(lambda: leader.called == [1])
+    assert [state.in_sync for state in leader.judge.changes] == [("a",)]
 
 
-def test_a_leader_that_was_replaced_lets_nothing_go(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"))
-        leader.judge.answers = False
-        leader.do(1)
-        await asyncio.sleep(0.5)
-        assert leader.called == []
-        leader.judge.has_lost = True
-        assert not await asyncio.to_thread(leader.shipping.wait, 30)
-        assert leader.called == []
-        await leader.close()
-
-    run(work())
+async def test_a_leader_that_was_replaced_lets_nothing_go(lead: Lead) -> None:
+    leader = lead(("a", "b"))
+    leader.judge.answers = False
+    leader.do(1)
+    await asyncio.sleep(0.5)
+    assert leader.called == []
+    leader.judge.has_lost = True
+    assert not await asyncio.to_thread(leader.shipping.wait, 30)
+    assert leader.called == []
 
 
-def test_nothing_is_let_go_without_a_lease(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",))
-        leader.judge.may_confirm = False
-        leader.do(1)
-        await asyncio.sleep(0.3)
-        assert leader.called == []
-        leader.judge.may_confirm = True
-        await until(lambda: leader.called == [1])
-        await leader.close()
-
-    run(work())
+async def test_nothing_is_let_go_without_a_lease(lead: Lead) -> None:
+    leader = lead(("a",))
+    leader.judge.may_confirm = False
+    leader.do(1)
+    await asyncio.sleep(0.3)
+    assert leader.called == []
+    leader.judge.may_confirm = True
+    await until(lambda: leader.called == [1])
 
 
-def test_a_node_that_enters_is_waited_for_before_the_register_knows_it(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",), timeout=30, min_copies=2)
-        link = await leader.follow("b")
-        leader.do(1)
-        await until(lambda: leader.enough == [False])
-        assert leader.called == []
-        leader.judge.reached.clear()
-        await next_frame(link)
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
-        await until(lambda: leader.shipping.is_entering("b"))
-        leader.do(2)
-        leader.judge.reached.set()
-        await until(lambda: leader.called == [1])
-        assert leader.judge.changes[-1].in_sync == ("a", "b")
-        assert leader.judge.changes[-1].addresses == {"b": "h:1"}
-        assert leader.enough == [False, True]
-        await next_frame(link)
-        assert leader.called == [1]
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
-        await until(lambda: leader.called == [1, 2])
-        assert leader.shipping.choose_successor() == "b"
-        assert leader.shipping.choose_successor("c") == ""
-        await leader.close()
-
-    run(work())
+async def test_a_node_that_enters_is_waited_for_before_the_register_knows_it(lead: Lead) -> None:
+    leader = lead(("a",), timeout=30, min_copies=2)
+    link = await leader.follow("b")
+    leader.do(1)
+    await until(lambda: leader.enough == [False])
+    assert leader.called == []
+    leader.judge.reached.clear()
+    await next_frame(link)
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+    await until(lambda: leader.shipping.is_entering("b"))
+    leader.do(2)
+    leader.judge.reached.set()
+    await until(lambda: leader.called == [1])
+    assert leader.judge.changes[-1].in_sync == ("a", "b")
+    assert leader.judge.changes[-1].addresses == {"b": "h:1"}
+    assert leader.enough == [False, True]
+    await next_frame(link)
+    assert leader.called == [1]
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(2))
+    await until(lambda: leader.called == [1, 2])
+    assert leader.shipping.choose_successor() == "b"
+    assert leader.shipping.choose_successor("c") == ""
 
 
-def test_who_leaves_while_the_register_is_asked_is_waited_for(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",), timeout=30)
-        link = await leader.follow("b")
-        leader.judge.reached.clear()
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(0))
-        await until(lambda: leader.shipping.is_entering("b"))
-        link.close()
-        await leader.served.wait()
-        leader.do(1)
-        await asyncio.sleep(0.3)
-        # The register may say already that this node has everything.
-        assert leader.called == []
-        leader.judge.reached.set()
-        await until(lambda: leader.judge.changes)
-        await asyncio.sleep(0.1)
-        assert leader.called == []
-        assert await leader.shipping.drop("b", "it is gone")
-        await until(lambda: leader.called == [1])
-        await leader.close()
-
-    run(work())
+async def test_who_leaves_while_the_register_is_asked_is_waited_for(lead: Lead) -> None:
+    leader = lead(("a",), timeout=30)
+    link = await leader.follow("b")
+    leader.judge.reached.clear()
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(0))
+    await until(lambda: leader.shipping.is_entering("b"))
+    link.close()
+    await leader.served.wait()
+    leader.do(1)
+    await asyncio.sleep(0.3)
+    # The register may say already that this node has everything.
+    assert leader.called == []
+    leader.judge.reached.set()
+    await until(lambda: leader.judge.changes)
+    await asyncio.sleep(0.1)
+    assert leader.called == []
+    assert await leader.shipping.drop("b", "it is gone")
+    await until(lambda: leader.called == [1])
 
 
-def test_a_copy_is_sent_no_faster_than_asked(tmp_path: Path) -> None:
+async def test_a_copy_is_sent_no_faster_than_asked(lead: Lead, tmp_path: Path) -> None:
     size, rate = 600_000, 400_000
     (tmp_path / "large").write_bytes(bytes(size))
 
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",), sync_rate=rate)
-        link = await leader.follow("b", epoch=0)
-        told = json.loads(await link.expect(Message.FILES))
-        at = next(at for at, each in enumerate(told["files"]) if each[0] == "large")
-        begun, received = asyncio.get_running_loop().time(), 0
-        link.send_json(Message.FILES, [at])
-        while received < size:
-            received += len(await link.expect(Message.DATA))
-        # The rate holds from when the copy began, and the last piece has waited for its turn.
-        assert asyncio.get_running_loop().time() - begun > 0.8 * size / rate
-        await link.expect(Message.END)
-        await until(lambda: leader.shipping.standbys["b"].sent == size)
-        await leader.close()
-
-    run(work())
+    leader = lead(("a",), sync_rate=rate)
+    link = await leader.follow("b", epoch=0)
+    told = json.loads(await link.expect(Message.FILES))
+    at = next(at for at, each in enumerate(told["files"]) if each[0] == "large")
+    begun, received = asyncio.get_running_loop().time(), 0
+    link.send_json(Message.FILES, [at])
+    while received < size:
+        received += len(await link.expect(Message.DATA))
+    # The rate holds from when the copy began, and the last piece has waited for its turn.
+    assert asyncio.get_running_loop().time() - begun > 0.8 * size / rate
+    await link.expect(Message.END)
+    await until(lambda: leader.shipping.standbys["b"].sent == size)
 
 
 @pytest.mark.parametrize(
@@ -298,79 +271,65 @@ def test_a_copy_is_sent_no_faster_than_asked(tmp_path: Path) -> None:
         pytest.param(Message.FIGURES, b"[]", id="malformed figures"),
     ],
 )
-def test_who_answers_what_cannot_be_is_closed_and_not_counted(tmp_path: Path, kind: Message, octets: bytes) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"), timeout=30)
-        link = await leader.follow("b")
-        leader.do(1)
-        await next_frame(link)
-        link.send(kind, octets)
-        await leader.served.wait()
-        await asyncio.sleep(0.1)
-        assert leader.called == []
-        assert leader.shipping.standbys["b"].acknowledged == 0
-        await leader.close()
-
-    run(work())
+async def test_who_answers_what_cannot_be_is_closed_and_not_counted(lead: Lead, kind: Message, octets: bytes) -> None:
+    leader = lead(("a", "b"), timeout=30)
+    link = await leader.follow("b")
+    leader.do(1)
+    await next_frame(link)
+    link.send(kind, octets)
+    await leader.served.wait()
+    await asyncio.sleep(0.1)
+    assert leader.called == []
+    assert leader.shipping.standbys["b"].acknowledged == 0
 
 
-def test_an_observer_is_not_waited_for(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a", "b"), timeout=30)
-        link = await leader.follow("b", is_observer=True)
-        # It was a standby before: it leaves the set, in the register first.
-        assert [state.in_sync for state in leader.judge.changes] == [("a",)]
-        leader.do(1)
-        await until(lambda: leader.called == [1])
-        await next_frame(link)
-        link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
-        await until(lambda: leader.shipping.standbys["b"].acknowledged == 1)
-        assert leader.shipping.state.in_sync == ("a",)
-        assert leader.shipping.choose_successor() == ""
-        await leader.close()
-
-    run(work())
+async def test_an_observer_is_not_waited_for(lead: Lead) -> None:
+    leader = lead(("a", "b"), timeout=30)
+    link = await leader.follow("b", is_observer=True)
+    # It was a standby before: it leaves the set, in the register first.
+    assert [state.in_sync for state in leader.judge.changes] == [("a",)]
+    leader.do(1)
+    await until(lambda: leader.called == [1])
+    await next_frame(link)
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1))
+    await until(lambda: leader.shipping.standbys["b"].acknowledged == 1)
+    assert leader.shipping.state.in_sync == ("a",)
+    assert leader.shipping.choose_successor() == ""
 
 
-def test_who_may_follow(tmp_path: Path) -> None:
-    async def work() -> None:
-        shipping = Leader(tmp_path, ("a", "b")).shipping
-        assert shipping.refusal("b", "s", False) == shipping.refusal("c", "", True) == ""
-        assert "another broker's" in shipping.refusal("c", "t", False)
-        assert "another node is called a" in shipping.refusal("a", "s", False)
-        shipping.note_state(replace(shipping.state, store=""))
-        assert shipping.refusal("b", "s", False) == "the leader is starting"
-        await shipping.close()
-
-    run(work())
+async def test_who_may_follow(lead: Lead) -> None:
+    shipping = lead(("a", "b")).shipping
+    assert shipping.refusal("b", "s", False) == shipping.refusal("c", "", True) == ""
+    assert "another broker's" in shipping.refusal("c", "t", False)
+    assert "another node is called a" in shipping.refusal("a", "s", False)
+    shipping.note_state(replace(shipping.state, store=""))
+    assert shipping.refusal("b", "s", False) == "the leader is starting"
+    await shipping.close()
 
 
-def test_who_does_not_know_the_secret_is_refused_on_both_sides() -> None:
-    async def work() -> None:
-        refused: list[str] = []
+async def test_who_does_not_know_the_secret_is_refused_on_both_sides() -> None:
+    refused: list[str] = []
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            link = Link(reader, writer)
-            try:
-                answer(link, "other", await accept(link, SECRET, False), {})
-            except LinkError as error:
-                refused.append(str(error))
-            finally:
-                link.close()
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link(reader, writer)
+        try:
+            answer(link, "other", await accept(link, SECRET, False), {})
+        except LinkError as error:
+            refused.append(str(error))
+        finally:
+            link.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        for secret in ("wrong", SECRET):
-            try:
-                await connect("127.0.0.1", port, secret, {"node": "b"})
-            except LinkError as error:
-                refused.append(str(error))
-        server.close()
-        await asyncio.sleep(0)
-        assert len(refused) == 3
-        assert all("another replication.secret" in each for each in refused), refused
-
-    run(work())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for secret in ("wrong", SECRET):
+        try:
+            await connect("127.0.0.1", port, secret, {"node": "b"})
+        except LinkError as error:
+            refused.append(str(error))
+    server.close()
+    await asyncio.sleep(0)
+    assert len(refused) == 3
+    assert all("another replication.secret" in each for each in refused), refused
 
 
 class CountingReader:
@@ -385,25 +344,21 @@ class CountingReader:
         return await self._reader.readexactly(size)
 
 
-def test_what_goes_to_observers_is_compressed(tmp_path: Path) -> None:
-    async def work() -> None:
-        leader = Leader(tmp_path, ("a",), timeout=30)
-        standby, observer = await leader.follow("b"), await leader.follow("o", is_observer=True)
-        body = bytes(100_000) + random.Random(1).randbytes(1000)
-        leader.operations.add(Operation(Kind.APPEND, "f", 0, body))
-        leader.do(1)
-        counts = []
-        for link in (standby, observer):
-            counting = CountingReader(link.reader)
-            link.reader = counting  # type: ignore[assignment]
-            got = unpack_frame(await next_frame(link))
-            assert next(got.operations()).octets == body
-            counts.append(counting.count)
-        assert counts[0] > 100_000
-        assert counts[1] < 5_000
-        await leader.close()
-
-    run(work())
+async def test_what_goes_to_observers_is_compressed(lead: Lead) -> None:
+    leader = lead(("a",), timeout=30)
+    standby, observer = await leader.follow("b"), await leader.follow("o", is_observer=True)
+    body = bytes(100_000) + random.Random(1).randbytes(1000)
+    leader.operations.add(Operation(Kind.APPEND, "f", 0, body))
+    leader.do(1)
+    counts = []
+    for link in (standby, observer):
+        counting = CountingReader(link.reader)
+        link.reader = counting  # type: ignore[assignment]
+        got = unpack_frame(await next_frame(link))
+        assert next(got.operations()).octets == body
+        counts.append(counting.count)
+    assert counts[0] > 100_000
+    assert counts[1] < 5_000
 
 
 @pytest.mark.parametrize(
@@ -415,23 +370,20 @@ def test_what_goes_to_observers_is_compressed(tmp_path: Path) -> None:
         pytest.param(b"", "cut off", id="empty"),
     ],
 )
-def test_a_compressed_message_that_is_none_is_refused(packed: bytes, reason: str) -> None:
-    async def work() -> None:
-        refused: list[str] = []
+async def test_a_compressed_message_that_is_none_is_refused(packed: bytes, reason: str) -> None:
+    refused: list[str] = []
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await Link(reader, writer).receive(10_000)
-            except LinkError as error:
-                refused.append(str(error))
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
-        Link(reader, writer).send(Message.PACKED, bytes((Message.DATA,)) + packed if packed else b"")
-        assert await reader.read() == b""
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await Link(reader, writer).receive(10_000)
+        except LinkError as error:
+            refused.append(str(error))
         writer.close()
-        server.close()
-        assert reason in refused[0]
 
-    run(work())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    Link(reader, writer).send(Message.PACKED, bytes((Message.DATA,)) + packed if packed else b"")
+    assert await reader.read() == b""
+    writer.close()
+    server.close()
+    assert reason in refused[0]

@@ -170,7 +170,7 @@ def test_a_callback_waits_for_copies_too(files: GatedFiles, owner: Owner) -> Non
     committer = Committer(files, owner.calls.put, lambda error: None, copies=machines)
     files.gate.set()
     committer.submit(group_of(files, lambda: done.append(1)))
-    copied = machines.waiting.get(timeout=20)
+    copied = machines.waiting.get(timeout=120)
     assert (files.syncs, done, owner.calls.empty()) == (1, [], True)
     copied()
     owner.serve()

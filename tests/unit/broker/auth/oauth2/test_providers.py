@@ -112,7 +112,7 @@ async def test_revoked_keys_are_dropped_in_the_background() -> None:
         stub.signers = []
         clock.advance(601)
         await verifier.verify("", _token(stub, signer))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             try:
                 await verifier.verify("", _token(stub, signer))
