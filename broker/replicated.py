@@ -22,8 +22,10 @@ import uvloop
 
 from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.registry import make_backends
 from leveret.broker.backup_taking import BackupTaker, shared_place
-from leveret.broker.config.config_errors import DefinitionsError
+from leveret.broker.config.config_errors import ConfigError, DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import Replication, Settings
@@ -41,6 +43,7 @@ from leveret.broker.replication.register import Register
 from leveret.broker.replication.report import metrics, report
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.broker.tls import TlsError
 from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import Changes
 from leveret.storage.disk.files import DirectoryInUseError
@@ -250,8 +253,14 @@ class ReplicatedBroker:
     async def _stand_by(self, leader: str, address: str) -> None:
         options = self._settings.replication
         if self._forwarder is None:
-            loopback_users = tuple(self._settings.loopback_users)
-            answers = OwnAnswers(self._settings.data_dir, loopback_users, self.report, self._metrics, self.promote)
+            settings = self._settings
+            try:
+                backends = make_backends(settings, Accounts(()), self._loop, self._clock)
+            except (ConfigError, TlsError) as error:
+                raise StartError(str(error)) from error
+            loopback_users, client_id = tuple(settings.loopback_users), settings.management.oauth_client_id
+            users = loopback_users, backends, client_id
+            answers = OwnAnswers(settings.data_dir, *users, self.report, self._metrics, self.promote)
             prefix = self._settings.management.path_prefix
             self._forwarder = Forwarder(self._name, options.secret, self._client_tls, prefix, answers, self._dial)
             self._ports.rewind()

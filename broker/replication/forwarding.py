@@ -101,6 +101,7 @@ class Forwarder:
     async def stop(self) -> None:
         """Stop listening, and close the connections of all clients."""
         await self._end(self._clients)
+        await self._answers.close()
 
     async def _end(self, clients: Iterable[asyncio.Task[None]]) -> None:
         servers, self._servers = self._servers, []

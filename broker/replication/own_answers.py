@@ -1,6 +1,7 @@
 """What a node that does not lead answers itself over HTTP: health, metrics, its own state, and its promotion.
 
-Everything else is the leader's. Users are those of the node's copy, since the leader may be gone.
+Everything else is the leader's. The broker's own users are those of the node's copy, since the leader may be gone; the
+other servers of `auth_backends` are asked by the node itself.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class OwnAnswers:
     Args:
         root: The data directory.
         loopback_users: Names of users that may log in from this machine only.
+        backends: Who knows users, without the broker's own.
+        client_id: Name with which tokens log in; see `management.oauth_client_id`.
         report: Returns what is known of this node's replication, for JSON.
         metrics: Returns this node's metrics as text.
         promote: Lets this node lead if its argument is true; returns what may be missing.
@@ -83,12 +86,16 @@ class OwnAnswers:
         self,
         root: Path,
         loopback_users: tuple[str, ...],
+        backends: AuthBackends,
+        client_id: str,
         report: Callable[[], Mapping[str, Any]],
         metrics: Callable[[], Iterator[str]],
         promote: Callable[[bool], Awaitable[dict[str, Any]]],
     ) -> None:
         self._root = root
         self._loopback_users = loopback_users
+        self._backends = backends
+        self._client_id = client_id
         self._report = report
         self._metrics = metrics
         self._promote = promote
@@ -127,28 +134,39 @@ class OwnAnswers:
 
     async def _refuse(self, request: Request, peer: str, tags: frozenset[str]) -> bytes:
         """Return the response to a request whose user is not known, or has none of some tags; empty for others."""
-        found = await asyncio.get_running_loop().run_in_executor(None, self._tags_of, request, peer)
+        found = await self._tags_of(request, peer)
         if found & tags:
             return b""
         await asyncio.sleep(_LOGIN_SECONDS)
         return _json(401, {"error": "not_authorised", "reason": "Login failed" if not found else "Not allowed"})
 
-    def _tags_of(self, request: Request, peer: str) -> set[str]:
+    async def _tags_of(self, request: Request, peer: str) -> set[str]:
         """Return the tags of the user of a request; none for a wrong name or password."""
+        try:
+            name, secret = self._login_of(request)
+            accounts = await asyncio.get_running_loop().run_in_executor(None, self._read_accounts)
+            user = await self._backends.of(accounts).login(Login(name, secret, peer, is_loopback(peer), HTTP))
+        except (binascii.Error, ValueError, sqlite3.Error, Refused):
+            return set()
+        return {*user.tags, ""}
+
+    def _login_of(self, request: Request) -> tuple[str, bytes]:
+        """Return the name and the password, or token, of a request.
+
+        Raises:
+            ValueError: It has none.
+        """
         scheme, _, login = request.headers.get("authorization", "").partition(" ")
-        try:
-            name, _, password = base64.b64decode(login.strip(), validate=True).partition(b":")
-            accounts = self._read_accounts()
-        except (binascii.Error, ValueError, sqlite3.Error):
-            return set()
+        if scheme.lower() == "bearer":
+            return self._client_id, login.strip().encode()
         if scheme.lower() != "basic":
-            return set()
-        username = name.decode("utf-8", "surrogateescape")
-        try:
-            user = AuthBackends(accounts).login_at_once(Login(username, password, peer, is_loopback(peer), HTTP))
-        except Refused:
-            return set()
-        return set() if user is None else {*user.tags, ""}
+            raise ValueError(scheme)
+        name, _, password = base64.b64decode(login.strip(), validate=True).partition(b":")
+        return name.decode("utf-8", "surrogateescape"), password
+
+    async def close(self) -> None:
+        """Close the connections to other servers."""
+        await self._backends.close()
 
     def _read_accounts(self) -> Accounts:
         accounts = Accounts(self._loopback_users)

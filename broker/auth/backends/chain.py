@@ -72,6 +72,7 @@ class AuthBackends:
         ttl: float = 0.0,
     ) -> None:
         self.accounts = accounts
+        self._names = names
         self._logins = _LoginCache(ttl, accounts)
         self._key = secrets.token_bytes(32)
         #: By entry and user, as long as anyone is logged in with them.
@@ -80,6 +81,11 @@ class AuthBackends:
         self._known: dict[str, Backend] = {NAME: self._internal, **(others or {})}
         self._entries = [self._entry(name) for name in names]
         self._knows_at_once = all(name == NAME for name in names)
+
+    def of(self, accounts: Accounts) -> AuthBackends:
+        """Return the same backends with other users of the broker's own, and without what is known of logins."""
+        others = {name: each for name, each in self._known.items() if name != NAME}
+        return AuthBackends(accounts, self._names, others)
 
     def _entry(self, name: str) -> _Entry:
         authenticates, plus, authorizes = name.partition("+")
