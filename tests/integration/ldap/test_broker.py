@@ -191,3 +191,31 @@ def test_the_query_that_decides_is_shown(slapd: Slapd) -> None:
         reason = f"auth_ldap.resource_access_query: and: not: in_group '{group}' (member) is true"
         assert shown.splitlines()[0] == "User 'ann' may not read queue/q in vhost '/', as ldap says"
         assert shown.splitlines()[-1] == f"ldap: refuses it, {reason}"
+
+
+def test_the_query_that_decides_on_a_routing_key_is_shown(slapd: Slapd) -> None:
+    """Of a topic exchange: first who may use the exchange, then which of its routing keys."""
+    of_keys = {"for": {"permission": {"write": {"match": ["${routing_key}", "^${username}[.]"]}, "read": SALES}}}
+    with broker(slapd, topic_access_query=of_keys) as it, as_ann(it) as connection:
+        connection.channel().exchange_declare("x", "topic")
+
+        def explained(key: str, operation: str) -> list[str]:
+            about = ("--resource", "exchange/x", "--routing-key", key, "--operation", operation, "-q")
+            return Leveretctl(it.http_url).output("explain_access", "ann", *about).splitlines()
+
+        query = "auth_ldap.topic_access_query: for permission"
+        allowed, refused = explained("ann.b", "write"), explained("bert.b", "write")
+        assert allowed[-1] == f"ldap: allows it, {query} write: match 'ann.b', '^ann[.]' is true"
+        assert refused[-1] == f"ldap: refuses it, {query} write: match 'bert.b', '^ann[.]' is false"
+        assert (
+            explained("#", "read")[-1]
+            == f"ldap: allows it, {query} read: in_group '{SALES['in_group']}' (member) is true"
+        )
+        assert ("may write" in allowed[0], "may not write" in refused[0]) == (True, True)
+        # As the explanation says, so it is.
+        channel = connection.channel()
+        channel.publish("x", "ann.b")
+        with channel.expect_channel_close(
+            403, "ACCESS_REFUSED - access to topic 'bert.b' in exchange 'x' in vhost '/' refused for user 'ann'"
+        ):
+            channel.publish("x", "bert.b")
