@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -20,10 +20,12 @@ from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.layout import is_broker_name, parse_data_name
 from leveret.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
+from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type
 from leveret.analytics.archive.upkeep import Upkeep
 from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser
 from leveret.analytics.arrow_schema import with_broker
-from leveret.analytics.columns import ARCHIVED_TABLES, TABLES, TIME_COLUMNS
+from leveret.analytics.bodies.value_types import parse_type, type_ddl
+from leveret.analytics.columns import ARCHIVED_TABLES, OF_RULE, TABLES, TIME_COLUMNS
 from leveret.analytics.data_files import absolute_location
 from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError, missing_iceberg
 from leveret.analytics.option_values import names_text
@@ -32,15 +34,19 @@ from leveret.analytics.streaming.audit_stream import AuditStream
 from leveret.analytics.streaming.event_stream import EventStream
 from leveret.analytics.streaming.message_stream import MessageStream
 from leveret.analytics.tables.audit_rows import START as AUDIT_START
+from leveret.analytics.tables.body_rules import RULES
 from leveret.analytics.tables.partitions import Partition
 from leveret.analytics.tables.query_snapshots import hold
 from leveret.analytics.tables.table_reading import read_partition
+from leveret.analytics.tables.typed_tables import TypedTables
 from leveret.storage.directory.archive_note import NAME as NOTE_FILE
 from leveret.storage.directory.archive_note import ArchiveNote, write_note
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DiskFiles
+from leveret.storage.readers.body_rules import BodyRule, pack_rules
 from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
 from leveret.storage.snapshots.snapshot import SnapshotError, read_directory_format
+from leveret.storage.url_secrets import without_secrets
 
 _LOG: Final = logging.getLogger(__name__)
 #: Seconds after which the segments of a batch are released if the archiver was killed; it renews its lease meanwhile.
@@ -141,6 +147,7 @@ class Archiver:
     Args:
         files: The archive; it is made if it does not exist.
         tables: Tables that have its files; None for none.
+        say: Tells the user what is wrong with a rule for bodies.
     Raises:
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         ArchiveRefusedError: The broker's name does not fit the archive.
@@ -148,7 +155,13 @@ class Archiver:
         AnalyticsError: The reader cannot be made.
     """
 
-    def __init__(self, options: ArchiverOptions, files: ArchiveFiles, tables: Tables | None = None) -> None:
+    def __init__(
+        self,
+        options: ArchiverOptions,
+        files: ArchiveFiles,
+        tables: Tables | None = None,
+        say: Callable[[str], object] = _LOG.warning,
+    ) -> None:
         self._options = options
         self._files = files
         self._tables = tables
@@ -158,8 +171,10 @@ class Archiver:
         store_id = read_directory_format(DiskFiles(), options.data_dir).store_id.hex()
         files.make()
         self.broker = _broker_name(options, files, store_id)
+        self._typed = TypedTables(options.data_dir, _types_of_bodies(files), say)
+        self._rules: list[BodyRule] | None = None
         self._log = ManifestLog(files, store_id, self.broker, options.clock)
-        self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock, self._buckets)
+        self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock, self._buckets, self._typed)
         # Of two archivers the manifests refuse the older one: it may have been believed dead.
         self._messages = MessageStream(parse_options(options.source_options("messages")).for_stream(), False)
         events = EventStream(parse_options(options.source_options("events")).for_stream())
@@ -189,6 +204,9 @@ class Archiver:
         taken = {"vhost": self._options.vhost, "queue": self._options.queue}
         following = {**before, **read, "taken": taken}
         messages = following["messages"]
+        self._note_rules(self._typed.refresh())
+        if self._typed.types:
+            following["bodies"] = dict(self._typed.types)
         release = self._hold(messages)
         try:
             files = self._write(following)
@@ -242,11 +260,15 @@ class Archiver:
 
     def _write(self, following: dict[str, Any]) -> list[DataFile]:
         """Write what is between the present position and the following one; return the files."""
-        with DataWriter(self._files, self.broker, self._log.state.next_number, self._buckets) as writer:
+        number, schemas = self._log.state.next_number, self._typed.schemas
+        with DataWriter(self._files, self.broker, number, self._buckets, schemas) as writer:
             for table, stream in self._streams.items():
                 for partition in stream.partitions(self._position[table], following[table]):
                     for batch in read_partition(partition, table, list(TABLES[table]), fail_fast=False):
-                        writer.add(table, with_broker(batch, self.broker, list(ARCHIVED_TABLES[table])))
+                        rows = with_broker(batch, self.broker, list(ARCHIVED_TABLES[table]))
+                        writer.add(table, rows)
+                        for typed, values in self._typed.rows(rows) if table == "messages" else ():
+                            writer.add(typed, values)
             return writer.finish()
 
     def _is_worth_noting(self, following: dict[str, Any]) -> bool:
@@ -264,16 +286,40 @@ class Archiver:
             # Only hints are missing then.
             _LOG.warning("%s/%s cannot be written: %s", self._options.data_dir, NOTE_FILE, error.strerror or error)
 
+    def _note_rules(self, rules: list[BodyRule]) -> None:
+        """Note the rules for bodies in the archive, for queries of it alone, without passwords."""
+        if rules != self._rules:
+            shown = [replace(each, registry=without_secrets(each.registry)) for each in rules]
+            path = f"{RULES}/{self._log.store_id}.json"
+            if shown or self._files.read(path) is not None:
+                self._files.replace(path, pack_rules(shown))
+            self._rules = rules
+
     def _delete_left_over(self) -> None:
         """Delete files of this broker that no manifest names: an archiver was killed before it could append one."""
         state = self._log.state
-        there = [path for table in TIME_COLUMNS for path in self._files.paths_below(table)]
+        tables = [*TIME_COLUMNS, *(name for name in self._files.names("") if name.startswith(OF_RULE))]
+        there = [path for table in tables for path in self._files.paths_below(table)]
         for path in there:
             name = parse_data_name(path)
             is_ours = name is not None and name.broker == self.broker
             if is_ours and path not in state.files and path not in state.removed:
                 self._files.delete(path)
         self._upkeep.note_files(there)
+
+
+def _types_of_bodies(files: ArchiveFiles) -> dict[str, str]:
+    """Return the types of `value` in tables with what bodies say, by table, as the brokers of the archive have them."""
+    found: dict[str, str] = {}
+    for each in store_ids(files):
+        last = read_manifests(files, each).last
+        for table, ddl in last.position.get("bodies", {}).items() if last is not None else ():
+            try:
+                found[table] = type_ddl(merged_type(parse_type(found.get(table, ddl)), parse_type(ddl)))
+            except UnfitTypeError:
+                # Of a broker that was archived elsewhere before.
+                continue
+    return found
 
 
 def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -> str:
@@ -379,7 +425,7 @@ def _run(options: ArchiverOptions, url: str, interval: float | None, open_tables
     """Copy what is there, and then what comes, once in an interval; None to end when nothing is left."""
     files = ArchiveFiles(url)
     _check_apart(options.data_dir, files)
-    archiver = Archiver(options, files, open_tables(files, options.clock))
+    archiver = Archiver(options, files, open_tables(files, options.clock), _say)
     follower = _Follower(archiver, fails=interval is None)
     try:
         while True:

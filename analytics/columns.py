@@ -18,6 +18,8 @@ VALUE_COLUMNS: Final = (VALUE, VALUE_ERROR)
 PROPERTIES_OF_BODIES: Final = frozenset({"content_encoding", "headers"})
 #: Tables that are archived, and the column with the time by which their files are divided.
 TIME_COLUMNS: Final = {"messages": "enqueued_at", "events": "at", "audit": "at"}
+#: What the names of tables of rules for bodies begin with: the messages of their queues, with what the bodies say.
+OF_RULE: Final = "bodies_"
 #: Name of the column with the broker, which only archived tables have.
 BROKER: Final = "broker"
 
@@ -180,6 +182,11 @@ COLUMNS: Final[dict[str, dict[str, Column]]] = {
 TABLES: Final = {table: {name: each.kind for name, each in columns.items()} for table, columns in COLUMNS.items()}
 #: Spark types of the columns of each table of an archive.
 ARCHIVED_TABLES: Final = {table: {BROKER: "string", **TABLES[table]} for table in TIME_COLUMNS}
+
+
+def layout_of(table: str) -> str:
+    """Return the table whose columns a table of an archive has: that of a rule has those of messages, and two more."""
+    return "messages" if table.startswith(OF_RULE) else table
 
 
 def types_of(table: str, is_archived: bool, has_values: bool = False) -> dict[str, str]:

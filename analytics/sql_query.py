@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.layout import find_sources
-from leveret.analytics.columns import ARCHIVED_TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES, OF_RULE
 from leveret.analytics.dataset import LeveretDataset, dataset_of
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.options import parse_options
@@ -46,8 +46,6 @@ WRONG_STATEMENT: Final = 2
 FAILED: Final = 1
 #: Tables of the archive, together with what waits now, begin with this.
 ARCHIVED: Final = "archived_"
-#: Tables of a rule for bodies: the messages of its queues, with what their bodies say.
-BODIES: Final = "bodies_"
 #: Tables whose rows are of queues and exchanges. A new table has to be put here, or its rows have to be guarded.
 _OF_QUEUES: Final = ("messages", "delayed", "events", "queues", "segments")
 _AUDIT: Final = "audit"
@@ -159,7 +157,7 @@ def _check_statement(database: duckdb.DuckDBPyConnection, text: str) -> None:
 
 def _tables_in(database: duckdb.DuckDBPyConnection, request: Request) -> Iterator[str]:
     """Yield the tables that a statement names; the others are not opened."""
-    of_rules = [BODIES + name for name in _rules(request)]
+    of_rules = [OF_RULE + name for name in _rules(request)]
     known = {
         *_OF_QUEUES,
         *of_rules,
@@ -189,7 +187,7 @@ def _open(name: str, request: Request) -> tuple[str, LeveretDataset]:
     is_archived = name.startswith(ARCHIVED)
     locations = [request.archive, request.data_dir] if is_archived else [request.data_dir]
     table = name.removeprefix(ARCHIVED)
-    rule = table.removeprefix(BODIES) if table.startswith(BODIES) else None
+    rule = table.removeprefix(OF_RULE) if table.startswith(OF_RULE) else None
     given = {} if rule is None else {"bodies": rule}
     options = parse_options(python_options(locations[0], table if rule is None else "messages", given))
     query = make_query(options, find_sources(locations))

@@ -131,6 +131,8 @@ class ArchiveFiles:
             ArchiveError: It could not be written.
         """
         with self.errors(path, is_written=True):
+            if not self._is_object_store:
+                self._system.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
             self._system.pipe_file(self._at(path), octets)
 
     def new_file(self, path: str) -> NewFile:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.columns import ARCHIVED_TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES, layout_of
 
 #: What a file of one bucket says of itself: its number and how many there are; empty for rows without a queue.
 _BUCKET: Final = "leveret.queue_bucket"
@@ -73,7 +73,7 @@ class Buckets:
         Raises:
             ArchiveError: The file cannot be read.
         """
-        if not has_queues(ARCHIVED_TABLES[file.table]):
+        if not has_queues(ARCHIVED_TABLES[layout_of(file.table)]):
             return self.of_name(None)
         if file.queues is not None:
             found = {self.of_name(queue) for _, queue in file.queues}

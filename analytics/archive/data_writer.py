@@ -15,7 +15,7 @@ from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
 from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
 from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.columns import TIME_COLUMNS
+from leveret.analytics.archive.typed_files import leaf_columns, time_column
 
 #: Virtual hosts and names of queues, which may be null.
 _Queues: TypeAlias = set[tuple[str | None, str | None]]
@@ -45,13 +45,22 @@ class DataWriter:
         number: Number of the manifest that will name the files.
         buckets: Puts the queues into buckets: each file has rows of one, and row groups are sorted by time. None for
             files with rows of all queues, one queue after the other.
+        schemas: The schemas of tables with what bodies say, by name.
     """
 
-    def __init__(self, files: ArchiveFiles, broker: str, number: int, buckets: Buckets | None = None) -> None:
+    def __init__(
+        self,
+        files: ArchiveFiles,
+        broker: str,
+        number: int,
+        buckets: Buckets | None = None,
+        schemas: Mapping[str, pa.Schema] | None = None,
+    ) -> None:
         self._files = files
         self._broker = broker
         self._number = number
         self._buckets = buckets
+        self._schemas = schemas or {}
         self._open_max = _OPEN_MAX if buckets is None else _OPEN_MAX_BY_BUCKET
         #: The file that is being written, by table, date and bucket; the one that was written to last is the last.
         self._open: dict[tuple[str, str, Bucket | None], _OpenFile] = {}
@@ -63,7 +72,7 @@ class DataWriter:
         Raises:
             ArchiveError: They could not be written.
         """
-        for date, day in _by_date(batch, TIME_COLUMNS[table]):
+        for date, day in _by_date(batch, time_column(table)):
             for bucket, part in [(None, day)] if self._buckets is None else self._buckets.split(day):
                 key = table, date, bucket
                 file = self._open.pop(key, None) or self._make(table, date, bucket)
@@ -99,7 +108,8 @@ class DataWriter:
         if len(self._open) >= self._open_max:
             self._finish(next(iter(self._open)))
         notes = {} if bucket is None or self._buckets is None else self._buckets.notes(bucket)
-        return _OpenFile(table, self._files.new_file(data_path(table, date, self._broker, self._number)), notes)
+        file = self._files.new_file(data_path(table, date, self._broker, self._number))
+        return _OpenFile(table, file, notes, self._schemas.get(table))
 
     def _finish(self, key: tuple[str, str, Bucket | None]) -> None:
         self._done.append(self._open[key].finish())
@@ -110,15 +120,18 @@ class _OpenFile:
     """A Parquet file that is being written.
 
     Args:
+        typed: The schema of a table with what bodies say; None for other tables.
         notes: What the file says of itself; then its row groups are sorted by time, and it says so if all of it is.
     """
 
-    def __init__(self, table: str, file: NewFile, notes: Mapping[str, str]) -> None:
+    def __init__(self, table: str, file: NewFile, notes: Mapping[str, str], typed: pa.Schema | None = None) -> None:
         self._table = table
+        self._time = time_column(table)
         self._file = file
         self._notes = notes
-        schema = archived_schema(table)
-        short = [name for name in schema.names if name not in _LONG]
+        schema = archived_schema(table) if typed is None else typed
+        columns = schema.names if typed is None else leaf_columns(typed)
+        short = [name for name in columns if name.partition(".")[0] not in _LONG]
         with file.errors():
             self._writer = pq.ParquetWriter(
                 file.sink, schema, compression="zstd", use_dictionary=short, write_statistics=short
@@ -143,7 +156,7 @@ class _OpenFile:
         self._batches.append(batch)
         self.buffered += batch.nbytes
         self._rows += batch.num_rows
-        found = _microseconds(batch, TIME_COLUMNS[self._table])
+        found = _microseconds(batch, self._time)
         first, last = int(found.min()), int(found.max())
         self._last = last if self._first is None else max(self._last, last)
         self._first = first if self._first is None else min(self._first, first)
@@ -179,8 +192,7 @@ class _OpenFile:
 
     def _sorted(self, table: pa.Table) -> pa.Table:
         """Return the rows of a row group in the order of their times."""
-        column = TIME_COLUMNS[self._table]
-        times = _microseconds(table, column)
+        times = _microseconds(table, self._time)
         if (times[1:] < times[:-1]).any():
             # Rows of the same time stay in their order.
             order = np.argsort(times, kind="stable")

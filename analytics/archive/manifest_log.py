@@ -41,6 +41,7 @@ class ManifestLog:
         clock: Returns the time in microseconds since 1970.
 
     Attributes:
+        store_id: See the argument.
         state: What the manifests say.
     """
 
@@ -48,7 +49,7 @@ class ManifestLog:
         self, files: ArchiveFiles, store_id: str, broker: str, clock: Callable[[], int] = microseconds_now
     ) -> None:
         self._files = files
-        self._store_id = store_id
+        self.store_id = store_id
         self._broker = broker
         self._clock = clock
         self._writer = uuid4().hex
@@ -71,7 +72,7 @@ class ManifestLog:
         manifest = self.state.completed(
             Manifest(
                 self.state.next_number,
-                self._store_id,
+                self.store_id,
                 self._broker,
                 now,
                 self._writer,
@@ -80,7 +81,7 @@ class ManifestLog:
                 dict.fromkeys(removed, now),
             )
         )
-        path, octets = manifest_path(self._store_id, manifest.number), pack_manifest(manifest)
+        path, octets = manifest_path(self.store_id, manifest.number), pack_manifest(manifest)
         try:
             self._files.create(path, octets)
         except FileExistsError:
@@ -96,10 +97,10 @@ class ManifestLog:
 
     def _delete_superfluous(self, complete: int) -> None:
         """Delete what readers do not need any more: all before the complete manifest before this one."""
-        for name in self._files.names(f"{MANIFESTS}/{self._store_id}"):
+        for name in self._files.names(f"{MANIFESTS}/{self.store_id}"):
             number = parse_manifest_name(name)
             if number is not None and number < complete - COMPLETE_STEP:
-                self._files.delete(manifest_path(self._store_id, number))
+                self._files.delete(manifest_path(self.store_id, number))
 
 
 def read_manifests(files: ArchiveFiles, store_id: str) -> BrokerFiles:

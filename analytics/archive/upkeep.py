@@ -8,8 +8,10 @@ which know them by their paths, it stays where it is until it is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, Buckets
@@ -18,6 +20,7 @@ from leveret.analytics.archive.file_reading import read_file
 from leveret.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
 from leveret.analytics.archive.manifest import ArchivePart, DataFile
 from leveret.analytics.archive.manifest_log import ManifestLog
+from leveret.analytics.archive.typed_files import read_typed
 from leveret.analytics.columns import ARCHIVED_TABLES
 from leveret.analytics.selection import Selection
 
@@ -31,6 +34,17 @@ _MERGE_BYTES: Final = 256 << 20
 GRACE: Final = 3_600_000_000
 
 
+class Typed(Protocol):
+    """Tables with what bodies say."""
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Their schemas by name."""
+
+    def reread(self, table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of a table in which bodies that could not be read for now are read again."""
+
+
 class Upkeep:
     """Keeps the files of one data directory in an archive.
 
@@ -38,6 +52,7 @@ class Upkeep:
         keep: Microseconds for which rows are kept; None for ever.
         clock: Returns the time in microseconds since 1970.
         buckets: Those of the files, if tables of a catalog have them; None if not.
+        typed: The tables with what bodies say; None for none.
     """
 
     def __init__(
@@ -48,8 +63,10 @@ class Upkeep:
         keep: int | None,
         clock: Callable[[], int],
         buckets: Buckets | None = None,
+        typed: Typed | None = None,
     ) -> None:
         self._files = files
+        self._typed = typed
         self._log = log
         self._broker = broker
         self._keep = keep
@@ -91,8 +108,10 @@ class Upkeep:
     def _small_files(self) -> list[DataFile]:
         """Return small files of a table, date and bucket that are worth being put together; an empty list for none."""
         found: dict[tuple[str, str, Bucket | None], list[DataFile]] = {}
+        typed = {} if self._typed is None else self._typed.schemas
         for each in self._log.state.files.values():
-            if each.bytes < _SMALL:
+            # Of a table that another version has made, the columns are not known.
+            if each.bytes < _SMALL and (each.table in ARCHIVED_TABLES or each.table in typed):
                 bucket = None if self._buckets is None else self._buckets.of_file(self._files, each)
                 found.setdefault((each.table, parse_data_date(each.path), bucket), []).append(each)
         # An hour later nearly all rows of a day have come.
@@ -104,14 +123,22 @@ class Upkeep:
 
     def _merge(self, small: Sequence[DataFile]) -> None:
         """Put files of one table, date and bucket together."""
-        table, columns = small[0].table, list(ARCHIVED_TABLES[small[0].table])
-        everything = ArchivePart(self._files.url, [], None, None, Selection())
-        with DataWriter(self._files, self._broker, self._log.state.next_number, self._buckets) as writer:
+        schemas = {} if self._typed is None else self._typed.schemas
+        with DataWriter(self._files, self._broker, self._log.state.next_number, self._buckets, schemas) as writer:
             for each in small:
-                for batch in read_file(self._files, each.path, everything, table, columns):
-                    writer.add(table, batch)
+                for batch in self._rows(each, schemas.get(each.table)):
+                    writer.add(each.table, batch)
             merged = writer.finish()
         self._append(merged, [each.path for each in small])
+
+    def _rows(self, file: DataFile, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file of any table."""
+        if schema is None or self._typed is None:
+            everything = ArchivePart(self._files.url, [], None, None, Selection())
+            yield from read_file(self._files, file.path, everything, file.table, list(ARCHIVED_TABLES[file.table]))
+            return
+        for batch in read_typed(self._files, file.path, schema):
+            yield self._typed.reread(file.table, batch)
 
     def _move_removed(self) -> None:
         """Move the files that were removed to where a glob over a table does not find them."""

@@ -18,7 +18,7 @@ from leveret.analytics.archive.buckets import Bucket, has_queues
 from leveret.analytics.archive.data_writer import SORTED
 from leveret.analytics.archive.file_reading import open_data
 from leveret.analytics.archive.layout import DAY
-from leveret.analytics.columns import ARCHIVED_TABLES
+from leveret.analytics.columns import ARCHIVED_TABLES, layout_of
 from leveret.analytics.errors import ArchiveError
 
 
@@ -43,7 +43,7 @@ def table_file(
         footer, compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
     )
     day = file.first // DAY
-    is_of_queues = has_queues(ARCHIVED_TABLES[file.table])
+    is_of_queues = has_queues(ARCHIVED_TABLES[layout_of(file.table)])
     is_sorted = (footer.metadata or {}).get(SORTED.encode()) == b"true"
     return DataFile.from_args(
         content=DataFileContent.DATA,

@@ -14,9 +14,9 @@ from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.manifest import DataFile
 from leveret.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.analytics.arguments import URL_VARIABLE
-from leveret.analytics.columns import TIME_COLUMNS
+from leveret.analytics.columns import OF_RULE, TIME_COLUMNS
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.iceberg.warehouse import version_path, versions_of
+from leveret.analytics.iceberg.warehouse import table_path, version_path, versions_of
 
 
 def main() -> int:
@@ -43,7 +43,9 @@ def tables_in(files: ArchiveFiles, namespace: str) -> dict[str, dict[str, Any]]:
         ArchiveError: The archive cannot be read.
     """
     # The manifests are read last: no file of the metadata is newer.
-    found = {name: table for name in TIME_COLUMNS if (table := _newest(files, (namespace, name))) is not None}
+    there = files.names(table_path((namespace,)))
+    names = [*TIME_COLUMNS, *(name for name in there if name.startswith(OF_RULE))]
+    found = {name: table for name in names if (table := _newest(files, (namespace, name))) is not None}
     data = [each for store in store_ids(files) for each in read_manifests(files, store).files.values()]
     return {name: {**table, "queues": _queues(data, name)} for name, table in found.items()}
 

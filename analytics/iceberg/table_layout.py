@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
@@ -24,7 +26,8 @@ from pyiceberg.types import (
 
 from leveret.analytics.archive.buckets import Buckets, has_queues
 from leveret.analytics.archive.field_ids import FIRST_COLUMNS, LATER_COLUMNS, field_ids
-from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS
+from leveret.analytics.bodies.value_types import parse_type
+from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS, VALUE, VALUE_ERROR, layout_of
 from leveret.analytics.errors import ArchiveRefusedError
 
 #: Number of buckets of queues.
@@ -63,6 +66,7 @@ def queue_buckets() -> Buckets:
 
 def new_table(name: str) -> dict[str, Any]:
     """Return the arguments with which a catalog makes a table; prepare() does the rest."""
+    name = layout_of(name)
     numbers = field_ids(name)
     fields = [_field(name, column, numbers) for column in FIRST_COLUMNS[name]]
     time = TIME_COLUMNS[name]
@@ -74,10 +78,11 @@ def new_table(name: str) -> dict[str, Any]:
     }
 
 
-def prepare(table: Table, name: str, archive: str, where: str) -> None:
+def prepare(table: Table, name: str, archive: str, where: str, values: str | None = None) -> None:
     """Bring a table up to date: columns that have come later, buckets of queues, names of columns in older files.
 
     Args:
+        values: Of a table with what bodies say, the type of the values in DDL; None for other tables.
         archive: URL of the archive that the table is of, without passwords.
         where: The table's name for error texts.
     Raises:
@@ -91,6 +96,7 @@ def prepare(table: Table, name: str, archive: str, where: str) -> None:
             f"table {where} is not of the archive {archive}: {whose}; name another namespace with --iceberg-namespace, "
             "or drop the table"
         )
+    name = layout_of(name)
     wanted = {ARCHIVE: archive, TableProperties.COMMIT_NUM_RETRIES: "0"}
     missing = [column for column in LATER_COLUMNS[name] if column not in table.schema().column_names]
     needs_bucket = has_queues(ARCHIVED_TABLES[name]) and all(field.name != _BUCKET for field in table.spec().fields)
@@ -106,7 +112,30 @@ def prepare(table: Table, name: str, archive: str, where: str) -> None:
             if needs_bucket:
                 with change.update_spec() as spec:
                     add_bucket(spec)
+    if values is not None:
+        _add_values(table, values, where)
     _check_numbers(table, name, where)
+
+
+def _add_values(table: Table, values: str, where: str) -> None:
+    """Let a table have values of a type, and know them by their names.
+
+    Raises:
+        ArchiveRefusedError: It has values of another type, as of a broker of another archive.
+    """
+    columns = pa.schema([(VALUE, parse_type(values)), (VALUE_ERROR, pa.string())])
+    with table.transaction() as change:
+        try:
+            with change.update_schema() as update:
+                update.union_by_name(columns)
+        except (ValueError, ResolveError) as error:
+            raise ArchiveRefusedError(
+                f"table {where} cannot have values of the type {values}: {error}; give the rule another name, or drop "
+                "the table, it is made again from the archive"
+            ) from error
+        mapping = change.table_metadata.schema().name_mapping.model_dump_json()
+        if change.table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING) != mapping:
+            change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
 def add_bucket(spec: Any) -> None:

@@ -76,6 +76,8 @@ class IcebergTables:
         self.buckets = queue_buckets()
         self._catalog: Catalog | None = None
         self._tables: dict[str, Table] = {}
+        #: Of tables with what bodies say, the types of the values in DDL.
+        self._types: dict[str, str] = {}
         #: By table and broker.
         self._known: dict[tuple[str, str], _Known] = {}
         #: By table, the newest snapshot before which nobody else has written.
@@ -98,7 +100,12 @@ class IcebergTables:
         if last is None:
             return {}
         changed = {}
-        for name in TIME_COLUMNS:
+        typed: Mapping[str, str] = last.position.get("bodies", {})
+        for name in (*TIME_COLUMNS, *typed):
+            if self._types.get(name) != typed.get(name):
+                # It is made ready for its values again.
+                self._tables.pop(name, None)
+                self._types[name] = typed[name]
             wanted = {path: each for path, each in state.files.items() if each.table == name}
             try:
                 with catalog_errors(self._name):
@@ -155,12 +162,13 @@ class IcebergTables:
                 table = self._catalog.create_table(identifier, location=location, **new_table(name))
             except TableAlreadyExistsError:
                 table = self._catalog.load_table(identifier)
+        archive, values = mask_url(self._files.location("").rstrip("/")), self._types.get(name)
         try:
-            prepare(table, name, mask_url(self._files.location("").rstrip("/")), self._shown(name))
+            prepare(table, name, archive, self._shown(name), values)
         except CommitFailedException:
             # Another archiver prepares it.
             table = self._catalog.load_table(identifier)
-            prepare(table, name, mask_url(self._files.location("").rstrip("/")), self._shown(name))
+            prepare(table, name, archive, self._shown(name), values)
         self._tables[name] = table
         return table
 

@@ -18,6 +18,7 @@ from leveret.analytics.bodies.body_format import BodyFormat, json_format, schema
 from leveret.analytics.bodies.value_types import schema_text, type_ddl
 from leveret.analytics.columns import reads_values, types_of
 from leveret.analytics.errors import AnalyticsError, OptionError
+from leveret.analytics.option_values import BodyOptions
 from leveret.analytics.options import Options, chosen_columns, named_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.body_rules import with_rule
@@ -125,10 +126,8 @@ def format_of(options: Options, session: str = "", sources: Sources | None = Non
     if bodies is None:
         return None
     try:
-        if bodies.form != "json":
-            return schema_format(bodies)
-        if bodies.schema:
-            return json_format(bodies.schema)
+        if bodies.form != "json" or bodies.schema:
+            return format_of_bodies(bodies)
     except AnalyticsError as error:
         if bodies.rule is None:
             raise
@@ -138,3 +137,13 @@ def format_of(options: Options, session: str = "", sources: Sources | None = Non
     from leveret.analytics.tables.sampling import inferred_type
 
     return BodyFormat("json", type_ddl(inferred_type(options, bodies.sample, session, sources)))
+
+
+def format_of_bodies(bodies: BodyOptions) -> BodyFormat:
+    """Return the format of bodies whose schema is known.
+
+    Raises:
+        OptionError: The schema cannot be read, or is not one.
+        AnalyticsError: This Python lacks the library for the format, or a registry cannot be asked.
+    """
+    return json_format(bodies.schema) if bodies.form == "json" else schema_format(bodies)
