@@ -238,6 +238,9 @@ class Line:
         self._channel.queue_delete(self.name)
         life.confirmed = now()
         self._settle("deleted", there)
+        for tag, _ in self._taken:
+            # The channel would be closed if they were not acknowledged at all; there is no queue to note that.
+            self._channel.ack(tag)
         self._ready, self._taken = [], []
         self.done["deletes"] += 1
         self._end.wait(self._rng.uniform(0, 3))
