@@ -25,6 +25,8 @@ from leveret.storage.url_secrets import mask_text, mask_url
 _OBJECT_STORES: Final = frozenset(
     {"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oci", "ocis", "oss", "s3", "s3a"}
 )
+#: Octets that are synced at once: what a broker syncs on the same disk meanwhile waits for them.
+_SYNCED_BYTES: Final = 1 << 20
 #: Errors of file systems that cannot make hard links.
 _WITHOUT_LINKS: Final = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -306,10 +308,20 @@ class NewFile:
 
 def _create_synced(draft: str, path: str, octets: bytes) -> None:
     """Make a local file by way of a draft."""
-    with open(draft, "xb") as file:
-        file.write(octets)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(draft, "xb") as file:
+            for at in range(0, len(octets), _SYNCED_BYTES):
+                file.write(memoryview(octets)[at : at + _SYNCED_BYTES])
+                file.flush()
+                os.fsync(file.fileno())
+        _link(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def _link(draft: str, path: str) -> None:
+    """Give a draft its name, unless there is such a file."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -320,10 +332,6 @@ def _create_synced(draft: str, path: str, octets: bytes) -> None:
         if os.path.exists(path):
             raise FileExistsError(path) from error
         os.rename(draft, path)
-        return
-    finally:
-        if os.path.exists(draft):
-            os.unlink(draft)
 
 
 def _sync_directories(path: str, root: str) -> None:
