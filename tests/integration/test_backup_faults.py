@@ -8,7 +8,9 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -62,6 +64,42 @@ def test_a_place_that_is_full_or_read_only(data: Path, tmp_path: Path, options: 
         cwd="/",
     )
     one_line(said, text)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store of objects that gives no rights."""
+
+    def refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET = do_PUT = do_POST = refuse  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("is_there", "text"), [(True, "Forbidden"), (False, "Could not connect to the endpoint URL")])
+def test_a_bucket_that_is_away_or_without_rights(data: Path, tmp_path: Path, is_there: bool, text: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port if is_there else 1}",
+            "AWS_ACCESS_KEY_ID": "name",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        url, restored = "s3://bucket/backup", tmp_path / "r"
+        for command in (
+            ("backup", "--data-dir", str(data), "--to", url),
+            ("restore", "--from", url, "--data-dir", str(restored)),
+            ("verify", "--from", url),
+        ):
+            one_line(run_program(*command, environment=environment), text)
+        server.shutdown()
+    assert not restored.exists()
 
 
 def test_half_a_backup_does_not_count(data: Path, tmp_path: Path) -> None:

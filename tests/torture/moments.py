@@ -5,7 +5,8 @@ python -m tests.torture.moments --seconds 3600 --moments 20
 A broker with `backup.url` has queues of several kinds, a stream with a named consumer, and delayed messages. Each queue
 is filled, consumed, purged, limited by a policy that comes and goes, deleted and declared again. Then moments are
 restored with `--at`: everything is there that was confirmed before and neither acknowledged, purged, dropped nor
-deleted by then, in order, and nothing else; and so are the queues, the policies and the consumer's place.
+deleted by then, in order, and nothing else; and so are the queues, the policies and the consumer's place. The same is
+true of what `--queues` restores at every second moment, and of what `--into` publishes at the others.
 """
 
 from __future__ import annotations
@@ -297,13 +298,28 @@ class Line:
             BrokenPromiseError: They are not those of the moment.
         """
         found = [key_of(body) for body in bodies_in(data, self.name)]
+        self.compare(found, moment, counts)
+        return len(found)
+
+    def compare(self, found: Sequence[bytes], moment: int, counts: Counter[str]) -> None:
+        """Compare the keys of messages, which are in order within a level; raises as check()."""
         for level in range(4) if self._is_levelled else (None,):
             lives, there = self.lives, found
             if level is not None:
                 lives = {key: life for key, life in lives.items() if level_of(number_of(key)) == level}
                 there = [key for key in found if level_of(number_of(key)) == level]
             check_messages(f"{self.name} at {shown_time(moment)}", there, lives, moment, counts)
-        return len(found)
+
+    def check_published(self, channel: Channel, queue: str, moment: int, counts: Counter[str]) -> None:
+        """Compare what was published to a queue, and remove it; raises as check()."""
+        found: list[bytes] = []
+        while (message := channel.get(queue, no_ack=True)) is not None:
+            found.append(key_of(message.body))
+        self.compare(found, moment, counts)
+        levels = [level_of(number_of(key)) for key in found] if self._is_levelled else []
+        if levels != sorted(levels, reverse=True):
+            raise BrokenPromiseError(f"{queue} at {shown_time(moment)} is not in the order of its levels")
+        counts["published by --into"] += len(found)
 
 
 class StreamLine(Line):
@@ -406,23 +422,68 @@ def bodies_in(data: Path, queue: str) -> list[bytes]:
     return []
 
 
-def check(repository: Path, directory: Path, at: int, lines: Sequence[Line], counts: Counter[str]) -> list[Off]:
+def restored(repository: Path, at: int, *arguments: str) -> str:
+    """Restore a moment; return what the command says.
+
+    Raises:
+        BrokenPromiseError: It fails.
+    """
+    said = run_program("restore", "--from", str(repository), "--at", f"{at / 1e6:.6f}", *arguments)
+    if said.returncode:
+        raise BrokenPromiseError(f"restore --at {shown_time(at)} ends with {said.returncode}: {said.stderr}")
+    return said.stdout
+
+
+def check_some(
+    repository: Path, directory: Path, at: int, moment: int, lines: Sequence[Line], counts: Counter[str]
+) -> None:
+    """Restore some queues of a moment into a directory, and compare them; raises as check()."""
+    data = directory / "some"
+    chosen = [line for line in lines if line.name[0] in "pq"]
+    restored(repository, at, "--data-dir", str(data), "--queues", "p*,quorum")
+    for line in lines:
+        if line in chosen:
+            counts["restored by --queues"] += line.check(data, moment, counts)
+        elif bodies_in(data, line.name):
+            raise BrokenPromiseError(f"{line.name} at {shown_time(moment)} has messages, and was not asked for")
+
+
+def check_into(
+    repository: Path, process: LeveretProcess, at: int, moment: int, lines: Sequence[Line], counts: Counter[str]
+) -> None:
+    """Publish queues of a moment into a broker, and compare them; raises as check()."""
+    if not lines:
+        return
+    restored(repository, at, "--queues", ",".join(line.name for line in lines), "--into", process.url)
+    with Connection(process.url) as connection:
+        for line in lines:
+            line.check_published(connection.channel(), f"{line.name}.restored", moment, counts)
+
+
+def check(
+    repository: Path, directory: Path, at: int, lines: Sequence[Line], counts: Counter[str], is_into: bool
+) -> list[Off]:
     """Restore a moment, and compare it; return how far what need not be exact is off.
 
+    Args:
+        is_into: Whether some queues are published into a broker, too; otherwise they are restored into a directory.
     Raises:
         BrokenPromiseError: It is not what it was.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     data = directory / "data"
-    said = run_program("restore", "--from", str(repository), "--data-dir", str(data), "--at", f"{at / 1e6:.6f}")
-    if said.returncode:
-        raise BrokenPromiseError(f"restore --at {shown_time(at)} ends with {said.returncode}: {said.stderr}")
+    said = restored(repository, at, "--data-dir", str(data))
     # It is shown in milliseconds, rounded up.
-    moment = parse_time(said.stdout.partition(" is as it was at ")[2].partition(": ")[0])
+    moment = parse_time(said.partition(" is as it was at ")[2].partition(": ")[0])
     off = [Off("time of the moment", max(at, moment) - moment)]
     expected = {line.name: line.check(data, moment, counts) for line in lines}
+    if not is_into:
+        check_some(repository, directory, at, moment, lines, counts)
     with LeveretProcess(directory) as process:
+        if is_into:
+            queued = [line for line in lines if line.name in _KINDS and expected[line.name]]
+            check_into(repository, process, at, moment, queued, counts)
         api = Management(process.http_url)
         policies = {each["name"]: each["definition"]["max-length"] for each in api.request("GET", "policies", "/")}
         queues = {each["name"] for each in api.request("GET", "queues", "/")}
@@ -494,7 +555,7 @@ def run(directory: Path, seconds: float, moments: int, seed: int, pace: float = 
             raise BrokenPromiseError(f"moments are missing: {spans(repository.backups())}")
         for number in range(moments):
             at = rng.randrange(first, last)
-            for each in check(url, directory / "restored", at, lines, counts):
+            for each in check(url, directory / "restored", at, lines, counts, number % 2 == 1):
                 kind = each.what.partition(" of ")[0].partition(" ")[0]
                 off[kind] = max(off.get(kind, 0), each.us)
             _say(f"{number + 1} of {moments}: {shown_time(at)}")
