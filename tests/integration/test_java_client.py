@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.java_tls import JavaTls
+from tests.integration.java_tokens import TokenIssuer
 from tests.integration.restart_control import RestartControl
 from tests.support.leveret_process import LeveretProcess
 
@@ -30,16 +31,22 @@ def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str
         return
     tls, alarmed = JavaTls(directory), directory / "alarmed"
     alarmed.mkdir()
+    taking = directory / "tokens"
+    taking.mkdir()
     with (
         LeveretProcess(directory, arguments=tls.broker_arguments()) as process,
         LeveretProcess(alarmed, settings={"vm_memory_high_watermark.absolute": 1}) as blocking,
         RestartControl(process.restart) as control,
+        TokenIssuer(taking) as issuer,
+        LeveretProcess(taking, config=issuer.config) as with_tokens,
     ):
         yield [
             f"-Dbroker.url={process.url}",
             f"-Dbroker.management={process.http_url}",
             f"-Dbroker.alarmed={blocking.url}",
             f"-Dbroker.control={control.address}",
+            f"-Dbroker.tokens={with_tokens.url}",
+            f"-Dbroker.issuer={issuer.url}",
             *tls.maven_options(),
         ]
 
