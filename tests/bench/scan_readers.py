@@ -148,6 +148,7 @@ class SqlReader(Reader):
         import duckdb
 
         with duckdb.connect(config={"threads": 2}) as database:
+            database.execute("set enable_progress_bar = false")
             database.execute("create macro as_json(body) as try_cast(try(decode(body)) as json)")
             self._open(database, {"queue": _ONE} if name == "option" else {})
             row = database.execute(_SQL[name]).fetchone()
