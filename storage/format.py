@@ -77,8 +77,6 @@ _RECORD_OWN: Final = struct.Struct("<IIQqq")
 _RECORD_ENVELOPE: Final = struct.Struct("<IBBH")
 #: Fields of a record's header: magic, record length, body length, sequence number, arrival, expiry.
 RECORD_WALK: Final = struct.Struct("<4s4xIIQqq")
-#: Fields of a record's header: magic, record length, body length, sequence number.
-_RECORD_LENGTHS: Final = struct.Struct("<4s4xIIQ")
 _ITEM: Final = struct.Struct("<BI")
 _FOOTER: Final = struct.Struct("<8sIIQQqqqQQI16x")
 _EDIT: Final = struct.Struct("<BBHQQqqIIIIq")
@@ -326,14 +324,6 @@ def peek_record(octets: bytes, at: int) -> RecordHeader | None:
     if magic != RECORD_MAGIC or rec_len % 8 or rec_len < RECORD_BYTES + route_len + props_len + body_len:
         return None
     return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
-
-
-def read_record_lengths(octets: bytes, at: int) -> tuple[int, int, int] | None:
-    """Read record length, body length and sequence number of a record; return None if there cannot be a record."""
-    if len(octets) - at < RECORD_BYTES:
-        return None
-    magic, rec_len, body_len, seq = _RECORD_LENGTHS.unpack_from(octets, at)
-    return (rec_len, body_len, seq) if magic == RECORD_MAGIC and rec_len >= RECORD_BYTES + body_len else None
 
 
 def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:

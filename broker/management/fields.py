@@ -123,10 +123,6 @@ class Field(NamedTuple):
     rate: tuple[str, ...] = ()
     sort: str = ""
 
-    def metric_source(self) -> str:
-        """Return the attribute that its metric is read from."""
-        return (self.metric.source if self.metric is not None else "") or self.source
-
 
 Table = tuple[Field, ...]
 

@@ -21,7 +21,7 @@ from leveret.storage.format import (
     SEGMENT_HEADER_BYTES,
     Stream,
     pack_footer,
-    read_record_lengths,
+    peek_record,
     unpack_footer,
 )
 from leveret.storage.segments.dead_set import DeadSet
@@ -145,8 +145,8 @@ class CompactionJob:
                 if not used and size > len(chunk):
                     raise DamagedSegmentError(source)
                 # A record longer than a chunk is read with one call.
-                head = read_record_lengths(chunk, used)
-                size = max(_READ_BYTES, head[0] if head is not None else 0)
+                header = peek_record(chunk, used)
+                size = max(_READ_BYTES, header.rec_len if header is not None else 0)
                 at += used
         finally:
             files.close(handle)

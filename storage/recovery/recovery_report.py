@@ -48,7 +48,6 @@ class RecoveryReport:
             `storage.sync: always` none of them had been confirmed.
         damaged_spans: Places in segments that held no whole record.
         cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
-        damaged_edits: Edits of manifests that could not be read.
         damaged_events: Records of the event log that could not be read; what they removed comes back.
         lacks_events: Some events cannot be read, or their file is missing.
         missing_segments: Segments that the manifest knows and that are not there.
@@ -66,7 +65,6 @@ class RecoveryReport:
     unfinished_messages: int = 0
     damaged_spans: int = 0
     cut_bytes: int = 0
-    damaged_edits: int = 0
     damaged_events: int = 0
     lacks_events: bool = False
     missing_segments: int = 0

@@ -76,7 +76,6 @@ class _Recovery:
         """Find, repair and count the segments."""
         state = self._state
         contents = self._manifest.read()
-        self._report.damaged_edits += contents.damaged
         if contents.damaged:
             self._damage.note(MANIFEST, f"{contents.damaged} of its edits cannot be read; segments are read instead")
         names = set(self._files.list_directory(self._place.directory))
