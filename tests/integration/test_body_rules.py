@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import urllib.error
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 import leveret
+from tests.integration.test_archiving import archivers
+from tests.integration.test_iceberg_catalog import catalog_of
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl
@@ -114,3 +119,46 @@ def test_a_wrong_rule_of_the_configuration_is_named_at_the_start(tmp_path: Path)
     config.write_text("bodies: {orders: {queue: q, format: json, schema_file: /nowhere}}\n")
     with pytest.raises(RuntimeError, match="bodies: orders: schema_file /nowhere cannot be read: No such file"):
         LeveretProcess(tmp_path, config=config)
+
+
+def test_the_archive_has_a_table_of_a_rule(tmp_path: Path) -> None:
+    """In files, and in Iceberg by the broker's catalog; the archiver is killed and the rule gets a further field."""
+    settings: dict[str, object] = {
+        "archive.url": str(tmp_path / "archive"),
+        "archive.interval": "1s",
+        "archive.iceberg": "archive",
+    }
+    with LeveretProcess(tmp_path, settings=settings) as broker:
+        api = Management(broker.http_url)
+        api.request("PUT", "parameters", "bodies", "/", "orders", body={"value": ORDER})
+        publish(broker, "orders.eu", *(b'{"id": %d, "note": "x"}' % number for number in range(50)), b"{")
+
+        def values() -> list[Any]:
+            try:
+                table = catalog_of(broker).load_table("leveret.bodies_orders")
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return []
+            found = table.scan(selected_fields=("value",)).to_arrow()["value"].to_pylist()
+            return sorted(found, key=lambda value: -1 if value is None else value["id"])
+
+        wait_until(lambda: values() == [None, *({"id": number} for number in range(50))], "the table has all rows")
+        for pid in archivers(broker):
+            os.kill(pid, signal.SIGKILL)
+        wider = {**ORDER, "schema": "id bigint, note string"}
+        api.request("PUT", "parameters", "bodies", "/", "orders", body={"value": wider})
+        publish(broker, "orders.us", *(b'{"id": %d, "note": "x"}' % number for number in range(50, 60)))
+        wanted = [None, *({"id": number, "note": None if number < 50 else "x"} for number in range(60))]
+        wait_until(lambda: values() == wanted, "the table has a further column and all rows")
+        api.request("PUT", "parameters", "bodies", "/", "orders", body={"value": {**ORDER, "schema": "id string"}})
+        publish(broker, "orders.us", b'{"id": "x"}')
+        said = (
+            "rule 'orders' for bodies: its type does not fit bodies_orders any more: value.id was bigint, and is string"
+        )
+        wait_until(lambda: said in broker.log_text(), "the log says what is wrong")
+        wait_until(
+            lambda: catalog_of(broker).load_table("leveret.messages").scan().count() == 62, "the archive goes on"
+        )
+        assert values() == wanted
+        statement = "select count(*), count(value.id) from archived_bodies_orders"
+        assert api.request("POST", "sql", body={"statement": statement})["rows"] == [[62, 61]]
+        assert broker.stop() == 0

@@ -10,8 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+import leveret
 from leveret.analytics import register
+from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import DirectoryBuilder
+from tests.support.archived import archive
 from tests.support.documentation import block
 
 pytestmark = pytest.mark.spark
@@ -61,6 +66,29 @@ def test_the_type_is_inferred(spark: SparkSession, builder: DirectoryBuilder, tm
     # The snapshot that the type was inferred from is not kept.
     register(spark).release()
     assert list(Path(builder.path, "snap").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_rule(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """The bodies of its queues, of a data directory and of an archive."""
+    rule = {"queue": "ord*", "format": "json", "schema": {"properties": {"id": {"type": "integer"}}}}
+    write_rules(DiskFiles(), builder.path, [read_rule("orders", rule, "/")])
+    builder.publish(builder.store(builder.queue("other")), GOOD)
+    builder.tick()
+    sums = "sum(value.id), count(*), count(value_error)"
+    assert load(spark, builder.path, bodies="orders").selectExpr(*sums.split(", ")).first() == (19_900, 205, 5)
+    columns = ["queue", "value"]
+    frame = leveret.analytics.read(spark, builder.path, columns=columns, bodies="orders", queue="other")
+    assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint>"
+    assert frame.count() == 200
+    archive(builder, ArchiveFiles(str(tmp_path / "archive")))
+    archived = spark.read.format("leveret").option("bodies", "orders").load(str(tmp_path / "archive"))
+    assert archived.selectExpr(*sums.split(", ")).first() == (19_900, 205, 5)
+    # The table that the archiver has made.
+    typed = spark.read.parquet(str(tmp_path / "archive" / "bodies_orders"))
+    assert typed.selectExpr(*sums.split(", ")).first() == (19_900, 205, 5)
+    with pytest.raises(Exception, match="there is no rule 'mail' for bodies"):
+        load(spark, builder.path, bodies="mail").collect()
 
 
 def test_a_stream(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:
