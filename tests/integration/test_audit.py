@@ -242,3 +242,11 @@ def test_the_command_lists_columns(broker: LeveretProcess) -> None:
         "user\thost\tkind\tobject", f"guest\t{HOST}\tqueue.created\tb", f"guest\t{HOST}\tqueue.created\ta",
     ]  # fmt: skip
     assert ctl("list_audit", "--limit", "1", "--silent", "object").out == "b\n"
+    # All virtual hosts, unless one is named.
+    api.request("PUT", "vhosts", "v")
+    api.request("PUT", "queues", "v", "c", body={})
+    created = ("list_audit", "--kind", "queue.created", "--silent")
+    assert ctl(*created, "object").out.split() == ["c", "b", "a"]
+    assert ctl(*created, "--vhost", "v", "object").out.split() == ["c"]
+    assert ctl(*created, "--host", HOST, "object").out.split() == ["c", "b", "a"]
+    assert ctl(*created, "--host", "10.*", "object").out == ""

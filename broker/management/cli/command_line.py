@@ -138,6 +138,7 @@ _OWN: Final = (
     Option("from-http", TEXT, "<url>"),
     Option("global"),
     Option("header", TEXTS, "<name>=<value>"),
+    Option("host", TEXT, "<address>"),
     Option("if-empty", line="[--if-empty|-e]", short="e"),
     Option("if-unused", line="[--if-unused|-u]", short="u"),
     Option("internal"),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import MONITORING, CommandContext, ResultRows, command, selected_columns
 from leveret.broker.management.cli.command_errors import ApiFault, failed, refused
-from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, Argument, option
+from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import AUDIT_RECORD
 
@@ -16,7 +16,7 @@ _DEFAULT: Final = ("at", "user", "host", "kind", "vhost", "object", "count")
 #: Records that are listed without --limit, and those of a request.
 _LIMIT: Final = 100
 _PAGE_SIZE: Final = 500
-_TEXTS: Final = ("user", "kind", "object", "since", "until")
+_TEXTS: Final = ("user", "host", "kind", "vhost", "object", "since", "until")
 
 
 @command(
@@ -25,7 +25,9 @@ _TEXTS: Final = ("user", "kind", "object", "since", "until")
     "Lists what was done, by whom and from where, the newest first; texts may have * for any characters",
     (
         HEADERS,
+        VHOST,
         option("user", "what this user has done"),
+        option("host", "what was done from this address"),
         option("kind", "what was done: queue.deleted, or user.* for all about users"),
         option("object", "name of the queue, exchange, user or other object"),
         option("since", "the first time, such as 2026-05-01T12:00:00, in UTC"),
