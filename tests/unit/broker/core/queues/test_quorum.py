@@ -14,7 +14,7 @@ from leveret.protocol.field_table import FieldValue, find
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
-from tests.support.queue_content import arguments, drain, headers_of, publish, texts
+from tests.support.queue_content import arguments, drain, headers_of, publish
 from tests.support.queues import ManualTimers, declare, new_vhost
 
 
@@ -121,9 +121,3 @@ class TestAtLeastOnce:
         vhost.delete_queue(queue)
         assert queue.counters.dropped["expired"] == 1
         assert loop.pending_timers == 0
-
-
-def test_texts_are_those_that_were_published(vhost: VirtualHost) -> None:
-    queue = made(vhost)
-    publish(queue, *"ab")
-    assert texts(drain(queue)) == ["a", "b"]
