@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from leveret.analytics.arguments import asks_for_help, print_help
+from leveret.analytics.arguments import ICEBERG_VARIABLE, asks_for_help, print_help
 from leveret.analytics.arguments import make_archive_parser as archive_parser
 from leveret.analytics.arguments import make_iceberg_parser as iceberg_parser
 
@@ -37,8 +38,10 @@ def main() -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
+        has_tables = ICEBERG_VARIABLE in os.environ or any(each.lstrip("-").startswith("iceberg") for each in sys.argv)
+        extra = "iceberg" if has_tables else "arrow"
         how = (
-            "install what it needs: pip install 'leveret[arrow]'"
+            f"install what it needs: pip install 'leveret[{extra}]'"
             if _command() in (*_PARSERS, _TABLE_REFERENCE)
             else "install what the jobs need: pip install 'leveret[analytics]' (leveret-analytics archive needs "
             "'leveret[arrow]' only)"

@@ -32,6 +32,8 @@ _FILE_BYTES: Final = 256 << 20
 _QUEUES_MAX: Final = 100
 #: What a file whose row groups are sorted says: whether all of it is.
 SORTED: Final = "leveret.sorted"
+#: What a file says whose rows were in smaller files before.
+MERGED: Final = "leveret.merged"
 #: Columns whose values are long or all different: neither a dictionary nor their extremes are of use.
 _LONG: Final = frozenset({"body", "headers", "headers_json"})
 
@@ -46,6 +48,7 @@ class DataWriter:
         buckets: Puts the queues into buckets: each file has rows of one, and row groups are sorted by time. None for
             files with rows of all queues, one queue after the other.
         schemas: The schemas of tables with what bodies say, by name.
+        merges: Whether the rows are in other files, which these replace.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class DataWriter:
         number: int,
         buckets: Buckets | None = None,
         schemas: Mapping[str, pa.Schema] | None = None,
+        merges: bool = False,
     ) -> None:
         self._files = files
         self._broker = broker
         self._number = number
         self._buckets = buckets
         self._schemas = schemas or {}
+        self._merges = merges
         self._open_max = _OPEN_MAX if buckets is None else _OPEN_MAX_BY_BUCKET
         #: The file that is being written, by table, date and bucket; the one that was written to last is the last.
         self._open: dict[tuple[str, str, Bucket | None], _OpenFile] = {}
@@ -108,6 +113,8 @@ class DataWriter:
         if len(self._open) >= self._open_max:
             self._finish(next(iter(self._open)))
         notes = {} if bucket is None or self._buckets is None else self._buckets.notes(bucket)
+        if notes and self._merges:
+            notes = {**notes, MERGED: "true"}
         file = self._files.new_file(data_path(table, date, self._broker, self._number))
         return _OpenFile(table, file, notes, self._schemas.get(table))
 

@@ -124,7 +124,8 @@ class Upkeep:
     def _merge(self, small: Sequence[DataFile]) -> None:
         """Put files of one table, date and bucket together."""
         schemas = {} if self._typed is None else self._typed.schemas
-        with DataWriter(self._files, self._broker, self._log.state.next_number, self._buckets, schemas) as writer:
+        number = self._log.state.next_number
+        with DataWriter(self._files, self._broker, number, self._buckets, schemas, merges=True) as writer:
             for each in small:
                 for batch in self._rows(each, schemas.get(each.table)):
                     writer.add(each.table, batch)

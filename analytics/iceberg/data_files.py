@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
@@ -15,17 +17,29 @@ from pyiceberg.typedef import Record
 from leveret.analytics.archive import manifest
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, has_queues
-from leveret.analytics.archive.data_writer import SORTED
+from leveret.analytics.archive.data_writer import MERGED, SORTED
 from leveret.analytics.archive.file_reading import open_data
 from leveret.analytics.archive.layout import DAY
 from leveret.analytics.columns import ARCHIVED_TABLES, layout_of
 from leveret.analytics.errors import ArchiveError
 
 
+class TableFile(NamedTuple):
+    """A file for a table.
+
+    Attributes:
+        file: What the table says of it.
+        is_merged: Whether its rows were in smaller files before.
+    """
+
+    file: DataFile
+    is_merged: bool
+
+
 def table_file(
     files: ArchiveFiles, file: manifest.DataFile, metadata: TableMetadata, bucket: Bucket | None
-) -> DataFile:
-    """Return what a table says of a file.
+) -> TableFile:
+    """Return a file for a table.
 
     Args:
         metadata: That of the table; its default partitions are those of the file.
@@ -44,8 +58,9 @@ def table_file(
     )
     day = file.first // DAY
     is_of_queues = has_queues(ARCHIVED_TABLES[layout_of(file.table)])
-    is_sorted = (footer.metadata or {}).get(SORTED.encode()) == b"true"
-    return DataFile.from_args(
+    notes = footer.metadata or {}
+    is_sorted = notes.get(SORTED.encode()) == b"true"
+    made = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=files.location(file.path),
         file_format=FileFormat.PARQUET,
@@ -57,3 +72,4 @@ def table_file(
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+    return TableFile(made, notes.get(MERGED.encode()) == b"true")

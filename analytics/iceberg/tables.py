@@ -271,15 +271,25 @@ class IcebergTables:
         change = table.transaction()
         change.set_properties({_number_key(last.store_id): str(last.number)})
         mixed = [file for file, bucket in in_buckets if bucket is None]
+        made = [
+            table_file(self._files, file, change.table_metadata, bucket)
+            for file, bucket in in_buckets
+            if bucket is not None
+        ]
+        new = [each.file for each in made if not (gone and each.is_merged)]
+        # New rows have a snapshot of their own: who reads what is appended leaves out those that replace files.
+        if gone:
+            with change.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
+                for each in made:
+                    if each.is_merged:
+                        snapshot.append_data_file(each.file)
+                for old in gone:
+                    snapshot.delete_data_file(old)
         # Also without files, to say that a table is repaired.
-        if gone or len(mixed) < len(added) or not added:
-            update = change.update_snapshot(snapshot_properties=summary)
-            with update.overwrite() if gone else update.merge_append() as snapshot:
-                for file, bucket in in_buckets:
-                    if bucket is not None:
-                        snapshot.append_data_file(table_file(self._files, file, change.table_metadata, bucket))
-                for each in gone:
-                    snapshot.delete_data_file(each)
+        if new or not (added or gone):
+            with change.update_snapshot(snapshot_properties=summary).merge_append() as snapshot:
+                for file in new:
+                    snapshot.append_data_file(file)
         if mixed:
             self._append_mixed(change, mixed, summary)
         if expired:
@@ -295,7 +305,7 @@ class IcebergTables:
             remove_bucket(spec)
         with change.update_snapshot(snapshot_properties=summary).merge_append() as snapshot:
             for file in mixed:
-                snapshot.append_data_file(table_file(self._files, file, change.table_metadata, None))
+                snapshot.append_data_file(table_file(self._files, file, change.table_metadata, None).file)
         with change.update_spec() as spec:
             add_bucket(spec)
 

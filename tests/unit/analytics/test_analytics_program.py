@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[4]
             "'leveret[arrow]' only)",
         ),
         ("archive", "pyarrow", "install what it needs: pip install 'leveret[arrow]'"),
+        ("iceberg", "fsspec", "install what it needs: pip install 'leveret[iceberg]'"),
     ],
 )
 def test_without_libraries_it_says_how_to_get_them(tmp_path: Path, job: str, package: str, how: str) -> None:

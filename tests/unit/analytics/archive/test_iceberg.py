@@ -289,6 +289,29 @@ def test_readers_of_an_older_snapshot_go_on_for_an_hour(
     assert len(list(Path(files.url).glob("messages/*/*.parquet"))) == 1
 
 
+def test_new_rows_are_appended_by_themselves(
+    builder: DirectoryBuilder, stores: list[SegmentStore], files: ArchiveFiles, catalog: str
+) -> None:
+    """So who reads what was appended may leave out snapshots that replace files, even after the catalog was away."""
+    for _ in range(3):
+        publish(builder, stores)
+        archive_into(builder, files, tables_of(files, catalog))
+    builder.wait(3 * HOUR)
+    archiver = Archiver(archiver_options(builder), files, tables_of(files, catalog))
+    archiver.follow()
+    for _ in range(5):
+        archiver.keep_up()
+    publish(builder, stores)
+    archiver.copy()
+    archiver.follow()
+    archiver.close()
+    table = table_in(catalog, files)
+    assert keys_of_table(table) == keys_of_archive(files.url)
+    summaries = [each.summary for each in table.metadata.snapshots if each.summary is not None]
+    found = [(each.operation.value, each["added-records"]) for each in summaries]
+    assert found == [("append", "10")] * 3 + [("overwrite", "30"), ("append", "10")]
+
+
 def test_rows_that_are_too_old_leave_the_tables(
     builder: DirectoryBuilder, stores: list[SegmentStore], files: ArchiveFiles, catalog: str
 ) -> None:
@@ -397,7 +420,7 @@ def test_a_table_that_somebody_else_has_written_to_is_left_alone_until_it_is_rep
     shutil.copy(f"{files.url}/{known.path}", f"{files.url}/{other.path}")
     bucket = tables.buckets.of_file(files, known)
     with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
-        snapshot.append_data_file(table_file(files, other, table.metadata, bucket))
+        snapshot.append_data_file(table_file(files, other, table.metadata, bucket).file)
     with table.transaction() as change, change.update_snapshot().overwrite() as snapshot:
         snapshot.delete_data_file(next(iter(table.scan(row_filter="queue = 'audit'").plan_files())).file)
     assert keys_of_table(table_in(catalog, files)) != keys_of_archive(files.url)
