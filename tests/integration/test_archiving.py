@@ -64,6 +64,12 @@ def archived(url: Path) -> Counter[int]:
     return Counter(int(body) for body in bodies)
 
 
+def audited(location: Path) -> Counter[tuple[str, str]]:
+    """Kinds and objects of an audit log, or of that of an archive."""
+    rows = leveret.scan(location, "audit", columns=["kind", "object"]).read_all()
+    return Counter(zip(rows["kind"].to_pylist(), rows["object"].to_pylist(), strict=True))
+
+
 def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> None:
     url = tmp_path / "archive"
     settings: dict[str, object] = {"archive.url": str(url), "archive.interval": "1s", "archive.broker": "one"}
@@ -72,6 +78,7 @@ def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> Non
         wait_until(lambda: archived(url) == Counter(range(100)), "the messages are in the archive")
         (first,) = archivers(broker)
         os.kill(first, signal.SIGKILL)
+        Management(broker.http_url).request("PUT", "vhosts", "v")
         publish(broker.url, 100, 100)
         wait_until(lambda: archived(url) == Counter(range(200)), "another archiver has copied the rest")
         assert "the archiver has ended with status -9; it is started again in 1 s" in broker.log_text()
@@ -83,6 +90,9 @@ def test_the_broker_runs_the_archiver_and_starts_it_again(tmp_path: Path) -> Non
         publish(broker.url, 200, 100)
         wait_until(lambda: archived(url) == Counter(range(300)), "the next broker's archiver has copied the rest")
         (third,) = archivers(broker)
+        logged = audited(broker.data_dir)
+        assert logged["queue.created", "q"] == 1
+        wait_until(lambda: audited(url) == logged, "the archive has each line of the audit log once")
         assert broker.stop() == 0
         assert not is_there(third)
     assert set(leveret.scan(url, columns=["broker"]).read_all()["broker"].to_pylist()) == {"one"}
