@@ -50,7 +50,9 @@ SECOND: Final = (
 FIRST: Final = (
     "tests/crash/test_failed_sync.py",
     "tests/crash/test_lost_files.py",
-    "tests/crash/test_scenarios.py",
+    "tests/crash/test_scenarios.py::test_in_a_process[queues-",
+    "tests/crash/test_scenarios.py::test_on_a_simulated_disk[queues-",
+    "tests/crash/test_scenarios.py::test_what_is_there_again",
     "tests/crash/test_torn_write.py",
     "tests/integration/test_documentation.py",
     "tests/integration/test_java_client.py::test_java_client[quick]",
