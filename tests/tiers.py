@@ -32,6 +32,7 @@ SECOND: Final = (
     "tests/integration/test_documentation",
     "tests/integration/test_embedded.py::test_fixtures_as_documented",
     "tests/integration/test_iceberg_catalog.py",
+    "tests/integration/test_iceberg_in_spark.py",
     "tests/integration/test_java_client.py",
     "tests/integration/test_lakehouse.py::test_what_the_compose_file_starts",
     "tests/integration/test_oauth2_attacks.py::test_a_provider_that_fails[",
