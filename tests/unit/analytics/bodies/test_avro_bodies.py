@@ -158,7 +158,7 @@ def test_schemas_that_are_none(text: str, reason: str) -> None:
 def test_what_is_wrong_with_bodies_of_a_schema_registry_and_of_other_schemas() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "note", "type": "string"}]}
     body = encoded(schema, {"note": "long enough to be text"})
-    hint = "; it may begin with the five bytes of a schema registry (schema 258), which are not read"
+    hint = "; it may begin with the five bytes of a schema registry (schema 258), which only a rule reads"
     for prefixed in (b"\0\0\0\1\2" + body, b"\0\0\0\1\2" + body + b"\xff"):
         ((value, reason),) = read(reader(schema), prefixed)
         assert (value, reason is not None and reason.endswith(hint)) == (None, True)
