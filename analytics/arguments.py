@@ -42,7 +42,7 @@ _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 _WITHOUT_SPARK: Final = """
 
 without Spark (pip install 'leveret[arrow]'):
-  archive          copies messages and events to Parquet as they come; see leveret-analytics archive --help
+  archive          copies messages, events and audit log to Parquet as they come; see leveret-analytics archive --help
   iceberg          makes an archive's files tables of Iceberg; see leveret-analytics iceberg --help
   table-reference  prints every column of the tables, and every kind of event
 
@@ -189,8 +189,8 @@ def make_archive_parser() -> argparse.ArgumentParser:
     """Return the parser."""
     parser = argparse.ArgumentParser(
         prog=ARCHIVE_PROGRAM,
-        description="Copy the messages and events of a broker to Parquet files as they come, each exactly once. The "
-        "broker may be running; nothing is consumed. Spark is not needed.",
+        description="Copy the messages, events and audit log of a broker to Parquet files as they come, each exactly "
+        "once. The broker may be running; nothing is consumed. Spark is not needed.",
     )
     parser.add_argument("--data-dir", required=True, help="the broker's data directory; local or mounted")
     _add_archive(parser, "--to", ", in which nobody else sees a password")

@@ -1,4 +1,4 @@
-"""Archives: the messages and events of brokers as Parquet files, on any file system that fsspec knows.
+"""Archives: messages, events and audit logs of brokers as Parquet files, on any file system fsspec knows.
 
 The archive (`analytics/archive/`, `archiver.py`) is read and written by way of fsspec. The archiver is a streaming
 query without Spark: it asks `MessageStream` and `EventStream` for the next batch, writes its rows to Parquet files,

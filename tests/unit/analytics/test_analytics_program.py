@@ -62,7 +62,7 @@ def test_help_needs_no_libraries(bare: dict[str, str]) -> None:
     assert "jobs (pip install 'leveret[analytics]'):" in jobs
     for job, summary in SUMMARIES.items():
         assert f"  {job:<12} {summary}" in jobs
-    assert "  archive          copies messages and events to Parquet" in others
+    assert "  archive          copies messages, events and audit log to Parquet" in others
     assert SUMMARIES.keys() == JOBS.keys()
 
 
