@@ -32,8 +32,9 @@ log = logging.getLogger("leveret.replication")
 ACKNOWLEDGEMENT: Final = struct.Struct("<Q")
 #: Seconds after which what nobody waits for is sent.
 _IDLE_SECONDS: Final = 0.1
-#: Operations that a node that catches up may be behind before everything waits for it.
-_NEAR_OPERATIONS: Final = 10_000
+#: Seconds that a node that catches up may be behind before everything waits for it; as many more a minute, so that one
+#: with a slow disk enters, too.
+_NEAR_SECONDS: Final = 0.25
 #: Seconds after which who waits looks whether that is in vain.
 _LOOK_SECONDS: Final = 0.02
 #: Seconds between two messages that tell a node how far it is behind.
@@ -422,6 +423,7 @@ class Shipping:
 
     async def _receive(self, link: Link, each: Standby, address: str) -> None:
         entering: asyncio.Task[object] | None = None
+        begun = self._loop.time()
         while True:
             kind, octets = await link.receive(_ANSWER_MAX)
             if kind is Message.FIGURES:
@@ -441,8 +443,13 @@ class Shipping:
                 continue
             if each.name in self.state.in_sync or each.name in self._entering:
                 self._release()
-            elif (entering is None or entering.done()) and self._backlog.last - number < _NEAR_OPERATIONS:
+            elif (entering is None or entering.done()) and self._is_near(each, begun):
                 entering = self._spawn(self._enter(each, link, address))
+
+    def _is_near(self, each: Standby, begun: float) -> bool:
+        """Whether a node that gets frames since a time has nearly caught up, so that nobody waits long for it."""
+        near = _NEAR_SECONDS * (1 + (self._loop.time() - begun) / 60)
+        return self.lag_of(each).seconds < min(near, self._limits.timeout)
 
     async def _enter(self, each: Standby, link: Link, address: str) -> None:
         """Let a node that has caught up enter the in-sync set."""

@@ -200,6 +200,23 @@ async def test_nothing_is_let_go_without_a_lease(lead: Lead) -> None:
     await until(lambda: leader.called == [1])
 
 
+async def test_nobody_waits_for_a_node_that_catches_up(lead: Lead) -> None:
+    leader = lead(("a",), timeout=30)
+    link = await leader.follow("b")
+    leader.do(1)
+    await asyncio.sleep(0.6)
+    leader.do(2)
+    # It has applied nothing of what was recorded more than a moment ago.
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(0))
+    link.send_json(Message.FIGURES, {"told": "after that"})
+    await until(lambda: leader.shipping.standbys["b"].figures)
+    assert not leader.shipping.is_entering("b")
+    leader.do(3)
+    await until(lambda: leader.called == [1, 2, 3])
+    link.send(Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(3))
+    await until(lambda: leader.shipping.state.in_sync == ("a", "b"))
+
+
 async def test_a_node_that_enters_is_waited_for_before_the_register_knows_it(lead: Lead) -> None:
     leader = lead(("a",), timeout=30, min_copies=2)
     link = await leader.follow("b")
