@@ -9,6 +9,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
@@ -111,6 +112,8 @@ class ArchivedTables:
             return self._tables
 
     async def _read_now(self) -> dict[str, ArchivedTable]:
+        if find_spec("fsspec") is None:
+            raise TablesUnreadableError("the tables need fsspec where the broker runs: pip install 'leveret[iceberg]'")
         environment = {**os.environ, OPTIONS["archive.url"].environment: self._archive.url}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", _MODULE, self.namespace), env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE

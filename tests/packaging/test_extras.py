@@ -1,4 +1,4 @@
-"""The extras `oauth2` and `ldap` of an installed wheel, in somebody else's project."""
+"""The extras `oauth2`, `ldap`, `sql` and `iceberg` of an installed wheel, in somebody else's project."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ with LeveretThread(options=given["options"]) as broker:
             print("in")
         except pika.exceptions.ProbableAuthenticationError:
             print("refused")
+"""
+
+_ASK = """
+import base64, sys, urllib.error, urllib.parse, urllib.request
+from leveret import LeveretThread
+
+with LeveretThread(options={"archive.url": sys.argv[1], "archive.iceberg": "archive"}) as broker:
+    place = urllib.parse.urlsplit(broker.http_url)
+    headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+    for path, body in (("/iceberg/v1/namespaces", None), ("/api/sql", b'{"statement": "SELECT 1"}')):
+        request = urllib.request.Request(f"http://{place.hostname}:{place.port}{path}", body, headers)
+        try:
+            urllib.request.urlopen(request)
+        except urllib.error.HTTPError as error:
+            print(error.code, error.read().decode())
 """
 
 
@@ -124,3 +139,20 @@ def test_without_the_extra_the_error_names_it(
     said = f"auth_backends: {backend} needs the Python package {package}: pip install 'leveret[{backend}]'"
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra_tables_and_sql_name_it(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [installed / "python", "-c", _ASK, str(tmp_path / "archive")],
+        cwd=tmp_path,
+        env=clean(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tables, sql = done.stdout.splitlines()
+    for answer, extra in ((tables, "iceberg"), (sql, "sql")):
+        assert answer.startswith("503 ")
+        assert f"pip install 'leveret[{extra}]'" in answer
