@@ -55,8 +55,6 @@ FIRST_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         "details",
     ),
 }
-#: Columns that have come since then, in the order in which they came.
-LATER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {"messages": (), "events": (), "audit": ()}
 _KEY: Final = b"PARQUET:field_id"
 
 
@@ -78,11 +76,16 @@ def _metadata(number: int) -> dict[bytes, bytes]:
     return {_KEY: str(number).encode()}
 
 
+def later_columns(table: str) -> list[str]:
+    """Return the columns of a table that are not among the first ones, in the order in which they have come."""
+    return [name for name in ARCHIVED_TABLES[table] if name not in FIRST_COLUMNS[table]]
+
+
 def field_ids(table: str) -> dict[str, int]:
     """Return the number of each column, and of keys and values of maps as `name.key` and `name.value`."""
     types, names = ARCHIVED_TABLES[table], list(FIRST_COLUMNS[table])
     names += [part for name in FIRST_COLUMNS[table] for part in _parts(name, types)]
-    for name in LATER_COLUMNS[table]:
+    for name in later_columns(table):
         names += [name, *_parts(name, types)]
     return {name: number for number, name in enumerate(names, 1)}
 

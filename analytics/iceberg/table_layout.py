@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from leveret.analytics.archive.buckets import Buckets, has_queues
-from leveret.analytics.archive.field_ids import FIRST_COLUMNS, LATER_COLUMNS, field_ids
+from leveret.analytics.archive.field_ids import FIRST_COLUMNS, field_ids, later_columns
 from leveret.analytics.bodies.value_types import parse_type
 from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS, VALUE, VALUE_ERROR, layout_of
 from leveret.analytics.errors import ArchiveRefusedError
@@ -98,7 +98,7 @@ def prepare(table: Table, name: str, archive: str, where: str, values: str | Non
         )
     name = layout_of(name)
     wanted = {ARCHIVE: archive, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    missing = [column for column in LATER_COLUMNS[name] if column not in table.schema().column_names]
+    missing = [column for column in later_columns(name) if column not in table.schema().column_names]
     needs_bucket = has_queues(ARCHIVED_TABLES[name]) and all(field.name != _BUCKET for field in table.spec().fields)
     if missing or needs_bucket or any(table.properties.get(key) != value for key, value in wanted.items()):
         numbers = field_ids(name)
