@@ -72,7 +72,7 @@ docker: ## build the image, tagged leveret and leveret:VERSION; BASE=… starts 
 		--build-arg "VERSION=$(VERSION)" $(if $(BASE),--build-arg "BASE=$(BASE)") .
 
 .PHONY: docker-test
-docker-test: needs-docker $(VENV)/installed-test ## build the image and test it in a Docker of its own (DOCKER_HOST: in that one)
+docker-test: needs-docker offer-etcd $(VENV)/installed-test ## build the image and test it in a Docker of its own (DOCKER_HOST: in that one)
 	$(BIN)/python -m pytest tests/docker -m docker $(ARGS)
 
 .PHONY: dist
