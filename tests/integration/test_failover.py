@@ -34,14 +34,14 @@ def connect(node: Node) -> Connection:
     return Connection(f"amqp://guest:guest@127.0.0.1:{node.port}", timeout=30)
 
 
-def publish(node: Node, first: int, count: int) -> None:
+def publish(node: Node, first: int, count: int, queue: str = "q") -> None:
     """Publish numbers by a node, and wait until all are confirmed."""
     with connect(node) as connection:
         channel = connection.channel()
-        channel.queue_declare("q", durable=True)
+        channel.queue_declare(queue, durable=True)
         channel.confirm_select()
         for number in range(first, first + count):
-            channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
+            channel.publish("", queue, b"%d" % number, {"delivery_mode": 2})
         confirmed = 0
         while confirmed < count:
             connection.read()
@@ -125,16 +125,12 @@ def test_shovels_run_on_the_leader(cluster: Cluster) -> None:
     first, second, third = cluster.nodes
     value = json.dumps({"src-uri": "amqp://", "src-queue": "p", "dest-uri": "amqp://", "dest-queue": "q"})
     ctl(second, "set_parameter", "shovel", "x", value)
-    with connect(first) as connection:
-        channel = connection.channel()
-        channel.queue_declare("p", durable=True)
-        channel.publish("", "p", b"0", {"delivery_mode": 2})
+    publish(first, 0, 1, "p")
     wait_until(lambda: numbers(second) == [0], "it moves messages")
     ctl(second, "failover", "n3")
     assert cluster.wait_for_leader(first) is third
-    with connect(second) as connection:
-        connection.channel().publish("", "p", b"1", {"delivery_mode": 2})
-        wait_until(lambda: numbers(second) == [0, 1], "it moves messages on the next leader")
+    publish(third, 1, 1, "p")
+    wait_until(lambda: numbers(third) == [0, 1], "it moves messages on the next leader")
     running = [node for node in cluster.nodes if "shovel 'x' is running" in node.log.read_text()]
     assert running == [first, third]
 

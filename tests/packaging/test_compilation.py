@@ -62,7 +62,7 @@ def write_manifest(copy: Path, text: str) -> None:
 
 def test_without_compiled_modules(copy: Path) -> None:
     done = python(_SHOW, copy)
-    source = copy / "leveret/protocol/frame_events.py"
+    source = copy / "leveret/protocol/methods.py"
     assert (done.stdout, done.stderr) == (f"pure Python: it was installed without compiling {source}\n", "")
     done = python(_SHOW, copy, LEVERET_COMPILE="1")
     assert "LEVERET_COMPILE is 1, but leveret is not compiled: it was installed without compiling" in done.stderr
@@ -76,7 +76,7 @@ def test_what_the_build_hook_said_is_told(copy: Path) -> None:
 def test_modules_of_another_python_are_not_loaded(copy: Path) -> None:
     write_manifest(
         copy,
-        json.dumps({"suffix": ".cpython-27.so", "modules": {"leveret.protocol.frame_events": "x"}, "sources": {}}),
+        json.dumps({"suffix": ".cpython-27.so", "modules": {"leveret.protocol.methods": "x"}, "sources": {}}),
     )
     assert python(_SHOW, copy).stdout.startswith("pure Python: it was compiled for another Python (.cpython-27.so) ")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import urlopen
 
 import pytest
 import s3fs
@@ -26,6 +27,8 @@ def running_s3() -> Iterator[str]:
             patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
             patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
             s3fs.S3FileSystem.clear_instance_cache()
+            # What it has is kept for as long as this process runs.
+            urlopen(f"http://{host}:{port}/moto-api/reset", data=b"").close()
             s3fs.S3FileSystem().mkdir("bucket")
             yield "s3://bucket"
         finally:
