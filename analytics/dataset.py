@@ -69,15 +69,16 @@ def dataset(
     return dataset_of(make_query(parsed, find_sources(locations)))
 
 
-def dataset_of(query: TableQuery, selection: Selection | None = None) -> LeveretDataset:
+def dataset_of(query: TableQuery, selection: Selection | None = None, reads_ahead: bool = True) -> LeveretDataset:
     """Return what a query reads as a dataset; see dataset().
 
     Args:
         selection: The rows that it has; None for those of the query's options.
+        reads_ahead: See LeveretDataset.
     """
     plan = query.plan(selection)
     parts = [DatasetPart(*piece) for part in plan.parts for piece in _pieces(part, query.options.table)]
-    return LeveretDataset(query, parts, plan.leases)
+    return LeveretDataset(query, parts, plan.leases, reads_ahead)
 
 
 class DatasetPart(NamedTuple):
@@ -92,15 +93,44 @@ class DatasetPart(NamedTuple):
     part: Part
 
 
+class _DemandScanner:
+    """What DuckDB needs of a scanner; it reads what is asked for."""
+
+    def __init__(self, batches: Iterator[Any], schema: pa.Schema, columns: Sequence[str], condition: Any) -> None:
+        self._batches = batches
+        self._columns = columns
+        self._condition = condition
+        self.projected_schema = pa.schema([schema.field(name) for name in columns])
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._chosen())
+
+    def _chosen(self) -> Iterator[Any]:
+        for batch in self._batches:
+            found = batch if self._condition is None else batch.filter(self._condition)
+            if found.num_rows:
+                yield found.select(self._columns)
+
+
 class LeveretDataset(ds.Dataset):  # type: ignore[misc]
     """A table at one moment. It has no files of its own: what a query needs is made of the parts when it is run.
 
     Args:
         leases: Leases of the snapshots that they are read from.
+        reads_ahead: Whether scanners are PyArrow's, which read up to 1 GiB that nobody has asked for; otherwise they do
+            what DuckDB needs.
     """
 
-    def __init__(self, query: TableQuery, parts: Sequence[DatasetPart], leases: Sequence[SnapshotLease] = ()) -> None:
+    def __init__(
+        self,
+        query: TableQuery,
+        parts: Sequence[DatasetPart],
+        leases: Sequence[SnapshotLease] = (),
+        reads_ahead: bool = True,
+    ) -> None:
         self._query = query
+        self._reads_ahead = reads_ahead
         self._columns = query.schema
         self._parts = parts
         self._condition: Any = None
@@ -134,11 +164,13 @@ class LeveretDataset(ds.Dataset):  # type: ignore[misc]
         schema = pa.schema([self._columns.field(name) for name in names])
         batches = self._batches(self._chosen(condition), names, condition)
         columns = wanted if isinstance(wanted, Mapping) else list(wanted)
+        if not (self._reads_ahead or isinstance(columns, Mapping)):
+            return _DemandScanner(batches, schema, columns, condition)
         return ds.Scanner.from_batches(batches, schema=schema, columns=columns, filter=condition)
 
     def filter(self, expression: Any) -> LeveretDataset:
         """Return the dataset with a condition."""
-        found = LeveretDataset(self._query, self._parts)
+        found = LeveretDataset(self._query, self._parts, reads_ahead=self._reads_ahead)
         found._condition, found._whole = _both(self._condition, expression), self
         return found
 

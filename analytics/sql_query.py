@@ -197,7 +197,7 @@ def _open(name: str, request: Request) -> tuple[str, LeveretDataset]:
     if options.table != _AUDIT:
         readable = request.readable.items()
         selection.readable = {vhost: None if names is None else frozenset(names) for vhost, names in readable}
-    return name, dataset_of(query, selection)
+    return name, dataset_of(query, selection, reads_ahead=False)
 
 
 def _configuration(memory: int) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,11 @@ import leveret
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.columns import TABLES
 from leveret.analytics.data_files import LocalFiles
+from leveret.analytics.dataset import dataset_of
 from leveret.analytics.errors import OptionError
+from leveret.analytics.options import parse_options
 from leveret.analytics.tables import message_batches
+from leveret.analytics.tables.table_query import make_query, python_options
 from tests.spark.directories import START, DirectoryBuilder
 from tests.support.archived import archive
 from tests.support.documentation import block
@@ -89,6 +94,23 @@ def test_what_a_query_excludes_is_not_opened(builder: DirectoryBuilder, opened: 
     assert messages.sort_by([("seq", "descending")]).head(1)["seq"].to_pylist() == [5]
     with pytest.raises(pa.ArrowInvalid, match="nothing"):
         messages.to_table(filter=pc.field("nothing") == 1)
+
+
+def test_no_more_is_read_than_is_asked_for(builder: DirectoryBuilder, opened: list[str]) -> None:
+    query = make_query(parse_options(python_options(str(builder.path), "messages", {})), None)
+    whole = dataset_of(query)
+    with closing(dataset_of(query, reads_ahead=False)) as found, closing(whole):
+        condition = pc.field("seq") > 3
+        reader = found.scanner(columns=["queue", "seq"], filter=condition).to_reader()
+        opened.clear()
+        first = reader.read_next_batch()
+        # PyArrow's threads would go on meanwhile.
+        time.sleep(0.2)
+        assert len(opened) <= 2
+        rows = [*first.to_pylist(), *reader.read_all().to_pylist()]
+        assert len(opened) >= 20
+        expected = whole.scanner(columns=["queue", "seq"], filter=condition).to_table()
+    assert rows == expected.to_pylist()
 
 
 def test_every_table_shows_the_moment_of_the_call(builder: DirectoryBuilder, opened: list[str]) -> None:

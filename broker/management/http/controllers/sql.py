@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from aiohttp import web
@@ -20,6 +21,7 @@ from leveret.broker.operations.sql_statements import (
     WrongStatementError,
 )
 
+_LOG: Final = logging.getLogger("leveret.http")
 #: Rows of a result that is shown, unless the request says how many.
 _ROWS: Final = 1000
 _TYPES: Final = {"json": "application/json", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
@@ -85,9 +87,10 @@ async def _send(request: web.Request, form: str, running: RunningStatement) -> w
         while piece:
             await response.write(piece)
             piece = await running.read(is_wanted)
-    except (WrongStatementError, SqlUnavailableError):
+    except (WrongStatementError, SqlUnavailableError) as error:
         # What has been sent is not the whole result, and the client has to see that.
-        if request.transport is not None:
+        if is_wanted() and request.transport is not None:
+            _LOG.warning("closing the connection of an SQL statement whose result is not whole: %s", error)
             request.transport.abort()
         return response
     await response.write_eof()
