@@ -51,6 +51,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Look at what was skipped; in the process that collects the results of all others."""
+    if (coverage := sys.modules.get("coverage")) is not None and (measured := coverage.Coverage.current()) is not None:
+        # A worker that takes longer than 10 s to end, on a busy machine, is killed.
+        measured.save()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):
         return
