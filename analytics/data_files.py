@@ -107,6 +107,23 @@ def open_files(location: str) -> tuple[RemoteFiles | None, str]:
     return RemoteFiles(system), path
 
 
+def contents_of(location: str) -> bytes:
+    """Return what a file has, by its path or URI.
+
+    Raises:
+        OSError: It cannot be read.
+        AnalyticsError: Neither PyArrow nor fsspec supports the URI.
+    """
+    files, path = open_files(location)
+    if files is not None:
+        found = files.read_all(path)
+        if found is None:
+            raise FileNotFoundError("no such file")
+        return found
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def file_system(location: str) -> tuple[Any, str]:
     """Return a PyArrow file system, and the path there.
 

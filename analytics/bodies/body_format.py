@@ -13,7 +13,7 @@ import pyarrow as pa
 from leveret.analytics.bodies.json_schema import is_json_schema, type_of_schema
 from leveret.analytics.bodies.schema_registry import Schema, registry_at
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
-from leveret.analytics.data_files import open_files
+from leveret.analytics.data_files import contents_of
 from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.option_values import BodyOptions
 from leveret.storage.readers.body_rules import BodyRule
@@ -111,15 +111,8 @@ def _format_of_rule(rule: BodyRule) -> BodyFormat:
 
 
 def _contents(location: str) -> bytes:
-    files, path = open_files(location)
     try:
-        if files is not None:
-            found = files.read_all(path)
-            if found is None:
-                raise FileNotFoundError("no such file")
-            return found
-        with open(path, "rb") as file:
-            return file.read()
+        return contents_of(location)
     except OSError as error:
         raise OptionError(f"bodySchema {location} cannot be read: {error.strerror or error}") from error
 

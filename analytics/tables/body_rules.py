@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from leveret.analytics.archive.layout import Sources
-from leveret.analytics.data_files import LocalFiles, open_files
+from leveret.analytics.data_files import LocalFiles, contents_of, open_files
 from leveret.analytics.errors import OptionError
 from leveret.analytics.options import Options
 from leveret.storage.readers.body_rules import BodyRule, InvalidRule, read_rule, read_rules
@@ -83,24 +83,13 @@ def rules_in(location: str) -> list[BodyRule]:
     import yaml
 
     try:
-        document = yaml.safe_load(_read(location))
+        document = yaml.safe_load(contents_of(location))
         if not isinstance(document, Mapping) or not all(isinstance(name, str) for name in document):
             raise OptionError(f"bodyRules {location} has no rules: write them as a mapping, each by its name")
-        return [read_rule(name, value, read_file=_read) for name, value in document.items()]
+        return [read_rule(name, value, read_file=contents_of) for name, value in document.items()]
     except OSError as error:
         raise OptionError(f"bodyRules {location} cannot be read: {error.strerror or error}") from error
     except yaml.YAMLError as error:
         raise OptionError(f"bodyRules {location} is not YAML: {' '.join(str(error).split())}") from error
     except InvalidRule as error:
         raise OptionError(f"bodyRules {location}: {'; '.join(str(error).splitlines())}") from error
-
-
-def _read(location: str) -> bytes:
-    remote, path = open_files(location)
-    if remote is not None:
-        octets = remote.read_all(path)
-        if octets is None:
-            raise FileNotFoundError("no such file")
-        return octets
-    with open(path, "rb") as file:
-        return file.read()
