@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.management.cli.api import Api
 from leveret.broker.management.cli.commands import migrate
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram
@@ -127,6 +128,21 @@ def test_it_goes_on_where_it_was(run: Any, other: LeveretProcess, there: Channel
     found = {row["name"]: (row["received"], row["result"]) for row in json.loads(ran.out)}
     assert found == {"log": (20, "moved"), "q": (20, "moved")}
     assert not ctl.output("list_parameters", "-p", vhost, "-s").strip()
+
+
+def test_another_run_removes_a_shovel_first(run: Any, there: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    there.queue_declare("q", durable=True)
+    fill(there, "q", 3)
+    delete = Api.delete
+
+    def delete_twice(api: Api, *path: str, **more: Any) -> None:
+        delete(api, *path, **more)
+        delete(api, *path, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Api, "delete", delete_twice)
+        ended = run("--cut-over")
+    assert (ended.status, json.loads(ended.out)[0]["result"]) == (0, "moved")
 
 
 def test_two_at_once(

@@ -299,7 +299,7 @@ def _start(moving: _Moving) -> dict[str, _QueueState]:
     made = moving.shovels()
     for name, value in [*made.items()]:
         if value["src-uri"].startswith("amqp:///") != moving.is_back:
-            moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
+            _remove(moving, name)
             del made[name]
     # What could not be declared is in the report.
     received = moving.queues(moving.target)
@@ -422,7 +422,16 @@ def _note(left: int, first: int, seconds: float, busy: list[str]) -> str:
 
 def _end(moving: _Moving, queues: Mapping[str, _QueueState]) -> None:
     for name in moving.shovels().keys() & set(map(_shovel_name, queues)):
-        moving.here.delete("parameters", _SHOVEL, moving.vhost, name)
+        _remove(moving, name)
+
+
+def _remove(moving: _Moving, shovel: str) -> None:
+    """Remove a shovel, if another run of the command has not done it meanwhile."""
+    try:
+        moving.here.delete("parameters", _SHOVEL, moving.vhost, shovel)
+    except ApiFault as fault:
+        if fault.status != 404:
+            raise
 
 
 def _report(moving: _Moving, ended: Mapping[str, _QueueState]) -> Result:
