@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.support.cluster import Cluster, Node, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import Cluster, Node
 from tests.support.management import Management
 from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
 

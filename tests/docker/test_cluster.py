@@ -19,7 +19,8 @@ import yaml
 
 from tests.docker.container import Container, started
 from tests.docker.daemon import Docker
-from tests.support.cluster import Etcd, free_port, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import Etcd, free_port
 from tests.support.management import Management
 
 pytestmark = pytest.mark.etcd

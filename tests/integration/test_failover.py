@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.certificates import Authority
-from tests.support.cluster import Cluster, Node, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import Cluster, Node
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.wire import Connection
 

@@ -12,7 +12,8 @@ import pika
 import pytest
 
 from tests.integration.certificates import Authority
-from tests.support.cluster import Etcd, Node, free_port, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import Etcd, Node, free_port
 
 pytestmark = pytest.mark.etcd
 

@@ -15,6 +15,7 @@ import pytest
 from docker.healthcheck import UnhealthyError, check
 from docker.leveretctl import url_of
 from leveret.broker.config.load import load
+from tests.support.cluster import send_signal
 from tests.support.leveret_process import LeveretProcess
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +127,7 @@ def test_hangs(leveret_process: Callable[..., LeveretProcess], monkeypatch: pyte
     monkeypatch.setattr("docker.healthcheck._SECONDS", 0.2)
     process = leveret_process()
     port = process.url.rpartition(":")[2]
-    os.kill(process.pid, signal.SIGSTOP)
+    send_signal(process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(UnhealthyError, match="timed out"):
             check(load(None, {"LEVERET_PORT": port}))

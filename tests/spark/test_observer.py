@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 import leveret
 from leveret.analytics import register
+from tests.integration.waiting import wait_until
 from tests.spark.live_broker import BOUND, ON_THE_WAY, counted, live_broker
-from tests.support.cluster import Etcd, Node, free_port, wait_until
+from tests.support.cluster import Etcd, Node, free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.etcd]
 

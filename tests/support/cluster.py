@@ -12,7 +12,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -21,10 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.integration.certificates import Issued
+from tests.integration.waiting import PATIENCE, wait_until
 
 #: The program; Debian's package is etcd-server.
 ETCD: Final = shutil.which("etcd")
-_DEADLINE: Final = 90.0
+#: States of threads, as in /proc.
+_RUNNING: Final = frozenset("RSDI")
 _ROLE: Final = re.compile(r" role=(leader|standby|observer)$", re.MULTILINE)
 
 
@@ -36,13 +37,20 @@ def free_port() -> int:
             return port
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = _DEADLINE) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.02)
+def thread_states(pid: int) -> set[str]:
+    """Return the states of a process's threads, as in /proc."""
+    states = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return states
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send a process a signal; after SIGSTOP wait until no thread of it runs, which takes a moment."""
+    os.kill(pid, number)
+    if number == signal.SIGSTOP:
+        wait_until(lambda: not thread_states(pid) & _RUNNING, "all threads are stopped")
 
 
 def _get(url: str, tls: ssl.SSLContext | None = None) -> bytes:
@@ -212,7 +220,7 @@ class Node:
     def signal(self, number: int) -> None:
         """Send it a signal."""
         assert self.process is not None
-        os.kill(self.process.pid, number)
+        send_signal(self.process.pid, number)
 
     def kill(self) -> None:
         """Kill it, as kill -9 does."""
@@ -228,7 +236,7 @@ class Node:
         assert self.process is not None
         self.signal(signal.SIGCONT)
         self.process.terminate()
-        status = self.process.wait(_DEADLINE)
+        status = self.process.wait(PATIENCE)
         self.process = None
         return status
 
@@ -263,14 +271,14 @@ class Cluster:
         assert self.leader is not None
         return self.leader
 
-    def wait_for_copies(self, count: int, seconds: float = _DEADLINE) -> None:
+    def wait_for_copies(self, count: int, seconds: float = PATIENCE) -> None:
         """Wait until this many nodes are in sync."""
 
         def has_copies() -> bool:
             leader = self.leader
             return leader is not None and leader.metric("copies") == count
 
-        wait_until(has_copies, f"{count} nodes are in sync", seconds)
+        wait_until(has_copies, f"{count} nodes are in sync", timeout=seconds)
 
     def __enter__(self) -> Cluster:
         return self

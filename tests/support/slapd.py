@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.integration.certificates import Issued
-from tests.support.cluster import free_port, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import free_port, send_signal
 
 #: Not on the path of everybody.
 SLAPD: Final = shutil.which("slapd", path="/usr/sbin:/usr/local/sbin:/usr/libexec:/usr/lib/openldap:/usr/bin")
@@ -142,7 +143,7 @@ class Slapd:
     def signal(self, number: int) -> None:
         """Send it a signal, such as SIGSTOP."""
         assert self._process is not None
-        self._process.send_signal(number)
+        send_signal(self._process.pid, number)
 
     def stop(self) -> None:
         """Kill it; its data stay."""

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.support.cluster import Cluster, Node, wait_until
+from tests.integration.waiting import wait_until
+from tests.support.cluster import Cluster, Node
 from tests.support.cutting_proxy import REGISTER, CuttingProxy
 from tests.support.management import Management
 from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
@@ -132,7 +133,7 @@ class Faults:
             leader = self._cluster.leader
             return leader is not None and leader.metric("copies") == len(self._cluster.nodes)
 
-        wait_until(are_in_sync, "all nodes are in sync", _PATIENCE)
+        wait_until(are_in_sync, "all nodes are in sync", timeout=_PATIENCE)
 
     def set_clocks_right(self) -> None:
         """Give all nodes the time of this machine."""
@@ -188,7 +189,7 @@ class Faults:
         leader = self._cluster.wait_for_leader()
         leader.kill()
         leader.start()
-        wait_until(lambda: leader.role, "it has a role again")
+        wait_until(lambda: bool(leader.role), "it has a role again")
 
     def stop_leader(self) -> None:
         """Stop the leader cleanly: it hands over."""
@@ -357,7 +358,7 @@ class Faults:
         self._cut_power(node)
         if self._random.random() < 0.5:
             with suppress(AssertionError):
-                wait_until(lambda: self._cluster.leader is not None, "another leads", 3 * LEASE)
+                wait_until(lambda: self._cluster.leader is not None, "another leads", timeout=3 * LEASE)
         node.start()
         node.wait_for_role()
 

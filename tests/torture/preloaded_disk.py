@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.integration.waiting import wait_until
+from tests.support.cluster import send_signal, thread_states
 from tests.torture.disk_image import DiskImage
 
 #: Room, nanoseconds of the clock, refused writes, busy; then after, times, error and hits of each kind of call.
 _CONTROL: Final = struct.Struct("<qqqq")
 _BUSY_AT: Final = 24
-#: States of threads, as in /proc.
-_RUNNING: Final = frozenset("RSDI")
+#: States of stopped threads, as in /proc.
 _STOPPED: Final = frozenset("Tt")
 _FAULT: Final = struct.Struct("<iiii")
 _SOURCE: Final = Path(__file__).with_name("disk.c")
@@ -83,9 +83,8 @@ class PreloadedDisk:
 
     def _stops_between_calls(self, pid: int) -> bool:
         """Stop a process; let it go on, and return False, if it is in a call that is recorded."""
-        os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: not _states(pid) & _RUNNING, "all threads are stopped")
-        is_busy = _states(pid) & _STOPPED and struct.unpack_from("<q", self._control, _BUSY_AT)[0]
+        send_signal(pid, signal.SIGSTOP)
+        is_busy = thread_states(pid) & _STOPPED and struct.unpack_from("<q", self._control, _BUSY_AT)[0]
         if is_busy:
             os.kill(pid, signal.SIGCONT)
         return not is_busy
@@ -134,12 +133,3 @@ class PreloadedDisk:
 
     def _at(self, call: Call) -> int:
         return _CONTROL.size + _FAULT.size * call
-
-
-def _states(pid: int) -> set[str]:
-    """Return the states of a process's threads, as in /proc."""
-    states = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
-    return states
