@@ -6,14 +6,12 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
-import leveret.broker.management.http.applications as applications
+from leveret.broker.management.http.openapi import document
 from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -66,7 +64,7 @@ INNER: Final = {
 }
 
 
-DESCRIBED: Final = yaml.safe_load(Path(applications.__file__).with_name("openapi.yaml").read_text())
+DESCRIBED: Final = document()
 
 
 def _operations() -> Iterator[tuple[str, str, str]]:

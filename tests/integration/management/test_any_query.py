@@ -6,20 +6,18 @@ import http.client
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import pytest
-import yaml
 
-import leveret.broker.management.http.applications as applications
+from leveret.broker.management.http.openapi import document
 from tests.conformance.http_api import HttpApi
 from tests.integration.management.test_any_body import PARTS
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 
-DESCRIBED: Final = yaml.safe_load(Path(applications.__file__).with_name("openapi.yaml").read_text())
+DESCRIBED: Final = document()
 METHODS: Final = ("get", "put", "post", "delete")
 #: As they stand in an address.
 ODD: Final = (

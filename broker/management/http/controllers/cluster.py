@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +14,7 @@ from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.broker import CLUSTER_NAME
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.scheduling.slices import in_slices
+from leveret.broker.management.http import openapi
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.overview import (
@@ -33,7 +35,7 @@ from leveret.broker.management.http.statistics import Rates, count_all, stats_ar
 
 
 class Overview(Controller):
-    """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``."""
+    """The resources ``/api/overview``, ``/api/version``, ``/api/openapi.json`` and ``/api/extensions``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -41,6 +43,7 @@ class Overview(Controller):
             *resource("overview", GET=self.show),
             *resource("version", GET=self.version),
             *resource("extensions", GET=self.extensions),
+            *resource("openapi.json", GET=self.describe_api),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -80,6 +83,11 @@ class Overview(Controller):
         """List the extensions of RabbitMQ's web pages."""
         self._access.require(request, "management")
         return json_response([{"javascript": "dispatcher.js"}])
+
+    async def describe_api(self, request: web.Request) -> web.Response:
+        """Describe the API in the format OpenAPI."""
+        self._access.require(request, "management")
+        return json_response(await asyncio.to_thread(openapi.document))
 
     def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
         vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]

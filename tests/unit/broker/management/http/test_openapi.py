@@ -1,15 +1,13 @@
-"""Compares openapi.yaml with the routes of the HTTP API, in both directions."""
+"""Compares the description of the HTTP API with its routes, in both directions."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from aiohttp.test_utils import make_mocked_request
 
 import leveret.broker.management.http.applications as applications
@@ -17,10 +15,10 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
-from leveret.broker.management import fields
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.health import Probes
+from leveret.broker.management.http.openapi import document
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.broker.shovels.shovels import Shovels
 from leveret.storage.clock import Clock
@@ -30,13 +28,6 @@ from tests.support.queues import new_broker
 METHODS: Final = ("get", "put", "post", "delete")
 #: A part of a route: a name and a regular expression, which may also have braces.
 _PART: Final = re.compile(r"\{(\w+):((?:[^{}]|\{[^{}]*\})*)\}")
-
-
-def described() -> dict[str, Any]:
-    file = Path(applications.__file__).with_name("openapi.yaml")
-    document = yaml.safe_load(file.read_text())
-    assert isinstance(document, dict)
-    return document
 
 
 def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -75,7 +66,7 @@ def routed() -> set[tuple[str, str]]:
     }
 
 
-DOCUMENT: Final = described()
+DOCUMENT: Final = document()
 OPERATIONS: Final = list(operations(DOCUMENT))
 
 
@@ -95,53 +86,6 @@ def test_a_probe_is_told_yes_or_no() -> None:
     assert asyncio.run(answers()) == [(200, "yes\n"), (503, "no\n")]
     context.node.is_serving = True
     assert asyncio.run(answers()) == [(200, "yes\n"), (200, "yes\n")]
-
-
-def schema_of(table: fields.Table) -> dict[str, Any]:
-    """Return the schema of a table's documents. Parts of an object are in it, unless it has a schema of its own."""
-    properties: dict[str, Any] = {}
-    for field in table:
-        owner, _, part = field.name.rpartition(".")
-        types = field.type.split("|")
-        text = field.text + (f" ({', '.join(field.of)})." if field.of else ".")
-        schema = {"$ref": f"#/components/schemas/{types[0].removesuffix('[]')}"}
-        if types[0].endswith("[]"):
-            properties[field.name] = {"type": "array", "description": text, "items": schema}
-        elif types[0][0].isupper():
-            properties[field.name] = schema
-        elif field.source and (not owner or "type" in properties.get(owner, {})):
-            within = properties
-            if owner:
-                is_array = properties[owner]["type"] == "array"
-                holder = properties[owner].setdefault("items", {"type": "object"}) if is_array else properties[owner]
-                within = holder.setdefault("properties", {})
-            known = {} if types == ["any"] else {"type": types if len(types) > 1 else types[0]}
-            within[part] = {**known, "description": text}
-    return {"type": "object", "properties": properties}
-
-
-@pytest.mark.parametrize("name", fields.SCHEMAS)
-def test_schemas_are_those_of_the_tables_of_fields(name: str) -> None:
-    """`python -m tests.unit.broker.management.http.test_openapi` brings them up to date."""
-    assert DOCUMENT["components"]["schemas"].get(name) == schema_of(fields.SCHEMAS[name])
-
-
-def flow(node: object) -> str:
-    """Return a node as YAML on one line."""
-    return yaml.safe_dump(node, default_flow_style=True, sort_keys=False, width=10_000).strip()
-
-
-def write_schemas() -> None:
-    file = Path(applications.__file__).with_name("openapi.yaml")
-    text = file.read_text()
-    for name, table in fields.SCHEMAS.items():
-        head = f"    {name}:\n      type: object\n      properties:\n"
-        lines = head + "".join(
-            f"        {flow({key: value})[1:-1]}\n" for key, value in schema_of(table)["properties"].items()
-        )
-        block = re.compile(rf"^    {name}:\n(?:     .*\n)*", re.MULTILINE)
-        text = block.sub(lambda _: lines, text) if block.search(text) else text.rstrip("\n") + "\n" + lines  # noqa: B023
-    file.write_text(text)
 
 
 def test_templated() -> None:
@@ -196,7 +140,3 @@ def test_all_components_exist_and_are_used() -> None:
         for name in DOCUMENT["components"][kind]
     }
     assert there == used
-
-
-if __name__ == "__main__":
-    write_schemas()
