@@ -16,7 +16,7 @@ from leveret.broker.management.http.controllers.bindings import Bindings
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features, Nodes, Overview
 from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
-from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages, DelayedRetries
+from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages
 from leveret.broker.management.http.controllers.exchanges import Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
 from leveret.broker.management.http.controllers.iceberg import IcebergCatalog
@@ -57,7 +57,6 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Configuration,
     Exchanges,
     DelayedMessages,
-    DelayedRetries,
     Channels,
     Bindings,
     Aliveness,

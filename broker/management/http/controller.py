@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from leveret.broker.auth.oauth2.code_flow import CodeFlow
 
 _SEGMENT: Final = re.compile(r"\{(\w+)\}")
+#: Name of the attribute of handlers that has their routes.
+_ROUTES: Final = "_routes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,8 @@ class Replication(Protocol):
         """Forgets the node of a name, which does not come back. RuntimeError if that cannot be."""
 
 
-class Controller(ABC):
-    """Serves one resource of the API.
+class Controller:
+    """Serves one resource of the API: the methods with the decorator ``route`` handle its requests.
 
     Args:
         context: The broker, its node, users and configuration.
@@ -97,27 +99,51 @@ class Controller(ABC):
         self._access = context.access
         self._node_name = context.node.name
 
-    @abstractmethod
     def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers; see ``resource``."""
+        """Return the paths and their handlers, each path once, in the order of the methods."""
+        found: dict[str, list[web.RouteDef]] = {}
+        for function in vars(type(self)).values():
+            for method, path, tag, options in getattr(function, _ROUTES, ()):
+                handler = function.__get__(self)
+                handler = handler if tag is None else partial(self._handle_for, tag, handler)
+                found.setdefault(path, []).append(web.RouteDef(method, pattern_of(path), handler, options))
+        return [route for routes in found.values() for route in routes]
+
+    async def _handle_for(self, tag: str, handler: Handler, request: web.Request) -> web.StreamResponse:
+        """Handle a request of a user who has the rights of a tag."""
+        self._access.require(request, tag)
+        return await handler(request)
 
 
-def resource(path: str, with_head: bool = True, **handlers: Handler) -> list[web.RouteDef]:
-    """Return the routes of one path. A slash at the end is accepted.
+Handling = TypeVar("Handling", bound=Callable[..., Awaitable[web.StreamResponse]])
+
+
+def route(method: str, *paths: str, tag: str | None = None, with_head: bool = True) -> Callable[[Handling], Handling]:
+    """Return a decorator for a method of a controller that handles requests.
 
     Args:
-        path: Path below ``/api/``, for example ``queues/{vhost}/{name}``. ``{vhost}`` is one segment of any
-            characters, percent-decoded in ``request.match_info``. It may be empty, as in RabbitMQ: in
-            ``exchanges/v//publish`` the name is "". The last segment may be empty only before a slash: ``users/``
-            is the list of users, ``users//`` the user without a name.
+        method: The HTTP method.
+        paths: Paths below ``/api/``, for example ``queues/{vhost}/{name}``; a slash at the end is accepted. Or whole
+            paths, with a slash in front. ``{vhost}`` is one segment of any characters, percent-decoded in
+            ``request.match_info``. It may be empty, as in RabbitMQ: in ``exchanges/v//publish`` the name is "". The
+            last segment may be empty only before a slash: ``users/`` is the list of users, ``users//`` the user
+            without a name. Several controllers may serve methods of one path.
+        tag: The tag whose rights the user needs, see Access.require(); None if the method checks the user.
         with_head: Whether GET also serves HEAD; in RabbitMQ it does nearly everywhere.
-        handlers: Handlers by method, in capitals. Several controllers may serve methods of one path.
     """
-    segments = _SEGMENT.sub(r"{\1:(?=[^/]|/)[^/]*}", path)
-    pattern = f"/api/{segments}{{slash_:/?}}"
     # aiohttp adds HEAD to GET automatically.
-    options = {} if with_head else {"allow_head": False}
-    return [
-        web.RouteDef(method, pattern, handler, options if method == "GET" else {})
-        for method, handler in handlers.items()
-    ]
+    options = {"allow_head": False} if method == "GET" and not with_head else {}
+
+    def register(handler: Handling) -> Handling:
+        handler.__dict__.setdefault(_ROUTES, []).extend((method, path, tag, options) for path in paths)
+        return handler
+
+    return register
+
+
+def pattern_of(path: str) -> str:
+    """Return a path of route() as one of aiohttp."""
+    if path.startswith("/"):
+        return path
+    segments = _SEGMENT.sub(r"{\1:(?=[^/]|/)[^/]*}", path)
+    return f"/api/{segments}{{slash_:/?}}"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.json_values import replace_surrogates
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.object_lists import Page, read_page
 from leveret.broker.management.http.responses import json_response
@@ -25,17 +25,13 @@ _TEXTS: Final = ("user", "host", "kind", "vhost", "object")
 class AuditRecords(Controller):
     """The resource ``/api/audit``, for monitors."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return resource("audit", GET=self.list)
-
+    @route("GET", "audit", tag="monitoring")
     async def list(self, request: web.Request) -> web.Response:
         """List a page of the records, the newest first.
 
         The query may have user, host, kind, vhost and object, with ``*`` for any characters, and since and until. Files
         are read in a thread, as there can be very many records; how many there are in all is not counted.
         """
-        self._access.require(request, "monitoring")
         search, page = _read_search(request), read_page(request) or _FIRST
         audit = self._context.audit
         found: list[dict[str, Any]] = []

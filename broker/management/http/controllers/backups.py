@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.management.fields import BACKUP
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations.backups import BackupRow
@@ -32,13 +32,9 @@ _backup: Final = document_maker(BACKUP)
 class BackupResources(Controller):
     """The resource ``/api/backups``, for monitors."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return resource("backups", GET=self.list)
-
+    @route("GET", "backups", tag="monitoring")
     async def list(self, request: web.Request) -> web.Response:
         """List the backups, the newest first, and which moments can be restored."""
-        self._access.require(request, "monitoring")
         found = self._context.backups
         if found is None or not found.url:
             nothing = {"url": None, "node": None, "age": None, "late": False, "failures": 0, "error": None}

@@ -12,7 +12,7 @@ from aiohttp import web
 from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.controllers.exchanges import exchange_name
 from leveret.broker.management.http.documents.topology import (
     binding_document,
@@ -51,55 +51,50 @@ _FROM: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.destinati
 _TO: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.source} {binding.identity.routing_key}")
 
 
+#: Path of the bindings between an exchange and a queue or another exchange.
+_BETWEEN: Final = "bindings/{vhost}/e/{source}/{kind:q|e}/{destination}"
+
+
 class Bindings(Controller):
     """The resource ``/api/bindings``, and the bindings of one queue or exchange."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        exchange = "exchanges/{vhost}/{name}"
-        routes = [
-            *resource("bindings", GET=self.list),
-            *resource("bindings/{vhost}", GET=self.list),
-            *resource("queues/{vhost}/{name}/bindings", GET=self.list_of_queue),
-            *resource(f"{exchange}/bindings/source", GET=self.list_of_source),
-            *resource(f"{exchange}/bindings/destination", GET=self.list_of_destination),
-        ]
-        for kind in ("q", "e"):
-            between = f"bindings/{{vhost}}/e/{{source}}/{{kind:{kind}}}/{{destination}}"
-            routes += resource(between, GET=self.list_between, POST=self.bind)
-            routes += resource(f"{between}/{{props}}", GET=self.show, DELETE=self.unbind)
-        return routes
-
+    @route("GET", "bindings", "bindings/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
         """List all bindings, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
         return await list_response(request, (binding for vhost in vhosts for binding in _all_bindings(vhost)), _VIEW)
 
+    @route("GET", _BETWEEN)
     async def list_between(self, request: web.Request) -> web.Response:
         """List the bindings between an exchange and a queue or another exchange."""
         vhost = self._vhost(request)
         return await list_response(request, () if vhost is None else _between(vhost, _ends(request)), _VIEW)
 
+    @route("GET", f"{_BETWEEN}/{{props}}")
     async def show(self, request: web.Request) -> web.Response:
         """Show the binding with a properties key."""
         _, vhost = self._access.require_vhost(request)
         return object_response(request, binding_document(_find(vhost, _ends(request), request.match_info["props"])))
 
+    @route("GET", "queues/{vhost}/{name}/bindings")
     async def list_of_queue(self, request: web.Request) -> web.Response:
         """List the bindings of a queue."""
         found = _bindings_to(self._vhost(request), request.match_info["name"], to_queue=True)
         return await list_response(request, found, _TO, paginated=True)
 
+    @route("GET", "exchanges/{vhost}/{name}/bindings/source")
     async def list_of_source(self, request: web.Request) -> web.Response:
         """List the bindings whose source is an exchange."""
         found = _bindings_from(self._vhost(request), exchange_name(request.match_info["name"]))
         return await list_response(request, found, _FROM, paginated=True)
 
+    @route("GET", "exchanges/{vhost}/{name}/bindings/destination")
     async def list_of_destination(self, request: web.Request) -> web.Response:
         """List the bindings whose destination is an exchange."""
         found = _bindings_to(self._vhost(request), exchange_name(request.match_info["name"]), to_queue=False)
         return await list_response(request, found, _TO, paginated=True)
 
+    @route("POST", _BETWEEN)
     async def bind(self, request: web.Request) -> web.Response:
         """Create a binding. The body may have routing_key and arguments."""
         principal = self._access.require_vhost_for_change(request)
@@ -111,6 +106,7 @@ class Bindings(Controller):
         name, props = quote(ends.destination, safe="", errors="surrogateescape"), properties_key(binding)
         return web.Response(status=201, headers={"location": f"{name}/{quote(props, safe='~')}"})
 
+    @route("DELETE", f"{_BETWEEN}/{{props}}")
     async def unbind(self, request: web.Request) -> web.Response:
         """Delete the binding with a properties key."""
         principal = self._access.require_vhost_for_change(request)

@@ -16,7 +16,7 @@ from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http import openapi
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.documents.overview import (
     MemoryBreakdown,
     listeners,
@@ -37,15 +37,7 @@ from leveret.broker.management.http.statistics import Rates, count_all, stats_ar
 class Overview(Controller):
     """The resources ``/api/overview``, ``/api/version``, ``/api/openapi.json`` and ``/api/extensions``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("overview", GET=self.show),
-            *resource("version", GET=self.version),
-            *resource("extensions", GET=self.extensions),
-            *resource("openapi.json", GET=self.describe_api),
-        ]
-
+    @route("GET", "overview")
     async def show(self, request: web.Request) -> web.Response:
         """Show versions, totals and listeners. Without the tag monitoring, totals of the user's virtual hosts."""
         user = self._access.require(request, "management")
@@ -74,19 +66,19 @@ class Overview(Controller):
             document["contexts"] = web_contexts(context.node, context.settings, with_node=True)
         return object_response(request, document)
 
+    @route("GET", "version", tag="management")
     async def version(self, request: web.Request) -> web.Response:
         """Show the version of the API, which newer clients request first."""
-        self._access.require(request, "management")
         return json_response(overview_document(self._broker, self._context.node)["rabbitmq_version"])
 
+    @route("GET", "extensions", tag="management")
     async def extensions(self, request: web.Request) -> web.Response:
         """List the extensions of RabbitMQ's web pages."""
-        self._access.require(request, "management")
         return json_response([{"javascript": "dispatcher.js"}])
 
+    @route("GET", "openapi.json", tag="management")
     async def describe_api(self, request: web.Request) -> web.Response:
         """Describe the API in the format OpenAPI."""
-        self._access.require(request, "management")
         return json_response(await asyncio.to_thread(openapi.document))
 
     def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
@@ -106,18 +98,9 @@ class Overview(Controller):
 class Nodes(Controller):
     """The resource ``/api/nodes``: the node that is the broker, and the others of its cluster."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("nodes", GET=self.list),
-            *resource("nodes/{node}", GET=self.show),
-            *resource("nodes/{node}/memory", GET=self.memory),
-            *resource("nodes/{node}/memory/relative", GET=self.memory_shares),
-        ]
-
+    @route("GET", "nodes", tag="monitoring")
     async def list(self, request: web.Request) -> web.Response:
         """List all nodes."""
-        self._access.require(request, "monitoring")
         documents = [await self._describe(request), *self._others()]
         if stats_are_disabled(request):
             documents = [{name: each.get(name) for name in documents[0] if name in each} for each in documents]
@@ -127,9 +110,9 @@ class Nodes(Controller):
     def _others(self) -> Sequence[dict[str, Any]]:
         return [] if self._context.replication is None else self._context.replication.nodes()
 
+    @route("GET", "nodes/{node}", tag="monitoring")
     async def show(self, request: web.Request) -> web.Response:
         """Show a node; with ``memory=true`` the memory breakdown of the one that is the broker, too."""
-        self._access.require(request, "monitoring")
         for each in self._others():
             if each["name"] == request.match_info["node"]:
                 return object_response(request, each)
@@ -139,11 +122,13 @@ class Nodes(Controller):
             document["memory"] = (await self._break_down()).document()
         return object_response(request, document)
 
+    @route("GET", "nodes/{node}/memory")
     async def memory(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in bytes."""
         self._require_node(request)
         return object_response(request, {"memory": (await self._break_down()).document()})
 
+    @route("GET", "nodes/{node}/memory/relative")
     async def memory_shares(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in per cent."""
         self._require_node(request)
@@ -195,49 +180,31 @@ _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | 
 class Cluster(Controller):
     """The resources ``/api/cluster-name`` and ``/api/rebalance/queues``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("cluster-name", GET=self.show_name, PUT=self.put_name),
-            *resource("rebalance/queues", POST=self.rebalance),
-        ]
-
+    @route("GET", "cluster-name", tag="management")
     async def show_name(self, request: web.Request) -> web.Response:
         """Show the cluster's name."""
-        self._access.require(request, "management")
         return json_response({"name": self._broker.cluster_name})
 
+    @route("PUT", "cluster-name", tag="administrator")
     async def put_name(self, request: web.Request) -> web.Response:
         """Set the cluster's name. New connections see it."""
-        self._access.require(request, "administrator")
         document = await read_object(request)
         require_keys(document, "name")
         self._broker.global_parameters.set(CLUSTER_NAME, read_text(document, "name"))
         return web.Response(status=204)
 
+    @route("POST", "rebalance/queues", tag="administrator")
     async def rebalance(self, request: web.Request) -> web.Response:
         """Do nothing: all queues are on this node."""
-        self._access.require(request, "administrator")
         return web.Response(status=204)
 
 
 class Features(Controller):
     """The resources ``/api/feature-flags``, ``/api/deprecated-features`` and ``/api/reset``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("feature-flags", GET=self.list),
-            *resource("feature-flags/{flag}/enable", PUT=self.enable),
-            *resource("deprecated-features", GET=self.list_deprecated),
-            *resource("deprecated-features/used", GET=self.list_deprecated),
-            *resource("reset", DELETE=self.reset),
-            *resource("reset/{node}", DELETE=self.reset),
-        ]
-
+    @route("GET", "feature-flags", tag="administrator")
     async def list(self, request: web.Request) -> web.Response:
         """List the flags. All of them are always enabled."""
-        self._access.require(request, "administrator")
         flags = [
             {
                 "name": name,
@@ -252,21 +219,21 @@ class Features(Controller):
         view = View[dict[str, str]](lambda flag: flag, order=lambda flag: flag["name"])
         return await list_response(request, flags, view)
 
+    @route("PUT", "feature-flags/{flag}/enable", tag="administrator")
     async def enable(self, request: web.Request) -> web.Response:
         """Accept enabling an existing flag, which always is enabled."""
-        self._access.require(request, "administrator")
         if request.match_info["flag"] not in {flag[0] for flag in _FLAGS}:
             raise bad_request("unsupported")
         return web.Response(status=204)
 
+    @route("GET", "deprecated-features", "deprecated-features/used", tag="management")
     async def list_deprecated(self, request: web.Request) -> web.Response:
         """List deprecated features, of which there are none."""
-        self._access.require(request, "management")
         return json_response([])
 
+    @route("DELETE", "reset", "reset/{node}", tag="administrator")
     async def reset(self, request: web.Request) -> web.Response:
         """Accept a reset of statistics, as RabbitMQ's pages send it. Counters are not reset."""
-        self._access.require(request, "administrator")
         if request.match_info.get("node", self._node_name) != self._node_name:
             raise not_found()
         return web.Response(status=204)
@@ -279,13 +246,9 @@ class Configuration(Controller):
         super().__init__(context)
         self._settings = context.settings
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return resource("config/effective", GET=self.show)
-
+    @route("GET", "config/effective", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show all options with their values at startup."""
-        self._access.require(request, "administrator")
         values = option_values(self._settings)
         return json_response({name: _json(option.shown(values[name])) for name, option in OPTIONS.items()})
 

@@ -12,7 +12,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, Access, has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.documents.clients import (
     CHANNEL_SORT_KEYS,
     ConnectionView,
@@ -35,14 +35,7 @@ _REASON: Final = "Closed via management plugin"
 class Connections(Controller):
     """The resource ``/api/connections``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("connections", GET=self.list),
-            *resource("connections/{name}", GET=self.show, DELETE=self.close),
-            *resource("vhosts/{vhost}/connections", GET=self.list),
-        ]
-
+    @route("GET", "connections", "vhosts/{vhost}/connections")
     async def list(self, request: web.Request) -> web.Response:
         """List all connections, or those to one virtual host. Without the tag monitoring, the user's own."""
         connections, alarmed = listed_connections(self._access, self._broker, request), self._broker.alarms.any
@@ -55,11 +48,13 @@ class Connections(Controller):
         )
         return await list_response(request, connections, view, paginated=True)
 
+    @route("GET", "connections/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show the connection of a name."""
         _, connection = self._find(request)
         return object_response(request, self._describe(request)(connection))
 
+    @route("DELETE", "connections/{name}")
     async def close(self, request: web.Request) -> web.Response:
         """Close a connection. The header X-Reason has the reason."""
         user, connection = self._find(request)
@@ -120,14 +115,12 @@ def find_connection(connections: Iterable[ClientConnection], user: User, name: s
 class ConnectionActions(Controller):
     """The resource ``/api/connections/username/{user}``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return resource("connections/username/{user}", GET=self.show, DELETE=self.close)
-
+    @route("GET", "connections/username/{user}")
     async def show(self, request: web.Request) -> web.Response:
         """List the connections of a user, with few columns."""
         return json_response([short_connection(connection, self._node_name) for connection in self._find(request)])
 
+    @route("DELETE", "connections/username/{user}")
     async def close(self, request: web.Request) -> web.Response:
         """Close the connections of a user, if any. The header X-Reason has the reason."""
         reason = request.headers.get("x-reason") or _REASON
@@ -151,27 +144,19 @@ class Channels(Controller):
         super().__init__(context)
         self._consumer_timeout = context.settings.consumer_timeout
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("channels", GET=self.list),
-            *resource("channels/{name}", GET=self.show),
-            *resource("connections/{name}/channels", GET=self.list_of_connection),
-            *resource("vhosts/{vhost}/channels", GET=self.list),
-            *resource("consumers", GET=self.list_consumers),
-            *resource("consumers/{vhost}", GET=self.list_consumers),
-        ]
-
+    @route("GET", "channels", "vhosts/{vhost}/channels")
     async def list(self, request: web.Request) -> web.Response:
         """List all channels, or those to one virtual host. Without the tag monitoring, those of the user."""
         return await self._list(request, listed_connections(self._access, self._broker, request))
 
+    @route("GET", "connections/{name}/channels")
     async def list_of_connection(self, request: web.Request) -> web.Response:
         """List the channels of a connection."""
         user = self._access.require(request, "management")
         connection = find_connection(self._broker.connections, user, request.match_info["name"])
         return await self._list(request, [connection])
 
+    @route("GET", "channels/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show the channel of a name, with its consumers."""
         user = self._access.require(request, "management")
@@ -188,6 +173,7 @@ class Channels(Controller):
         document = channel_document(channel, self._node_name, Rates(request, self._broker))
         return object_response(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
 
+    @route("GET", "consumers", "consumers/{vhost}")
     async def list_consumers(self, request: web.Request) -> web.Response:
         """List all consumers, or those of one virtual host. Without the tag monitoring, the user's own."""
         user = self._access.require(request, "management")

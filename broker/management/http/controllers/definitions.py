@@ -15,7 +15,7 @@ from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import LongText, encode, notice
@@ -41,20 +41,13 @@ _NOT_IN_FILE_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\"\\/\ud800-\udfff]+
 class Definitions(Controller):
     """The resource ``/api/definitions``, for administrators only."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("definitions", GET=self.export_all, POST=self.import_all),
-            # The old name of the resource.
-            *resource("all-configuration", GET=self.export_all, POST=self.import_all),
-            *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.import_vhost),
-        ]
-
+    @route("GET", "definitions", "all-configuration")
     async def export_all(self, request: web.Request) -> web.Response:
         """Export all definitions of the broker."""
         self._require(request)
         return await _export_response(request, export_steps(self._broker, self._accounts))
 
+    @route("GET", "definitions/{vhost}")
     async def export_vhost(self, request: web.Request) -> web.Response:
         """Export the definitions of one virtual host."""
         self._require(request)
@@ -63,6 +56,7 @@ class Definitions(Controller):
             raise bad_request("vhost_not_found")
         return await _export_response(request, vhost_export_steps(self._broker, vhost))
 
+    @route("POST", "definitions", "all-configuration")
     async def import_all(self, request: web.Request) -> web.Response:
         """Import definitions. Existing objects stay."""
         user = self._require(request)
@@ -74,6 +68,7 @@ class Definitions(Controller):
             self._grant_permissions(user, new)
         return _imported(redirect, left_out)
 
+    @route("POST", "definitions/{vhost}")
     async def import_vhost(self, request: web.Request) -> web.Response:
         """Import definitions into one virtual host, whichever virtual host they were exported from."""
         user = self._require(request)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, Final
+from typing import Final
 
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.controllers.exchanges import exchange_name
 from leveret.broker.management.http.documents.messages import message_text, waiting_document
 from leveret.broker.management.http.durability import wait_until_stored
@@ -18,33 +18,18 @@ from leveret.broker.management.http.responses import LongText, encode
 from leveret.broker.operations import single_messages as messages
 from leveret.broker.operations.single_messages import Waiting
 
+_PATH: Final = "{kind:exchange|queue}s/{vhost}/{name}/delayed"
+_ONE: Final = f"{_PATH}/{{id}}"
 _COUNT_DEFAULT: Final = 100
 _COUNT_MAX: Final = 1000
 #: Numbers of messages are at least 1 and take 64 bits.
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
-class _Delayed(Controller):
-    """The resource ``delayed`` of exchanges or queues."""
+class DelayedMessages(Controller):
+    """The resource ``delayed`` of exchanges and queues."""
 
-    #: Kind of the objects.
-    _kind: ClassVar[str]
-    #: Whether the messages say how long they wait.
-    _has_delays: ClassVar[bool] = True
-
-    def _open(self, request: web.Request) -> Waiting:
-        """Find the messages, which the user may see."""
-        raise NotImplementedError
-
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        path = f"{self._kind}s/{{vhost}}/{{name}}/delayed"
-        return [
-            *resource(path, GET=self.list),
-            *resource(f"{path}/{{id}}", GET=self.show, DELETE=self.cancel),
-            *resource(f"{path}/{{id}}/deliver", POST=self.deliver),
-        ]
-
+    @route("GET", _PATH)
     async def list(self, request: web.Request) -> web.Response:
         """List waiting messages without their bodies, the next one that is due first."""
         schedule = self._open(request).schedule
@@ -55,11 +40,12 @@ class _Delayed(Controller):
         text.add(f'{encode({"messages_delayed": total, "offset": offset})[:-1]},"messages":[')
         comma = ""
         async for each in in_slices(() if schedule is None else schedule.waiting(offset, count)):
-            text.add(comma + encode(waiting_document(each, self._has_delays)))
+            text.add(comma + encode(waiting_document(each, _has_delay(request))))
             comma = ","
         text.add("]}")
         return text.response()
 
+    @route("GET", _ONE)
     async def show(self, request: web.Request) -> web.Response:
         """Show a waiting message with its body."""
         schedule = self._open(request).schedule
@@ -70,11 +56,12 @@ class _Delayed(Controller):
         found = None if schedule is None else schedule.find(self._number(request))
         if found is None:
             raise self._gone(request)
-        document, limit = waiting_document(found, self._has_delays), None if truncate < 0 else truncate
+        document, limit = waiting_document(found, _has_delay(request)), None if truncate < 0 else truncate
         text = LongText()
         await run_in_slices(text.steps(message_text(document, found.message.body, encoding == "base64", limit)))
         return text.response()
 
+    @route("DELETE", _ONE)
     async def cancel(self, request: web.Request) -> web.Response:
         """Remove a waiting message."""
         if not self._open(request).cancel(self._number(request)):
@@ -83,6 +70,7 @@ class _Delayed(Controller):
         await wait_until_stored(self._broker)
         return web.Response(status=204)
 
+    @route("POST", f"{_ONE}/deliver")
     async def deliver(self, request: web.Request) -> web.Response:
         """Treat a waiting message as if it were due."""
         waiting = self._open(request)
@@ -102,7 +90,7 @@ class _Delayed(Controller):
 
     def _tell(self, what: str, request: web.Request) -> None:
         match = request.match_info
-        about = {"vhost": match["vhost"], "name": match["name"], self._kind: match["name"], "message_count": 1}
+        about = {"vhost": match["vhost"], "name": match["name"], match["kind"]: match["name"], "message_count": 1}
         self._broker.events.tell(f"message.{what}", dict, {**about, "id": match["id"]})
 
     def _number(self, request: web.Request) -> int:
@@ -113,28 +101,21 @@ class _Delayed(Controller):
         return int(text)
 
     def _gone(self, request: web.Request) -> web.HTTPException:
-        number, name = request.match_info["id"], request.match_info["name"]
-        return missing(f"no message {number} waits in {self._kind} '{name}' in vhost '{request.match_info['vhost']}'")
-
-
-class DelayedMessages(_Delayed):
-    """The resource ``/api/exchanges/{vhost}/{name}/delayed``."""
-
-    _kind = "exchange"
+        match = request.match_info
+        where = f"{match['kind']} '{match['name']}' in vhost '{match['vhost']}'"
+        return missing(f"no message {match['id']} waits in {where}")
 
     def _open(self, request: web.Request) -> Waiting:
-        principal = self._access.require_connect(request)
-        return messages.open_exchange(principal, exchange_name(request.match_info["name"]))
+        """Find the messages, which the user may see."""
+        principal, name = self._access.require_connect(request), request.match_info["name"]
+        if request.match_info["kind"] == "queue":
+            return messages.open_queue(principal, name)
+        return messages.open_exchange(principal, exchange_name(name))
 
 
-class DelayedRetries(_Delayed):
-    """The resource ``/api/queues/{vhost}/{name}/delayed``."""
-
-    _kind = "queue"
-    _has_delays = False
-
-    def _open(self, request: web.Request) -> Waiting:
-        return messages.open_queue(self._access.require_connect(request), request.match_info["name"])
+def _has_delay(request: web.Request) -> bool:
+    """Check whether the messages say how long they wait: those of exchanges do."""
+    return request.match_info["kind"] == "exchange"
 
 
 def _read(request: web.Request, name: str, default: int, least: int, most: int | None) -> int:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.topology import (
     EXCHANGE_SORT_KEYS,
     exchange_document,
@@ -43,16 +43,7 @@ _NUMBERS: Final = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 class Exchanges(Controller):
     """The resource ``/api/exchanges``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        path = "exchanges/{vhost}/{name}"
-        return [
-            *resource("exchanges", GET=self.list),
-            *resource("exchanges/{vhost}", GET=self.list),
-            *resource(path, GET=self.show, PUT=self.declare, DELETE=self.delete),
-            *resource(f"{path}/publish", POST=self.publish),
-        ]
-
+    @route("GET", "exchanges", "exchanges/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
         """List all exchanges, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
@@ -66,6 +57,7 @@ class Exchanges(Controller):
         )
         return await list_response(request, found, view, paginated=True)
 
+    @route("GET", "exchanges/{vhost}/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show one exchange."""
         _, vhost = self._access.require_vhost(request)
@@ -74,6 +66,7 @@ class Exchanges(Controller):
             raise not_found()
         return object_response(request, single_exchange_document(exchange, self._node_name, self._rates(request)))
 
+    @route("PUT", "exchanges/{vhost}/{name}")
     async def declare(self, request: web.Request) -> web.Response:
         """Declare an exchange. The body has type, durable, auto_delete, internal and arguments."""
         principal = self._access.require_vhost_for_change(request)
@@ -86,6 +79,7 @@ class Exchanges(Controller):
         exchanges.declare(principal, name, type_name, flags[0], flags[1], flags[2], arguments)
         return web.Response(status=204 if existed else 201)
 
+    @route("DELETE", "exchanges/{vhost}/{name}")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an exchange; with if-unused only if no binding has it as its source."""
         principal = self._access.require_vhost_for_change(request)
@@ -95,6 +89,7 @@ class Exchanges(Controller):
         exchanges.delete(principal, name, request.query.get("if-unused") == "true")
         return web.Response(status=204)
 
+    @route("POST", "exchanges/{vhost}/{name}/publish")
     async def publish(self, request: web.Request) -> web.Response:
         """Publish a message; respond whether it was routed to a queue, or with 400 if a queue refuses it."""
         principal = self._access.require_connect(request)

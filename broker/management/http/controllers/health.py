@@ -14,7 +14,7 @@ from aiohttp import web
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.responses import json_response
@@ -31,6 +31,8 @@ _PROTOCOLS: Final = {
 #: Units of time in days.
 _UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 _ENCRYPTED: Final = frozenset(("amqp/ssl", "https"))
+#: Checks that hold while the broker responds, most of them of newer releases.
+_HOLDING: Final = ("virtual-hosts", "is-in-service", "ready-to-serve-clients", "below-node-connection-limit")
 _OK: Final = {"status": "ok"}
 _SINGLE: Final = {"status": "ok", "reason": "single node cluster"}
 _QUEUE: Final = "aliveness-test"
@@ -44,22 +46,17 @@ class Probes(Controller):
         super().__init__(context)
         self._node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            web.get("/health/live", self.live),
-            web.get("/health/ready", self.ready),
-            *resource("health/checks/leader", GET=self.leader),
-        ]
-
+    @route("GET", "/health/live")
     async def live(self, request: web.Request) -> web.Response:
         """Respond with 200: whoever answers is alive."""
         return _yes_or_no(True)
 
+    @route("GET", "/health/ready")
     async def ready(self, request: web.Request) -> web.Response:
         """Respond with 200 if clients are served; with 503 while the broker starts or stops."""
         return _yes_or_no(self._node.is_serving)
 
+    @route("GET", "health/checks/leader")
     async def leader(self, request: web.Request) -> web.Response:
         """Respond with 200: a standby of a cluster answers this itself."""
         return json_response(_OK)
@@ -77,27 +74,7 @@ class HealthChecks(Controller):
         self._node = context.node
         self._ssl_options = context.settings.ssl_options
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        checks = "health/checks"
-        return [
-            *resource(f"{checks}/alarms", GET=self.alarms),
-            *resource(f"{checks}/local-alarms", GET=self.alarms),
-            *resource(f"{checks}/certificate-expiration/{{within}}/{{unit}}", GET=self.certificates),
-            *resource(f"{checks}/port-listener/{{port}}", GET=self.port),
-            *resource(f"{checks}/protocol-listener/{{protocol:.+?}}", GET=self.protocol),
-            *resource(f"{checks}/virtual-hosts", GET=self.always_ok),
-            *resource(f"{checks}/node-is-quorum-critical", GET=self.single_node),
-            *resource(f"{checks}/node-is-mirror-sync-critical", GET=self.single_node),
-            # Checks of newer releases.
-            *resource(f"{checks}/is-in-service", GET=self.always_ok),
-            *resource(f"{checks}/ready-to-serve-clients", GET=self.always_ok),
-            *resource(f"{checks}/below-node-connection-limit", GET=self.always_ok),
-            # Checks of older releases.
-            *resource("healthchecks/node", GET=self.node),
-            *resource("healthchecks/node/{node}", GET=self.node),
-        ]
-
+    @route("GET", "health/checks/alarms", "health/checks/local-alarms")
     async def alarms(self, request: web.Request) -> web.Response:
         """Respond with 200 if no resource alarm is set, 503 otherwise."""
         self._access.login(request)
@@ -107,6 +84,7 @@ class HealthChecks(Controller):
         alarms = [{"node": self._node.name, "resource": resource} for resource in resources]
         return _failed("There are alarms in effect in the cluster", alarms=alarms)
 
+    @route("GET", "health/checks/certificate-expiration/{within}/{unit}")
     async def certificates(self, request: web.Request) -> web.Response:
         """Respond with 200 if no certificate of a listener expires within a time, 503 otherwise."""
         self._access.login(request)
@@ -134,6 +112,7 @@ class HealthChecks(Controller):
                 soonest = min([soonest, *times])
         return [{**each, **found} for each in encrypted] if soonest < limit else []
 
+    @route("GET", "health/checks/port-listener/{port}")
     async def port(self, request: web.Request) -> web.Response:
         """Respond with 200 if the broker listens on a port, 503 otherwise."""
         self._access.login(request)
@@ -146,6 +125,7 @@ class HealthChecks(Controller):
             return json_response({"status": "ok", "port": port})
         return _failed("No active listener", missing=port, ports=ports)
 
+    @route("GET", "health/checks/protocol-listener/{protocol:.+?}")
     async def protocol(self, request: web.Request) -> web.Response:
         """Respond with 200 if the broker has a listener for a protocol, 503 otherwise."""
         self._access.login(request)
@@ -156,16 +136,20 @@ class HealthChecks(Controller):
             return json_response({"status": "ok", "protocol": protocol})
         return _failed("No active listener", missing=protocol, protocols=protocols)
 
+    @route("GET", *(f"health/checks/{check}" for check in _HOLDING))
     async def always_ok(self, request: web.Request) -> web.Response:
         """Respond with 200: the check holds while the broker responds."""
         self._access.login(request)
         return json_response(_OK)
 
+    @route("GET", "health/checks/node-is-quorum-critical", "health/checks/node-is-mirror-sync-critical")
     async def single_node(self, request: web.Request) -> web.Response:
         """Respond with 200: the check is about other nodes, and there are none."""
         self._access.login(request)
         return json_response(_SINGLE)
 
+    # A check of older releases.
+    @route("GET", "healthchecks/node", "healthchecks/node/{node}")
     async def node(self, request: web.Request) -> web.Response:
         """Respond with 200: the node responds."""
         self._access.login(request)
@@ -185,13 +169,9 @@ class Aliveness(Controller):
         super().__init__(context)
         self._vhosts = context.broker.vhosts
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return resource("aliveness-test/{vhost}", GET=self.test)
-
+    @route("GET", "aliveness-test/{vhost}", tag="management")
     async def test(self, request: web.Request) -> web.Response:
         """Declare a queue, publish to it and get the message back, with the permissions of the user."""
-        self._access.require(request, "management")
         if request.match_info["vhost"] not in self._vhosts:
             raise not_found()
         principal = self._access.require_connect(request)

@@ -12,7 +12,7 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.error_responses import bad_request, not_authorised, not_found
 from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
@@ -33,22 +33,12 @@ class JobResources(Controller):
         super().__init__(context)
         self._jobs = context.jobs
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("queues/{vhost}/{name}/return-messages", POST=self.begin_return),
-            *resource("queues/{vhost}/{name}/replay", POST=self.begin_replay),
-            *resource("queues/{vhost}/{name}/restore", POST=self.begin_restore),
-            *resource("jobs", GET=self.list),
-            *resource("jobs/{vhost}", GET=self.list),
-            *resource("jobs/{vhost}/{job}", GET=self.show, DELETE=self.cancel),
-            *resource("jobs/{vhost}/{job}/resume", POST=self.resume),
-        ]
-
+    @route("POST", "queues/{vhost}/{name}/return-messages")
     async def begin_return(self, request: web.Request) -> web.Response:
         """Begin to return dead letters, or count them with dry_run. The body has the options."""
         return await self._begin(request, "return")
 
+    @route("POST", "queues/{vhost}/{name}/replay")
     async def begin_replay(self, request: web.Request) -> web.Response:
         """Begin to replay a stream, or count its messages with dry_run. The body has the options."""
         return await self._begin(request, "replay")
@@ -74,12 +64,12 @@ class JobResources(Controller):
         await run_in_slices(steps())
         return json_response({"dry_run": True, **counts_document(work.counts)})
 
+    @route("POST", "queues/{vhost}/{name}/restore", tag="monitoring")
     async def begin_restore(self, request: web.Request) -> web.Response:
         """Begin to restore a queue, which may be gone, from a backup, or count its messages with dry_run.
 
         The body has the options. Only monitors see backups.
         """
-        self._access.require(request, "monitoring")
         principal, name = self._access.require_connect(request), request.match_info["name"]
         document = {**await read_object(request), "queue": name}
         try:
@@ -98,6 +88,7 @@ class JobResources(Controller):
         counts = Counts(total, total, Counter(), Counter())
         return json_response({"dry_run": True, **counts_document(counts)})
 
+    @route("GET", "jobs", "jobs/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
         """List the jobs of all virtual hosts, or of one, the newest first."""
         user, vhosts = self._access.listed_vhosts(request)
@@ -105,16 +96,19 @@ class JobResources(Controller):
         view = View[Job](partial(self._shown, user), order=lambda job: -job.created, name=lambda job: job.queue)
         return await list_response(request, jobs, view, paginated=True)
 
+    @route("GET", "jobs/{vhost}/{job}")
     async def show(self, request: web.Request) -> web.Response:
         """Show one job."""
         user, _ = self._access.require_vhost(request)
         return object_response(request, self._shown(user, self._find(request)))
 
+    @route("DELETE", "jobs/{vhost}/{job}")
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a running job, or forget one that has ended. Its user may do so, and administrators."""
         self._jobs.cancel(self._find_own(request))
         return web.Response(status=204)
 
+    @route("POST", "jobs/{vhost}/{job}/resume")
     async def resume(self, request: web.Request) -> web.Response:
         """Continue a paused job. Its user may do so, and administrators."""
         job = self._find_own(request)

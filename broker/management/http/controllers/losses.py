@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.core.counters.history import LossCounters
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.vhosts.vhost import DAY, DeletedObjects, VirtualHost
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.losses import (
     Kind,
     Loss,
@@ -31,10 +31,7 @@ _KINDS: Final = ("queue", "exchange")
 class Losses(Controller):
     """The resource ``/api/losses``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [*resource("losses", GET=self.list), *resource("losses/{vhost}", GET=self.list)]
-
+    @route("GET", "losses", "losses/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
         """List all queues and exchanges that have lost messages, those with the most losses first.
 

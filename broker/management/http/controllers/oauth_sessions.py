@@ -13,7 +13,7 @@ from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.backends.interface import Login, Refused
 from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.controllers.sessions import base_url, session_cookie
 from leveret.broker.management.http.error_responses import failure, not_found
 from leveret.broker.management.http.logins import cookie_name, session_token
@@ -35,10 +35,7 @@ _CODE: Final = re.compile(r"\w{1,40}")
 class OAuthSessions(Controller):
     """The resource ``/api/session/oauth``, and the address that the provider sends browsers back to."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [*resource("session/oauth", POST=self.begin), web.get(_CALLBACK, self.finish)]
-
+    @route("POST", "session/oauth")
     async def begin(self, request: web.Request) -> web.Response:
         """Return the provider's page for a login, and set a cookie that binds the login to this browser."""
         redirect_uri = base_url(request, self._prefix()) + _CALLBACK.removeprefix("/")
@@ -52,6 +49,7 @@ class OAuthSessions(Controller):
         response.headers[hdrs.SET_COOKIE] = _binding_cookie(request, binding, 600)
         return response
 
+    @route("GET", _CALLBACK)
     async def finish(self, request: web.Request) -> web.Response:
         """Log in a browser that the provider has sent back, and send it to the pages."""
         flow, address = self._flow(), request.remote or ""

@@ -15,7 +15,7 @@ from leveret.broker.core.definitions.exporting import export_parameters, vhost_l
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request, missing, not_found
 from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
 from leveret.broker.management.http.object_lists import View, list_response
@@ -48,19 +48,9 @@ _REQUIRED: Final = ("definition", "pattern", "priority")
 class Parameters(Controller):
     """The resources ``/api/parameters`` and ``/api/global-parameters``, for policymakers only."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("parameters", GET=self.list),
-            *resource("parameters/{component}", GET=self.list),
-            *resource("parameters/{component}/{vhost}", GET=self.list_vhost),
-            *resource("parameters/{component}/{vhost}/{name}", GET=self.show, PUT=self.put, DELETE=self.delete),
-            *resource("global-parameters", GET=self.list_global),
-            *resource("global-parameters/{name}", GET=self.show_global, PUT=self.put_global, DELETE=self.delete_global),
-        ]
-
     # -- parameters ---------------------------------------------------------------------------------------
 
+    @route("GET", "parameters", "parameters/{component}")
     async def list(self, request: web.Request) -> web.Response:
         """List all parameters, or those of one component. Policies are listed only if the path names them."""
         user = self._access.require(request, "policymaker")
@@ -69,11 +59,13 @@ class Parameters(Controller):
         found = [entry for vhost in vhosts for entry in self._entries(vhost, component)]
         return await list_response(request, found, _VIEW)
 
+    @route("GET", "parameters/{component}/{vhost}")
     async def list_vhost(self, request: web.Request) -> web.Response:
         """List the parameters of one component in one virtual host."""
         vhost = self._require_vhost(request)
         return await list_response(request, self._entries(vhost, request.match_info["component"]), _VIEW)
 
+    @route("GET", "parameters/{component}/{vhost}/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show one parameter."""
         vhost = self._require_vhost(request)
@@ -82,6 +74,7 @@ class Parameters(Controller):
                 return object_response(request, entry)
         raise not_found()
 
+    @route("PUT", "parameters/{component}/{vhost}/{name}")
     async def put(self, request: web.Request) -> web.Response:
         """Set a parameter to ``value``."""
         principal, match = self._require_principal(request), request.match_info
@@ -105,6 +98,7 @@ class Parameters(Controller):
             raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
         return web.Response(status=201 if created else 204)
 
+    @route("DELETE", "parameters/{component}/{vhost}/{name}")
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a parameter."""
         vhost = self._require_vhost(request)
@@ -172,23 +166,23 @@ class Parameters(Controller):
 
     # -- global parameters --------------------------------------------------------------------------------
 
+    @route("GET", "global-parameters", tag="policymaker")
     async def list_global(self, request: web.Request) -> web.Response:
         """List all global parameters."""
-        self._access.require(request, "policymaker")
         found = [{"name": name, "value": value} for name, value in self._broker.global_parameters.values.items()]
         return await list_response(request, found, _GLOBAL_VIEW)
 
+    @route("GET", "global-parameters/{name}", tag="policymaker")
     async def show_global(self, request: web.Request) -> web.Response:
         """Show one global parameter."""
-        self._access.require(request, "policymaker")
         name, values = request.match_info["name"], self._broker.global_parameters.values
         if name not in values:
             raise not_found()
         return object_response(request, {"value": values[name], "name": name})
 
+    @route("PUT", "global-parameters/{name}", tag="policymaker")
     async def put_global(self, request: web.Request) -> web.Response:
         """Set a global parameter to ``value``."""
-        self._access.require(request, "policymaker")
         document = await read_object(request)
         require_keys(document, "value")
         check_depth(document["value"])
@@ -196,9 +190,9 @@ class Parameters(Controller):
         created = self._broker.global_parameters.set(name, document["value"])
         return web.Response(status=201 if created else 204)
 
+    @route("DELETE", "global-parameters/{name}", tag="policymaker")
     async def delete_global(self, request: web.Request) -> web.Response:
         """Clear a global parameter."""
-        self._access.require(request, "policymaker")
         if not self._broker.global_parameters.clear(request.match_info["name"]):
             raise not_found()
         return web.Response(status=204)
@@ -232,19 +226,9 @@ _GLOBAL_VIEW: Final[View[Mapping[str, Any]]] = View(describe=dict, order=lambda 
 class Limits(Controller):
     """The resources ``/api/vhost-limits`` and ``/api/user-limits``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("vhost-limits", with_head=False, GET=self.list_vhosts),
-            *resource("vhost-limits/{vhost}", with_head=False, GET=self.list_vhosts),
-            *resource("vhost-limits/{vhost}/{limit}", PUT=self.put_vhost, DELETE=self.delete_vhost),
-            *resource("user-limits", with_head=False, GET=self.list_users),
-            *resource("user-limits/{user}", with_head=False, GET=self.list_users),
-            *resource("user-limits/{user}/{limit}", PUT=self.put_user, DELETE=self.delete_user),
-        ]
-
     # -- virtual hosts ------------------------------------------------------------------------------------
 
+    @route("GET", "vhost-limits", "vhost-limits/{vhost}", with_head=False)
     async def list_vhosts(self, request: web.Request) -> web.Response:
         """List the limits of all virtual hosts that have limits, or of one."""
         _, vhosts = self._access.listed_vhosts(request)
@@ -259,9 +243,9 @@ class Limits(Controller):
             ]
         )
 
+    @route("PUT", "vhost-limits/{vhost}/{limit}", tag="administrator")
     async def put_vhost(self, request: web.Request) -> web.Response:
         """Set a limit to ``value``. A negative number means no limit."""
-        self._access.require(request, "administrator")
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         if name not in self._broker.vhosts:
             raise missing("vhost_not_found")
@@ -276,9 +260,9 @@ class Limits(Controller):
             raise bad_request(f"Validation failed\n\n{invalid}\n") from None
         return web.Response(status=204)
 
+    @route("DELETE", "vhost-limits/{vhost}/{limit}", tag="administrator")
     async def delete_vhost(self, request: web.Request) -> web.Response:
         """Remove a limit, if it is set."""
-        self._access.require(request, "administrator")
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
@@ -290,9 +274,9 @@ class Limits(Controller):
 
     # -- users --------------------------------------------------------------------------------------------
 
+    @route("GET", "user-limits", "user-limits/{user}", tag="management", with_head=False)
     async def list_users(self, request: web.Request) -> web.Response:
         """List the limits of all users that have limits, or of one."""
-        self._access.require(request, "management")
         name = request.match_info.get("user")
         if name is not None and name not in self._accounts.users:
             raise not_found()
@@ -301,9 +285,9 @@ class Limits(Controller):
         ]
         return json_response([{"user": user, "value": value} for user, value in limits if value])
 
+    @route("PUT", "user-limits/{user}/{limit}", tag="administrator")
     async def put_user(self, request: web.Request) -> web.Response:
         """Set a limit to ``value``. A negative number means no limit. It applies to open connections, too."""
-        self._access.require(request, "administrator")
         name, limit = request.match_info["user"], request.match_info["limit"]
         document = await read_object(request)
         require_keys(document, "value")
@@ -315,9 +299,9 @@ class Limits(Controller):
         self._set_user_limit(name, limit, document["value"])
         return web.Response(status=204)
 
+    @route("DELETE", "user-limits/{user}/{limit}", tag="administrator")
     async def delete_user(self, request: web.Request) -> web.Response:
         """Remove a limit, if it is set."""
-        self._access.require(request, "administrator")
         name, limit = request.match_info["user"], request.match_info["limit"]
         if name not in self._accounts.users:
             raise not_found()

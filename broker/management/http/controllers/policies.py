@@ -26,7 +26,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.object_lists import View, list_response
@@ -40,24 +40,16 @@ from leveret.policies.value_checks import Values
 
 log = logging.getLogger("leveret.policy")
 
+#: Paths of policies.
+_KIND: Final = "{kind:policies|operator-policies}"
+_ONE: Final = f"{_KIND}/{{vhost}}/{{name}}"
 _FLAGS: Final = {"true": True, "false": False}
 
 
 class Policies(Controller):
     """The resources ``/api/policies`` and ``/api/operator-policies``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        routes: list[web.RouteDef] = []
-        for kind in ("policies", "operator-policies"):
-            path = f"{{kind:{kind}}}"
-            routes += [
-                *resource(path, GET=self.list),
-                *resource(f"{path}/{{vhost}}", GET=self.list),
-                *resource(f"{path}/{{vhost}}/{{name}}", GET=self.show, PUT=self.put, DELETE=self.delete),
-            ]
-        return routes
-
+    @route("GET", _KIND, f"{_KIND}/{{vhost}}")
     async def list(self, request: web.Request) -> web.Response:
         """List all policies, or those of one virtual host, ascending by priority.
 
@@ -73,6 +65,7 @@ class Policies(Controller):
         view = replace(_VIEW, describe=lambda placed: {**_describe(placed), **_counts(placed, counted)})
         return await list_response(request, policies, view)
 
+    @route("GET", _ONE)
     async def show(self, request: web.Request) -> web.Response:
         """Show one policy, to users that may change it. The list is for all users."""
         operator, vhost = self._require_vhost(request)
@@ -81,6 +74,7 @@ class Policies(Controller):
             raise not_found()
         return object_response(request, _describe((vhost, policy)))
 
+    @route("PUT", _ONE)
     async def put(self, request: web.Request) -> web.Response:
         """Add or replace a policy; with dry_run=true only preview the effect.
 
@@ -103,6 +97,7 @@ class Policies(Controller):
         notes = [describe_gaps(policy, matches), _missing_exchange(vhost, policy)]
         return web.Response(status=201 if is_new else 204, headers=notice("; ".join(filter(None, notes))))
 
+    @route("DELETE", _ONE)
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
         operator, vhost = self._require_vhost(request)
@@ -208,14 +203,7 @@ _VIEW: Final[View[tuple[VirtualHost, Policy]]] = View(
 class PolicyCoverage(Controller):
     """The resources below one policy: ``queues`` and ``exchanges``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("{kind:policies}/{vhost}/{name}/queues", GET=self.queues),
-            *resource("{kind:operator-policies}/{vhost}/{name}/queues", GET=self.queues),
-            *resource("policies/{vhost}/{name}/exchanges", GET=self.exchanges),
-        ]
-
+    @route("GET", f"{_ONE}/queues")
     async def queues(self, request: web.Request) -> web.Response:
         """List the queues that match a policy's pattern: whether it is in force, and if not, the reason.
 
@@ -228,6 +216,7 @@ class PolicyCoverage(Controller):
             raise not_found()
         return await _list_matches(request, matching_queues(vhost, policy, operator))
 
+    @route("GET", "{kind:policies}/{vhost}/{name}/exchanges")
     async def exchanges(self, request: web.Request) -> web.Response:
         """List the exchanges that match a policy's pattern, with the same fields."""
         _, vhost = self._access.require_vhost(request)
@@ -279,18 +268,14 @@ _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 class PolicyKeys(Controller):
     """The resources ``/api/policy-keys`` and ``/api/queue-arguments``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [*resource("policy-keys", GET=self.keys), *resource("queue-arguments", GET=self.arguments)]
-
+    @route("GET", "policy-keys", tag="management")
     async def keys(self, request: web.Request) -> web.Response:
         """List the keys of policies."""
-        self._access.require(request, "management")
         return await list_response(request, KEYS.values(), View[Setting](_describe_key, order=lambda key: key.name))
 
+    @route("GET", "queue-arguments", tag="management")
     async def arguments(self, request: web.Request) -> web.Response:
         """List the arguments of queues."""
-        self._access.require(request, "management")
         view = View[Setting](_describe_argument, order=lambda row: row.argument)
         return await list_response(request, ARGUMENTS.values(), view)
 

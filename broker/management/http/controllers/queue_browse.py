@@ -17,7 +17,7 @@ from leveret.broker.core.queues.browsing import Browsed, Browser, Place, read_pl
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.messages import browsed_document, message_text
 from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.json_fields import parse_integer
@@ -59,10 +59,7 @@ class _Request:
 class QueueBrowse(Controller):
     """The resource ``/api/queues/{vhost}/{name}/browse``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the path and its handler."""
-        return [*resource("queues/{vhost}/{name}/browse", GET=self.browse)]
-
+    @route("GET", "queues/{vhost}/{name}/browse")
     async def browse(self, request: web.Request) -> web.Response:
         """Show a page of messages, ready and unacked, oldest first. Nothing changes.
 
@@ -206,10 +203,7 @@ _CHECK: Final = 32
 class DeadLetters(Controller):
     """The resource ``/api/queues/{vhost}/{name}/dead-letters``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the path and its handler."""
-        return [*resource("queues/{vhost}/{name}/dead-letters", GET=self.count)]
-
+    @route("GET", "queues/{vhost}/{name}/dead-letters")
     async def count(self, request: web.Request) -> web.Response:
         """Count the dead letters among the first messages, ready and unacked, by origin. Nothing changes."""
         principal = self._access.require_connect(request)

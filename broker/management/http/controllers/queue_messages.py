@@ -13,7 +13,7 @@ from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.messages import got_document, message_text
 from leveret.broker.management.http.durability import wait_until_settled
 from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
@@ -38,15 +38,7 @@ _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_tr
 class QueueMessages(Controller):
     """The resources ``/api/queues/{vhost}/{name}/get``, ``/move-messages`` and ``/delete-messages``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        path = "queues/{vhost}/{name}"
-        return [
-            *resource(f"{path}/get", POST=self.get),
-            *resource(f"{path}/move-messages", POST=self.move),
-            *resource(f"{path}/delete-messages", POST=self.delete),
-        ]
-
+    @route("POST", "queues/{vhost}/{name}/get")
     async def get(self, request: web.Request) -> web.Response:
         """Get messages. The body has count, ackmode and encoding, optionally truncate."""
         principal = self._access.require_connect(request)
@@ -68,6 +60,7 @@ class QueueMessages(Controller):
         take = partial(_take, principal, queue)
         return await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, take)
 
+    @route("POST", "queues/{vhost}/{name}/move-messages")
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue. The body has to, optionally limit and filter; job and rate for a job."""
         principal = self._access.require_connect(request)
@@ -98,6 +91,7 @@ class QueueMessages(Controller):
             }
         )
 
+    @route("POST", "queues/{vhost}/{name}/delete-messages")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete messages by their keys. The body has queue_id and keys, optionally dry_run."""
         principal = self._access.require_connect(request)

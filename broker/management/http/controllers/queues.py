@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.core.policy_effects import explain_queue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.documents.queues import (
     SORT_KEYS,
     queue_document,
@@ -33,24 +33,13 @@ class Queues(Controller):
         super().__init__(context)
         self._consumer_timeout = context.settings.consumer_timeout
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        path = "queues/{vhost}/{name}"
-        return [
-            *resource("queues", GET=self.list),
-            *resource("queues/", GET=self.list_default),
-            *resource("queues/{vhost}", GET=self.list),
-            *resource(path, GET=self.show, PUT=self.declare, DELETE=self.delete),
-            *resource(f"{path}/explain", GET=self.explain),
-            *resource(f"{path}/contents", DELETE=self.purge),
-            *resource(f"{path}/actions", POST=self.run_action),
-        ]
-
+    @route("GET", "queues")
     async def list(self, request: web.Request) -> web.Response:
         """List all queues, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
         return await self._list(request, vhosts)
 
+    @route("GET", "queues/")
     async def list_default(self, request: web.Request) -> web.Response:
         """List the queues of the virtual host ``/`` at ``/api/queues//``, which Celery Flower requests."""
         user = self._access.require(request, "management")
@@ -59,6 +48,12 @@ class Queues(Controller):
             raise not_found()
         return await self._list(request, [vhost])
 
+    @route("GET", "queues/{vhost}")
+    async def list_of_vhost(self, request: web.Request) -> web.Response:
+        """List the queues of one virtual host."""
+        return await self.list(request)
+
+    @route("GET", "queues/{vhost}/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show one queue."""
         _, queue = self._require_queue(request)
@@ -67,11 +62,13 @@ class Queues(Controller):
         rates = Rates(request, self._broker)
         return object_response(request, single_queue_document(queue, self._node_name, rates, self._consumer_timeout))
 
+    @route("GET", "queues/{vhost}/{name}/explain")
     async def explain(self, request: web.Request) -> web.Response:
         """Show each setting with argument, policy, operator policy, effective value and reason, and the fill level."""
         vhost, queue = self._require_queue(request)
         return object_response(request, explain_queue(queue, vhost.policies))
 
+    @route("PUT", "queues/{vhost}/{name}")
     async def declare(self, request: web.Request) -> web.Response:
         """Declare a queue. The body may have durable, auto_delete, arguments and node."""
         principal = self._access.require_vhost_for_change(request)
@@ -86,6 +83,7 @@ class Queues(Controller):
         queues.declare(principal, name, *flags, arguments).renew_expiry()
         return web.Response(status=204 if existed else 201)
 
+    @route("DELETE", "queues/{vhost}/{name}")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a queue; with if-empty only if it is empty, with if-unused only if it has no consumers."""
         principal, name = self._access.require_vhost_for_change(request), request.match_info["name"]
@@ -95,6 +93,7 @@ class Queues(Controller):
         queues.delete(principal, name, if_unused, if_empty)
         return web.Response(status=204)
 
+    @route("DELETE", "queues/{vhost}/{name}/contents")
     async def purge(self, request: web.Request) -> web.Response:
         """Drop the ready messages of a queue."""
         principal, name = self._access.require_vhost_for_change(request), request.match_info["name"]
@@ -103,6 +102,7 @@ class Queues(Controller):
         queues.purge(principal, name)
         return web.Response(status=204)
 
+    @route("POST", "queues/{vhost}/{name}/actions")
     async def run_action(self, request: web.Request) -> web.Response:
         """Accept the actions sync and cancel_sync, which do nothing: there are no mirrors."""
         vhost = self._access.require_vhost_for_change(request, "administrator").vhost

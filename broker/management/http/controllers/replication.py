@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
@@ -13,27 +13,17 @@ from leveret.broker.management.http.responses import json_response
 class Replication(Controller):
     """The resource ``/api/replication``: for monitors, and for administrators to let another node lead."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("replication", GET=self.show),
-            *resource("replication/local", GET=self.show),
-            *resource("replication/failover", POST=self.fail_over),
-            *resource("replication/promote", POST=self.promote),
-            *resource("replication/nodes/{node}", DELETE=self.forget),
-        ]
-
+    @route("GET", "replication", "replication/local", tag="monitoring")
     async def show(self, request: web.Request) -> web.Response:
         """Show the role of this node, and the standbys."""
-        self._access.require(request, "monitoring")
         cluster = self._context.replication
         if cluster is None:
             return json_response({"node": self._node_name, "role": "alone", "standbys": []})
         return json_response(cluster.report())
 
+    @route("POST", "replication/failover", tag="administrator")
     async def fail_over(self, request: web.Request) -> web.Response:
         """Begin to let another node lead; respond with its name before this one closes its clients."""
-        self._access.require(request, "administrator")
         wanted = (await read_object(request)).get("node", "") if request.can_read_body else ""
         cluster = self._context.replication
         if cluster is None:
@@ -44,9 +34,9 @@ class Replication(Controller):
             raise bad_request(str(error)) from error
         return json_response({"node": successor}, status=202)
 
+    @route("DELETE", "replication/nodes/{node}", tag="administrator")
     async def forget(self, request: web.Request) -> web.Response:
         """Forget a node that does not come back."""
-        self._access.require(request, "administrator")
         cluster = self._context.replication
         if cluster is None:
             raise bad_request("replication.register is none: there is no other node")
@@ -56,9 +46,9 @@ class Replication(Controller):
             raise bad_request(str(error)) from error
         return web.Response(status=204)
 
+    @route("POST", "replication/promote", tag="administrator")
     async def promote(self, request: web.Request) -> web.Response:
         """Refuse to promote this node, which leads. Others answer this themselves."""
-        self._access.require(request, "administrator")
         if self._context.replication is None:
             raise bad_request("replication.register is none: there is no other node")
         raise bad_request("this node leads already; send it to the one that should lead")

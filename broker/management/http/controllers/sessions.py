@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.error_responses import login_failed, not_found
 from leveret.broker.management.http.logins import cookie_name, session_token
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
@@ -17,21 +17,13 @@ from leveret.broker.management.http.responses import json_response
 class Sessions(Controller):
     """The resources ``/api/whoami``, ``/api/login`` and ``/api/auth``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("whoami", GET=self.whoami),
-            *resource("login", POST=self.login),
-            *resource("auth", GET=self.settings),
-            *resource("auth/attempts/{node}", GET=self.attempts, DELETE=self.reset_attempts),
-            *resource("auth/attempts/{node}/source", GET=self.attempts_by_source, DELETE=self.reset_attempts),
-        ]
-
+    @route("GET", "whoami")
     async def whoami(self, request: web.Request) -> web.Response:
         """Show the user of the request."""
         user = self._access.require(request, "management")
         return json_response({"name": user.name, "tags": list(user.tags)})
 
+    @route("POST", "login")
     async def login(self, request: web.Request) -> web.Response:
         """Check the name and password of a form.
 
@@ -47,6 +39,7 @@ class Sessions(Controller):
             raise web.HTTPUnsupportedMediaType(text="")
         return json_response("ok")
 
+    @route("GET", "auth")
     async def settings(self, request: web.Request) -> web.Response:
         """Show how to log in. This needs no login."""
         shown = {"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False}
@@ -61,6 +54,7 @@ class Sessions(Controller):
             }
         return json_response(shown)
 
+    @route("GET", "auth/attempts/{node}")
     async def attempts(self, request: web.Request) -> web.Response:
         """List the number of login attempts by protocol."""
         self._require_node(request, "monitoring")
@@ -76,11 +70,13 @@ class Sessions(Controller):
         ]
         return json_response(found)
 
+    @route("GET", "auth/attempts/{node}/source")
     async def attempts_by_source(self, request: web.Request) -> web.Response:
         """List login attempts by address and user: always empty, as in RabbitMQ by default."""
         self._require_node(request, "monitoring")
         return json_response([])
 
+    @route("DELETE", "auth/attempts/{node}", "auth/attempts/{node}/source")
     async def reset_attempts(self, request: web.Request) -> web.Response:
         """Reset the counts of login attempts."""
         self._require_node(request, "administrator")
@@ -100,10 +96,7 @@ class BrowserSession(Controller):
         super().__init__(context)
         self._sessions = context.access.sessions
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [*resource("session", GET=self.show, POST=self.start, DELETE=self.end)]
-
+    @route("GET", "session")
     async def show(self, request: web.Request) -> web.Response:
         """Show the user of the session cookie; an empty object without a session."""
         token = session_token(request)
@@ -112,6 +105,7 @@ class BrowserSession(Controller):
             return json_response({})
         return json_response({"name": user.name, "tags": list(user.tags)})
 
+    @route("POST", "session")
     async def start(self, request: web.Request) -> web.Response:
         """Check the name and password of a form, and set a cookie with a new session token.
 
@@ -127,6 +121,7 @@ class BrowserSession(Controller):
         response.headers[hdrs.SET_COOKIE] = session_cookie(request, self._sessions.start(user))
         return response
 
+    @route("DELETE", "session")
     async def end(self, request: web.Request) -> web.Response:
         """Log out, if logged in. After single sign-on, return the provider's page to log out at, too."""
         token = session_token(request)

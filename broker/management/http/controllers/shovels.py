@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.documents.shovels import shovel_document
 from leveret.broker.management.http.error_responses import not_authorised, not_found
 from leveret.broker.management.http.object_lists import View, list_response
@@ -22,15 +22,7 @@ class ShovelResources(Controller):
         super().__init__(context)
         self._shovels = context.shovels
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("shovels", GET=self.list),
-            *resource("shovels/{vhost}", GET=self.list),
-            *resource("shovels/vhost/{vhost}/{name}", GET=self.show, DELETE=self.delete),
-            *resource("shovels/vhost/{vhost}/{name}/restart", DELETE=self.restart),
-        ]
-
+    @route("GET", "shovels", "shovels/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
         """List the shovels of all virtual hosts that the user may see, and static ones; or those of one."""
         user, vhost = self._access.require(request, "monitoring"), request.match_info.get("vhost")
@@ -43,15 +35,18 @@ class ShovelResources(Controller):
         ]
         return await self._respond(request, found)
 
+    @route("GET", "shovels/vhost/{vhost}/{name}")
     async def show(self, request: web.Request) -> web.Response:
         """Show a shovel. RabbitMQ 3.10.8 answers with a list, which has all of the virtual host."""
         return await self._respond(request, [self._find(request)])
 
+    @route("DELETE", "shovels/vhost/{vhost}/{name}")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a shovel with its parameter."""
         self._shovels.delete(self._find(request, for_change=True))
         return web.Response(status=204)
 
+    @route("DELETE", "shovels/vhost/{vhost}/{name}/restart")
     async def restart(self, request: web.Request) -> web.Response:
         """Stop a shovel and start it again."""
         self._shovels.restart(self._find(request, for_change=True))

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.error_responses import bad_request, failure
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
@@ -34,10 +34,7 @@ class SqlStatements(Controller):
         super().__init__(context)
         self._queries = SqlQueries(context.settings, context.broker, context.accounts)
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the path and its handler."""
-        return resource("sql", POST=self.answer)
-
+    @route("POST", "sql")
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Run a statement, one SELECT over the rows of the queues that the user may read; see docs/sql.md.
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.management.fields import READER
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.clients import consumer_name_document
 from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.durability import wait_until_stored
@@ -23,18 +23,14 @@ from leveret.policies.stream_arguments import read_place
 class ConsumerNames(Controller):
     """The resource ``/api/queues/{vhost}/{name}/consumer-names``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        path = "queues/{vhost}/{name}/consumer-names"
-        one = resource(f"{path}/{{consumer}}", GET=self.show, PUT=self.set, DELETE=self.delete)
-        return [*resource(path, GET=self.list), *one]
-
+    @route("GET", "queues/{vhost}/{name}/consumer-names")
     async def list(self, request: web.Request) -> web.Response:
         """List all names of a stream, and where each goes on."""
         stream = self._open(request)
         names = stream.names.by_name.values()
         return json_response([consumer_name_document(stream, each, self._node_name) for each in names])
 
+    @route("GET", "queues/{vhost}/{name}/consumer-names/{consumer}")
     async def show(self, request: web.Request) -> web.Response:
         """Show one name."""
         stream, name = self._open(request), request.match_info["consumer"]
@@ -43,6 +39,7 @@ class ConsumerNames(Controller):
             raise queues.unknown_consumer_name(stream, name)
         return json_response(consumer_name_document(stream, found, self._node_name))
 
+    @route("PUT", "queues/{vhost}/{name}/consumer-names/{consumer}")
     async def set(self, request: web.Request) -> web.Response:
         """Set where a name goes on. The body has `next`: a place in the stream."""
         document = await read_object(request)
@@ -56,6 +53,7 @@ class ConsumerNames(Controller):
         await wait_until_stored(self._broker)
         return web.Response(status=201 if is_new else 204)
 
+    @route("DELETE", "queues/{vhost}/{name}/consumer-names/{consumer}")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a name."""
         queues.delete_consumer_name(self._open(request), request.match_info["consumer"])
@@ -72,27 +70,23 @@ _document: Final = document_maker(READER)
 class Readers(Controller):
     """The resource ``/api/readers``: for monitors, and for administrators to drop one."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [*resource("readers", GET=self.list), *resource("readers/{reader}", GET=self.show, DELETE=self.drop)]
-
+    @route("GET", "readers", tag="monitoring")
     async def list(self, request: web.Request) -> web.Response:
         """List all readers: what they read, when they were seen last, and what is kept for them."""
-        self._access.require(request, "monitoring")
         return json_response([_document(each) for each in self._broker.stores.engine.readers.states])
 
+    @route("GET", "readers/{reader}", tag="monitoring")
     async def show(self, request: web.Request) -> web.Response:
         """Show one reader."""
-        self._access.require(request, "monitoring")
         name = request.match_info["reader"]
         found = next((each for each in self._broker.stores.engine.readers.states if each.file.name == name), None)
         if found is None:
             raise not_found()
         return json_response(_document(found))
 
+    @route("DELETE", "readers/{reader}", tag="administrator")
     async def drop(self, request: web.Request) -> web.Response:
         """Drop a reader: nothing is kept for it any more, and its query is told."""
-        self._access.require(request, "administrator")
         if not self._broker.stores.engine.readers.drop(request.match_info["reader"]):
             raise not_found()
         return web.Response(status=204)

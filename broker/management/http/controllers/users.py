@@ -12,7 +12,7 @@ from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, 
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.error_responses import bad_request, not_found
 from leveret.broker.management.http.json_fields import (
     check_length,
@@ -38,40 +38,29 @@ _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=[^/]|/)[^/]*}
 class Users(Controller):
     """The resource ``/api/users``, for administrators only."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("users", GET=self.list),
-            *resource("users/without-permissions", GET=self.list_without_permissions),
-            *resource("users/bulk-delete", POST=self.delete_several),
-            *resource(f"users/{_NAME}", GET=self.show, PUT=self.put, DELETE=self.delete),
-            *resource(f"users/{_NAME}/access", GET=self.explain_access),
-            *resource("auth/hash_password/{password}", GET=self.hash),
-        ]
-
+    @route("GET", "users", tag="administrator")
     async def list(self, request: web.Request) -> web.Response:
         """List all users."""
-        self._access.require(request, "administrator")
         return await list_response(request, self._accounts.users.values(), _USERS, paginated=True)
 
+    @route("GET", "users/without-permissions", tag="administrator")
     async def list_without_permissions(self, request: web.Request) -> web.Response:
         """List the users without permissions in any virtual host."""
-        self._access.require(request, "administrator")
         permitted = {user for user, _ in self._accounts.all_permissions}
         users = [user for user in self._accounts.users.values() if user.name not in permitted]
         return await list_response(request, users, _USERS)
 
+    @route("GET", f"users/{_NAME}", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show one user."""
-        self._access.require(request, "administrator")
         user = self._accounts.users.get(request.match_info["user"])
         if user is None:
             raise not_found()
         return object_response(request, dump_user(user))
 
+    @route("PUT", f"users/{_NAME}", tag="administrator")
     async def put(self, request: web.Request) -> web.Response:
         """Create a user, or replace its password and tags. Its permissions, limits and connections stay."""
-        self._access.require(request, "administrator")
         name = check_length(request.match_info["user"], "user")
         document = await read_object(request)
         tags = _read_tags(document)
@@ -81,16 +70,16 @@ class Users(Controller):
         self._accounts.put_user(User(name, password_hash, algorithm, tags, limits))
         return web.Response(status=201 if known is None else 204)
 
+    @route("DELETE", f"users/{_NAME}", tag="administrator")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a user and close its connections."""
-        self._access.require(request, "administrator")
         if not delete_user(self._broker, self._accounts, request.match_info["user"]):
             raise not_found()
         return web.Response(status=204)
 
+    @route("POST", "users/bulk-delete", tag="administrator")
     async def delete_several(self, request: web.Request) -> web.Response:
         """Delete users in order, up to the first that does not exist."""
-        self._access.require(request, "administrator")
         document = await read_object(request)
         require_keys(document, "users")
         names = document["users"]
@@ -101,12 +90,12 @@ class Users(Controller):
                 raise bad_request(["no_such_user", name])
         return web.Response(status=204)
 
+    @route("GET", f"users/{_NAME}/access", tag="administrator")
     async def explain_access(self, request: web.Request) -> web.Response:
         """Show what each authentication backend says about a permission of a user, and why.
 
         The first backend that knows the user decides, unless one before it accepts its password or token.
         """
-        self._access.require(request, "administrator")
         name, vhost = request.match_info["user"], request.query.get("vhost", "/")
         if vhost not in self._broker.vhosts:
             raise not_found()
@@ -145,9 +134,9 @@ class Users(Controller):
             }
         )
 
+    @route("GET", "auth/hash_password/{password}", tag="administrator")
     async def hash(self, request: web.Request) -> web.Response:
         """Hash a password in the format of PUT. RabbitMQ 4 has this resource."""
-        self._access.require(request, "administrator")
         return json_response({"ok": hash_password(request.match_info["password"])})
 
 
@@ -217,27 +206,18 @@ def _name(user: User) -> str:
 _USERS: Final[View[User]] = View(describe=dump_user, order=_name, keys={"name": _name}, name=_name)
 
 
+#: Paths of permissions. Only DELETE uses the exchange.
+_KIND: Final = "{kind:permissions|topic-permissions}"
+_ONE: Final = f"{_KIND}/{{vhost}}/{{user}}"
+_ONE_EXCHANGE: Final = "{kind:topic-permissions}/{vhost}/{user}/{exchange}"
+
+
 class Permissions(Controller):
     """The resources ``/api/permissions`` and ``/api/topic-permissions``, for administrators only."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        routes: list[web.RouteDef] = []
-        topic = "{kind:topic-permissions}"
-        for path in ("{kind:permissions}", topic):
-            routes += [
-                *resource(path, GET=self.list),
-                *resource(f"users/{{user}}/{path}", GET=self.list),
-                *resource(f"vhosts/{{vhost}}/{path}", GET=self.list),
-                *resource(f"{path}/{{vhost}}/{{user}}", GET=self.show, PUT=self.put, DELETE=self.delete),
-            ]
-        # Only DELETE uses the exchange in the path.
-        one = f"{topic}/{{vhost}}/{{user}}/{{exchange}}"
-        return [*routes, *resource(one, GET=self.show, PUT=self.put, DELETE=self.delete)]
-
+    @route("GET", _KIND, f"users/{{user}}/{_KIND}", f"vhosts/{{vhost}}/{_KIND}", tag="administrator")
     async def list(self, request: web.Request) -> web.Response:
         """List all permissions, those of a user, or those in a virtual host."""
-        self._access.require(request, "administrator")
         user, vhost = request.match_info.get("user"), request.match_info.get("vhost")
         if (user is not None and user not in self._accounts.users) or (
             vhost is not None and vhost not in self._broker.vhosts
@@ -245,6 +225,7 @@ class Permissions(Controller):
             raise not_found()
         return await list_response(request, self._found(_is_topic(request), user, vhost), _PERMISSIONS)
 
+    @route("GET", _ONE, _ONE_EXCHANGE, tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show the permissions of a user in a virtual host; of topic permissions a list, one for each exchange."""
         found = self._found_one(request)
@@ -254,12 +235,12 @@ class Permissions(Controller):
             return await list_response(request, found, _PERMISSIONS)
         return object_response(request, found[0])
 
+    @route("PUT", _ONE, _ONE_EXCHANGE, tag="administrator")
     async def put(self, request: web.Request) -> web.Response:
         """Set the permissions of a user in a virtual host. The body has the patterns.
 
         Those of topic permissions are of the routing keys on an exchange, which the body has, too.
         """
-        self._access.require(request, "administrator")
         is_topic, user, vhost = _is_topic(request), request.match_info["user"], request.match_info["vhost"]
         document = await read_object(request)
         if user not in self._accounts.users or vhost not in self._broker.vhosts:
@@ -276,6 +257,7 @@ class Permissions(Controller):
             raise bad_request(invalid.as_json(invalid.source) if is_topic else invalid.as_json()) from None
         return web.Response(status=204 if existed else 201)
 
+    @route("DELETE", _ONE, _ONE_EXCHANGE, tag="administrator")
     async def delete(self, request: web.Request) -> web.Response:
         """Clear the permissions of a user in a virtual host; topic permissions on one exchange or on all.
 
@@ -292,7 +274,6 @@ class Permissions(Controller):
 
     def _found_one(self, request: web.Request) -> Sequence[dict[str, Any]]:
         """Return the permissions of the user in the virtual host of the path."""
-        self._access.require(request, "administrator")
         return self._found(_is_topic(request), request.match_info["user"], request.match_info["vhost"])
 
     def _found(self, is_topic: bool, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:

@@ -11,7 +11,7 @@ from leveret.broker.core.scheduling.slices import result_in_slices
 from leveret.broker.core.vhosts.metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.documents.topology import vhost_document
 from leveret.broker.management.http.error_responses import bad_request, not_found
@@ -26,14 +26,7 @@ from leveret.broker.operations.virtual_hosts import delete_vhost, put_vhost
 class VirtualHosts(Controller):
     """The resource ``/api/vhosts``."""
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers."""
-        return [
-            *resource("vhosts", GET=self.list),
-            *resource("vhosts/{vhost}", GET=self.show, PUT=self.put, DELETE=self.delete),
-            *resource("vhosts/{vhost}/start/{node}", POST=self.start),
-        ]
-
+    @route("GET", "vhosts")
     async def list(self, request: web.Request) -> web.Response:
         """List the virtual hosts that the user may see: with the tag monitoring all of them."""
         user = self._access.require(request, "management")
@@ -47,14 +40,15 @@ class VirtualHosts(Controller):
         )
         return await list_response(request, vhosts, view, paginated=True)
 
+    @route("GET", "vhosts/{vhost}", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show one virtual host."""
-        self._access.require(request, "administrator")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise not_found()
         return object_response(request, (await self._descriptions(request))(vhost))
 
+    @route("PUT", "vhosts/{vhost}")
     async def put(self, request: web.Request) -> web.Response:
         """Create a virtual host, or change its metadata. Its creator gets all permissions in it."""
         user = self._access.require(request, "administrator")
@@ -69,18 +63,18 @@ class VirtualHosts(Controller):
         put_vhost(self._broker, self._accounts, user, name, metadata)
         return web.Response(status=204 if existed else 201)
 
+    @route("DELETE", "vhosts/{vhost}", tag="administrator")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a virtual host with all its objects, and close its connections."""
-        self._access.require(request, "administrator")
         name = request.match_info["vhost"]
         vhost = self._broker.vhosts.get(name)
         if vhost is None or not await result_in_slices(delete_vhost(self._broker, self._accounts, vhost)):
             raise not_found()
         return web.Response(status=204)
 
+    @route("POST", "vhosts/{vhost}/start/{node}", tag="administrator")
     async def start(self, request: web.Request) -> web.Response:
         """Accept starting a virtual host, which does nothing: virtual hosts do not fail."""
-        self._access.require(request, "administrator")
         node = request.match_info["node"]
         if node != self._node_name:
             raise bad_request(f"Request to node {node} failed with nodedown")

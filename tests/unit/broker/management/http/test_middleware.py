@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from leveret.broker.management.http.controller import resource
+from leveret.broker.management.http.controller import pattern_of
 from leveret.broker.management.http.durability import save_after_changes
 from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.middleware import format_responses
@@ -52,12 +52,13 @@ def saved() -> list[int]:
 async def client(saved: list[int]) -> AsyncIterator[Client]:
     """Start a server with some resources."""
     app = web.Application(middlewares=[format_responses, save_after_changes(lambda: saved.append(1))])
-    app.add_routes(resource("things/{vhost}", GET=echo))
-    app.add_routes(resource("things/{vhost}/{name}", GET=echo))
-    app.add_routes(resource("things/{vhost}/{name}", PUT=echo, DELETE=echo))
-    app.add_routes(resource("between/{source:[^/]*}/end", GET=echo))
+    app.router.add_get(pattern_of("things/{vhost}"), echo)
+    app.router.add_get(pattern_of("things/{vhost}/{name}"), echo)
+    for method in ("PUT", "DELETE"):
+        app.router.add_route(method, pattern_of("things/{vhost}/{name}"), echo)
+    app.router.add_get(pattern_of("between/{source:[^/]*}/end"), echo)
     for name, error in FAULTS.items():
-        app.add_routes(resource(f"faults/{name}", GET=raising(error)))
+        app.router.add_get(pattern_of(f"faults/{name}"), raising(error))
     async with TestClient(TestServer(app)) as made:
         yield made
 

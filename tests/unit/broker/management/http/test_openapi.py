@@ -37,16 +37,14 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
                 yield path, method, item[method]
 
 
-def templated(path: str) -> str:
-    """Return a route's path in OpenAPI's syntax. A part with a single possible text is that text."""
-
-    def part(found: re.Match[str]) -> str:
-        name, pattern = found.groups()
-        if name == "slash_":
-            return ""
-        return pattern if re.fullmatch(r"[\w-]+", pattern) else f"{{{name}}}"
-
-    return _PART.sub(part, path)
+def templated(path: str) -> list[str]:
+    """Return a route's path in OpenAPI's syntax, for each text that a part may be if these are few."""
+    found = _PART.search(path)
+    if found is None:
+        return [path]
+    name, pattern = found.groups()
+    texts = pattern.split("|") if re.fullmatch(r"[\w|-]+", pattern) else ["" if name == "slash_" else f"{{{name}}}"]
+    return [each for text in texts for each in templated(path[: found.start()] + text + path[found.end() :])]
 
 
 def make_context() -> RequestContext:
@@ -60,9 +58,10 @@ def make_context() -> RequestContext:
 def routed() -> set[tuple[str, str]]:
     context = make_context()
     return {
-        (templated(route.path), route.method.lower())
+        (path, route.method.lower())
         for controller in applications.CONTROLLERS
         for route in controller(context).routes()
+        for path in templated(route.path)
     }
 
 
@@ -89,7 +88,8 @@ def test_a_probe_is_told_yes_or_no() -> None:
 
 
 def test_templated() -> None:
-    assert templated("/api/x/{vhost:[^/]+}/{kind:q}/{a:(?!b/?$)[^/]{1,3}}{slash_:/?}") == "/api/x/{vhost}/q/{a}"
+    path = "/api/x/{vhost:[^/]+}/{kind:q|e-x}/{a:(?!b/?$)[^/]{1,3}}{slash_:/?}"
+    assert templated(path) == ["/api/x/{vhost}/q/{a}", "/api/x/{vhost}/e-x/{a}"]
 
 
 @pytest.mark.parametrize(
