@@ -25,10 +25,16 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import Actor
 from leveret.broker.core.messages import Origin
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.management.http.error_responses import CHALLENGE, login_failed, missing, not_authorised, not_found
 from leveret.broker.management.http.logins import FAILED_LOGIN, LOGIN_NAME, REFUSAL, BrowserSessions, session_token
 from leveret.broker.management.http.origins import check_host
-from leveret.broker.management.http.responses import require_json_accepted
+from leveret.broker.management.http.responses import (
+    CHALLENGE,
+    login_failed,
+    missing,
+    not_authorised,
+    not_found,
+    require_json_accepted,
+)
 from leveret.broker.operations.principal import Principal
 from leveret.broker.unfinished import Unanswered
 

@@ -8,41 +8,42 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.access import answer_questions
-from leveret.broker.management.http.acting import act_for_requests
 from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.controllers.audit import AuditRecords
-from leveret.broker.management.http.controllers.backups import BackupResources
-from leveret.broker.management.http.controllers.bindings import Bindings
-from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features, Nodes, Overview
+from leveret.broker.management.http.controllers.cluster import (
+    Cluster,
+    Configuration,
+    Features,
+    Nodes,
+    Overview,
+    Replication,
+)
 from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages
-from leveret.broker.management.http.controllers.exchanges import Exchanges
+from leveret.broker.management.http.controllers.exchanges import Bindings, Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
 from leveret.broker.management.http.controllers.iceberg import IcebergCatalog
-from leveret.broker.management.http.controllers.jobs import JobResources
+from leveret.broker.management.http.controllers.jobs import BackupResources, JobResources
 from leveret.broker.management.http.controllers.losses import Losses
-from leveret.broker.management.http.controllers.oauth_sessions import OAuthSessions
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
 from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage, PolicyKeys
-from leveret.broker.management.http.controllers.queue_browse import DeadLetters, QueueBrowse
-from leveret.broker.management.http.controllers.queue_messages import QueueMessages
+from leveret.broker.management.http.controllers.queue_messages import DeadLetters, QueueBrowse, QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
-from leveret.broker.management.http.controllers.replication import Replication
-from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
+from leveret.broker.management.http.controllers.sessions import BrowserSession, OAuthSessions, Sessions
 from leveret.broker.management.http.controllers.shovels import ShovelResources
 from leveret.broker.management.http.controllers.sql import SqlStatements
 from leveret.broker.management.http.controllers.streams import ConsumerNames, Readers
 from leveret.broker.management.http.controllers.users import Permissions, Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.durability import save_after_changes, wait_for_changes
-from leveret.broker.management.http.error_responses import not_found
 from leveret.broker.management.http.logins import delay_failed_logins
-from leveret.broker.management.http.middleware import format_responses
+from leveret.broker.management.http.middleware import act_for_requests, format_responses
 from leveret.broker.management.http.origins import allow_origins, refuse_cross_origin_changes
 from leveret.broker.management.http.pages import Pages, ToolsPage
 from leveret.broker.management.http.prometheus.metrics_controller import Metrics
-from leveret.broker.management.http.statistics import SETTINGS
+from leveret.broker.management.http.request_bodies import SETTINGS
+from leveret.broker.management.http.responses import not_found
 
 #: All controllers. If two paths match a request, the first one is used.
 CONTROLLERS: Final[tuple[type[Controller], ...]] = (

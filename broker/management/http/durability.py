@@ -10,8 +10,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.management.http.error_responses import failure
 from leveret.broker.management.http.origins import SAFE_METHODS
+from leveret.broker.management.http.responses import failure
 
 
 def save_after_changes(save: Callable[[], None]) -> Middleware:

@@ -12,9 +12,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.management.http.error_responses import bad_request, failure
-from leveret.broker.management.http.json_fields import compile_in_thread, parse_integer
-from leveret.broker.management.http.responses import LongText, encode, select, wanted_columns
+from leveret.broker.management.http.request_bodies import compile_in_thread, parse_integer
+from leveret.broker.management.http.responses import LongText, bad_request, encode, failure, select, wanted_columns
 from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 from leveret.policies.patterns import Pattern
 

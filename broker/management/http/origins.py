@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.config.options import Cors
-from leveret.broker.management.http.error_responses import failure
+from leveret.broker.management.http.responses import failure
 
 _SAME_ORIGIN: Final = ("same-origin", "none")
 #: Safe methods, which change nothing (RFC 9110 section 9.2.1).

@@ -9,8 +9,8 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.error_responses import not_found
 from leveret.broker.management.http.page_columns import lists_script
+from leveret.broker.management.http.responses import not_found
 
 #: The file that is made from the table of fields and the exchange types.
 _LISTS: Final = "parts/lists.js"

@@ -7,13 +7,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import web
 
-from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.counters.history import STEP, SampledCounters
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.census import Census
-from leveret.broker.management.http.error_responses import bad_request
-from leveret.broker.management.http.json_fields import IntegerTooLong, parse_integer
+from leveret.broker.management.http.request_bodies import SETTINGS, IntegerTooLong, parse_integer
+from leveret.broker.management.http.responses import bad_request
 from leveret.protocol.constants import INT64_END
 
 #: Maximum number of samples in a request.
@@ -22,8 +21,6 @@ _KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
 
 #: Numbers by their name in the API: each is the sum of these positions in a row.
 Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
-#: Key of the configuration in the application.
-SETTINGS: Final = web.AppKey("settings", Settings)
 
 
 class Range(NamedTuple):

@@ -11,9 +11,8 @@ from aiohttp import web
 
 from leveret.broker.core.json_values import replace_surrogates
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.object_lists import Page, read_page
-from leveret.broker.management.http.responses import json_response
+from leveret.broker.management.http.responses import bad_request, json_response
 from leveret.broker.operations.audit import Search, newest
 from leveret.storage.disk.files import DiskFiles
 

@@ -1,4 +1,4 @@
-"""The overview, and the cluster: its nodes, name, feature flags and configuration."""
+"""The overview, and the cluster: its nodes, name, feature flags, configuration and replication."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from leveret.broker.core.clients import ClientConnection
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http import openapi
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, route
+from leveret.broker.management.http.controller import Controller, route
+from leveret.broker.management.http.controller import Replication as ReplicatedCluster
 from leveret.broker.management.http.documents.overview import (
     MemoryBreakdown,
     listeners,
@@ -26,11 +27,15 @@ from leveret.broker.management.http.documents.overview import (
     short_node,
     web_contexts,
 )
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import read_text, require_keys
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.request_bodies import read_object, read_text, require_keys
+from leveret.broker.management.http.responses import (
+    bad_request,
+    bad_request_if,
+    json_response,
+    not_found,
+    object_response,
+)
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled, totals_are_enabled
 
 
@@ -122,20 +127,19 @@ class Nodes(Controller):
             document["memory"] = (await self._break_down()).document()
         return object_response(request, document)
 
-    @route("GET", "nodes/{node}/memory")
+    @route("GET", "nodes/{node}/memory", tag="monitoring")
     async def memory(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in bytes."""
         self._require_node(request)
         return object_response(request, {"memory": (await self._break_down()).document()})
 
-    @route("GET", "nodes/{node}/memory/relative")
+    @route("GET", "nodes/{node}/memory/relative", tag="monitoring")
     async def memory_shares(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in per cent."""
         self._require_node(request)
         return object_response(request, {"memory": (await self._break_down()).shares()})
 
     def _require_node(self, request: web.Request) -> None:
-        self._access.require(request, "monitoring")
         if request.match_info["node"] != self._context.node.name:
             raise not_found()
 
@@ -242,14 +246,10 @@ class Features(Controller):
 class Configuration(Controller):
     """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked."""
 
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._settings = context.settings
-
     @route("GET", "config/effective", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show all options with their values at startup."""
-        values = option_values(self._settings)
+        values = option_values(self._context.settings)
         return json_response({name: _json(option.shown(values[name])) for name, option in OPTIONS.items()})
 
 
@@ -261,3 +261,40 @@ def _json(value: object) -> _Json:
     if isinstance(value, list | tuple):
         return [_json(each) for each in value]
     return str(value)
+
+
+class Replication(Controller):
+    """The resource ``/api/replication``, which RabbitMQ does not have."""
+
+    @route("GET", "replication", "replication/local", tag="monitoring")
+    async def show(self, request: web.Request) -> web.Response:
+        """Show the role of this node, and the standbys."""
+        cluster = self._context.replication
+        if cluster is None:
+            return json_response({"node": self._node_name, "role": "alone", "standbys": []})
+        return json_response(cluster.report())
+
+    @route("POST", "replication/failover", tag="administrator")
+    async def fail_over(self, request: web.Request) -> web.Response:
+        """Begin to let another node lead; respond with its name before this one closes its clients."""
+        wanted = (await read_object(request)).get("node", "") if request.can_read_body else ""
+        with bad_request_if(RuntimeError):
+            return json_response({"node": await self._require().hand_over(str(wanted))}, status=202)
+
+    @route("DELETE", "replication/nodes/{node}", tag="administrator")
+    async def forget(self, request: web.Request) -> web.Response:
+        """Forget a node that does not come back."""
+        with bad_request_if(RuntimeError):
+            await self._require().forget(request.match_info["node"])
+        return web.Response(status=204)
+
+    @route("POST", "replication/promote", tag="administrator")
+    async def promote(self, request: web.Request) -> web.Response:
+        """Refuse to promote this node, which leads. Others answer this themselves."""
+        self._require()
+        raise bad_request("this node leads already; send it to the one that should lead")
+
+    def _require(self) -> ReplicatedCluster:
+        if self._context.replication is None:
+            raise bad_request("replication.register is none: there is no other node")
+        return self._context.replication

@@ -12,7 +12,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, Access, has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, route
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.clients import (
     CHANNEL_SORT_KEYS,
     ConnectionView,
@@ -23,9 +23,8 @@ from leveret.broker.management.http.documents.clients import (
     short_connection,
 )
 from leveret.broker.management.http.documents.views import sort_keys
-from leveret.broker.management.http.error_responses import not_authorised, not_found
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.responses import existing, json_response, not_authorised, not_found, object_response
 from leveret.broker.management.http.statistics import Rates, require_stats, stats_are_disabled
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
@@ -140,10 +139,6 @@ class ConnectionActions(Controller):
 class Channels(Controller):
     """The resources ``/api/channels`` and ``/api/consumers``."""
 
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._consumer_timeout = context.settings.consumer_timeout
-
     @route("GET", "channels", "vhosts/{vhost}/channels")
     async def list(self, request: web.Request) -> web.Response:
         """List all channels, or those to one virtual host. Without the tag monitoring, those of the user."""
@@ -163,11 +158,9 @@ class Channels(Controller):
         require_stats(request)
         name = request.match_info["name"]
         connection = find_connection(self._broker.connections, user, name.rpartition(" (")[0])
-        channel = next((each for each in connection.channels if channel_name(each) == name), None)
-        if channel is None:
-            raise not_found()
+        channel = existing(next((each for each in connection.channels if channel_name(each) == name), None))
         consumers = [
-            consumer_document(consumer, self._node_name, self._consumer_timeout)
+            consumer_document(consumer, self._node_name, self._context.settings.consumer_timeout)
             for consumer in channel.consumers.values()
         ]
         document = channel_document(channel, self._node_name, Rates(request, self._broker))
@@ -189,7 +182,7 @@ class Channels(Controller):
             for consumer in channel.consumers.values()
         ]
         view = View[ClientConsumer](
-            lambda consumer: consumer_document(consumer, self._node_name, self._consumer_timeout),
+            lambda consumer: consumer_document(consumer, self._node_name, self._context.settings.consumer_timeout),
             order=lambda consumer: (channel_name(consumer.channel), consumer.tag),
             keys={"queue.name": lambda consumer: consumer.queue.name},
         )

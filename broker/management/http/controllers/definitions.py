@@ -16,9 +16,8 @@ from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
-from leveret.broker.management.http.responses import LongText, encode, notice
+from leveret.broker.management.http.responses import LongText, bad_request, encode, missing, not_authorised, notice
 from leveret.broker.operations.broker_definitions import (
     export_steps,
     import_steps,

@@ -12,9 +12,8 @@ from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.controllers.exchanges import exchange_name
 from leveret.broker.management.http.documents.messages import message_text, waiting_document
 from leveret.broker.management.http.durability import wait_until_stored
-from leveret.broker.management.http.error_responses import bad_request, missing
-from leveret.broker.management.http.json_fields import read_integer
-from leveret.broker.management.http.responses import LongText, encode
+from leveret.broker.management.http.request_bodies import read_integer
+from leveret.broker.management.http.responses import LongText, bad_request, encode, missing
 from leveret.broker.operations import single_messages as messages
 from leveret.broker.operations.single_messages import Waiting
 

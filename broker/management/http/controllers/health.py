@@ -14,10 +14,9 @@ from aiohttp import web
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.management.http.controller import Controller, RequestContext, route
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.overview import listeners
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.responses import json_response
+from leveret.broker.management.http.responses import bad_request, json_response, not_found
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import publish
@@ -42,10 +41,6 @@ _BODY: Final = b"test_message"
 class Probes(Controller):
     """Checks that need no login and say nothing but yes or no: of the process, and of who leads."""
 
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._node = context.node
-
     @route("GET", "/health/live")
     async def live(self, request: web.Request) -> web.Response:
         """Respond with 200: whoever answers is alive."""
@@ -54,7 +49,7 @@ class Probes(Controller):
     @route("GET", "/health/ready")
     async def ready(self, request: web.Request) -> web.Response:
         """Respond with 200 if clients are served; with 503 while the broker starts or stops."""
-        return _yes_or_no(self._node.is_serving)
+        return _yes_or_no(self._context.node.is_serving)
 
     @route("GET", "health/checks/leader")
     async def leader(self, request: web.Request) -> web.Response:
@@ -69,11 +64,6 @@ def _yes_or_no(answer: bool) -> web.Response:
 class HealthChecks(Controller):
     """The resources below ``/api/health/checks``, for all users."""
 
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._node = context.node
-        self._ssl_options = context.settings.ssl_options
-
     @route("GET", "health/checks/alarms", "health/checks/local-alarms")
     async def alarms(self, request: web.Request) -> web.Response:
         """Respond with 200 if no resource alarm is set, 503 otherwise."""
@@ -81,7 +71,7 @@ class HealthChecks(Controller):
         resources = sorted(self._broker.alarms.resources)
         if not resources:
             return json_response(_OK)
-        alarms = [{"node": self._node.name, "resource": resource} for resource in resources]
+        alarms = [{"node": self._context.node.name, "resource": resource} for resource in resources]
         return _failed("There are alarms in effect in the cluster", alarms=alarms)
 
     @route("GET", "health/checks/certificate-expiration/{within}/{unit}")
@@ -100,8 +90,8 @@ class HealthChecks(Controller):
 
     def _expiring(self, limit: datetime) -> list[dict[str, Any]]:
         """Return the encrypted listeners if one of their certificates expires before a time."""
-        encrypted = [each for each in listeners(self._node) if each["protocol"] in _ENCRYPTED]
-        options = self._ssl_options
+        encrypted = [each for each in listeners(self._context.node) if each["protocol"] in _ENCRYPTED]
+        options = self._context.settings.ssl_options
         files = {"certfile": options.certfile, "cacertfile": options.cacertfile} if encrypted else {}
         found: dict[str, Any] = {}
         soonest = limit
@@ -120,7 +110,7 @@ class HealthChecks(Controller):
             port = int(request.match_info["port"])
         except ValueError:
             raise bad_request("Invalid port") from None
-        ports = [listener["port"] for listener in listeners(self._node)]
+        ports = [listener["port"] for listener in listeners(self._context.node)]
         if port in ports:
             return json_response({"status": "ok", "port": port})
         return _failed("No active listener", missing=port, ports=ports)
@@ -131,7 +121,7 @@ class HealthChecks(Controller):
         self._access.login(request)
         asked = request.match_info["protocol"]
         protocol = _PROTOCOLS.get(asked.lower(), asked)
-        protocols = [listener["protocol"] for listener in listeners(self._node)]
+        protocols = [listener["protocol"] for listener in listeners(self._context.node)]
         if protocol in protocols:
             return json_response({"status": "ok", "protocol": protocol})
         return _failed("No active listener", missing=protocol, protocols=protocols)
@@ -153,7 +143,7 @@ class HealthChecks(Controller):
     async def node(self, request: web.Request) -> web.Response:
         """Respond with 200: the node responds."""
         self._access.login(request)
-        if request.match_info.get("node", self._node.name) != self._node.name:
+        if request.match_info.get("node", self._context.node.name) != self._context.node.name:
             raise not_found()
         return json_response(_OK)
 
@@ -165,14 +155,10 @@ def _failed(reason: str, **findings: Any) -> web.Response:
 class Aliveness(Controller):
     """The resource ``/api/aliveness-test``."""
 
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._vhosts = context.broker.vhosts
-
     @route("GET", "aliveness-test/{vhost}", tag="management")
     async def test(self, request: web.Request) -> web.Response:
         """Declare a queue, publish to it and get the message back, with the permissions of the user."""
-        if request.match_info["vhost"] not in self._vhosts:
+        if request.match_info["vhost"] not in self._broker.vhosts:
             raise not_found()
         principal = self._access.require_connect(request)
         principal.check("configure", "queue", _QUEUE)

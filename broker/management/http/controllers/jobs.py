@@ -1,22 +1,33 @@
-"""Jobs that return dead letters, replay streams or restore queues from backups. RabbitMQ has no such resources."""
+"""Jobs that return dead letters, replay streams or restore queues from backups, and the backups.
+
+RabbitMQ has no such resources.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.management.fields import BACKUP
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, route
-from leveret.broker.management.http.error_responses import bad_request, not_authorised, not_found
+from leveret.broker.management.http.controller import Controller, route
+from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.responses import (
+    bad_request_if,
+    existing,
+    json_response,
+    not_authorised,
+    object_response,
+)
+from leveret.broker.operations.backups import BackupRow
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
 from leveret.broker.operations.jobs.job_queues import new_work, open_source
 from leveret.broker.operations.jobs.plans import Counts
@@ -28,10 +39,6 @@ _STEP = 256
 
 class JobResources(Controller):
     """The resources ``/api/queues/{vhost}/{name}/return-messages``, ``…/replay``, ``…/restore`` and ``/api/jobs``."""
-
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._jobs = context.jobs
 
     @route("POST", "queues/{vhost}/{name}/return-messages")
     async def begin_return(self, request: web.Request) -> web.Response:
@@ -46,13 +53,11 @@ class JobResources(Controller):
     async def _begin(self, request: web.Request, kind: Kind) -> web.Response:
         principal, name = self._access.require_connect(request), request.match_info["name"]
         document = await read_object(request)
-        try:
+        with bad_request_if(ValueError):
             options = READERS[kind](document)
             if not document.get("dry_run"):
-                job = self._jobs.begin(kind, principal, name, document)
+                job = self._context.jobs.begin(kind, principal, name, document)
                 return json_response(job.shown(), status=201)
-        except ValueError as error:
-            raise bad_request(str(error)) from None
         source = open_source(principal, name, options)
         work = new_work(principal, source, options)
 
@@ -72,15 +77,13 @@ class JobResources(Controller):
         """
         principal, name = self._access.require_connect(request), request.match_info["name"]
         document = {**await read_object(request), "queue": name}
-        try:
+        with bad_request_if(ValueError):
             options = READERS["restore"](document)
             if not document.get("dry_run"):
-                return json_response(self._jobs.begin("restore", principal, name, document).shown(), status=201)
-        except ValueError as error:
-            raise bad_request(str(error)) from None
+                return json_response(self._context.jobs.begin("restore", principal, name, document).shown(), status=201)
         assert options.restore is not None
         principal.check("read", "queue", name)
-        messages = self._jobs.require_backups()(principal.vhost.name, name, options.restore.at, 0)
+        messages = self._context.jobs.require_backups()(principal.vhost.name, name, options.restore.at, 0)
         try:
             total = await messages.count()
         finally:
@@ -92,7 +95,7 @@ class JobResources(Controller):
     async def list(self, request: web.Request) -> web.Response:
         """List the jobs of all virtual hosts, or of one, the newest first."""
         user, vhosts = self._access.listed_vhosts(request)
-        jobs = self._jobs.listed({vhost.name for vhost in vhosts})
+        jobs = self._context.jobs.listed({vhost.name for vhost in vhosts})
         view = View[Job](partial(self._shown, user), order=lambda job: -job.created, name=lambda job: job.queue)
         return await list_response(request, jobs, view, paginated=True)
 
@@ -105,14 +108,14 @@ class JobResources(Controller):
     @route("DELETE", "jobs/{vhost}/{job}")
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a running job, or forget one that has ended. Its user may do so, and administrators."""
-        self._jobs.cancel(self._find_own(request))
+        self._context.jobs.cancel(self._find_own(request))
         return web.Response(status=204)
 
     @route("POST", "jobs/{vhost}/{job}/resume")
     async def resume(self, request: web.Request) -> web.Response:
         """Continue a paused job. Its user may do so, and administrators."""
         job = self._find_own(request)
-        self._jobs.resume(job)
+        self._context.jobs.resume(job)
         return json_response(job.shown())
 
     def _shown(self, user: User, job: Job) -> dict[str, Any]:
@@ -134,7 +137,44 @@ class JobResources(Controller):
         return job
 
     def _find(self, request: web.Request) -> Job:
-        job = self._jobs.find(request.match_info["vhost"], request.match_info["job"])
-        if job is None:
-            raise not_found()
-        return job
+        return existing(self._context.jobs.find(request.match_info["vhost"], request.match_info["job"]))
+
+
+class BackupView:
+    """The attributes of a backup that the fields of BACKUP are read from."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: BackupRow) -> None:
+        self.row = row
+
+    # Rounded up: what is restored at a moment must have been sent.
+    moment = property(lambda self: -(-self.row.time // 1000))
+    until = property(lambda self: max(self.moment, self.row.until // 1000))
+
+
+_backup: Final = document_maker(BACKUP)
+
+
+class BackupResources(Controller):
+    """The resource ``/api/backups``, for monitors."""
+
+    @route("GET", "backups", tag="monitoring")
+    async def list(self, request: web.Request) -> web.Response:
+        """List the backups, the newest first, and which moments can be restored."""
+        found = self._context.backups
+        if found is None or not found.url:
+            nothing = {"url": None, "node": None, "age": None, "late": False, "failures": 0, "error": None}
+            return json_response({**nothing, "restorable": [], "backups": []})
+        return json_response(
+            {
+                "url": found.url,
+                "node": found.node or None,
+                "age": round(found.age, 3),
+                "late": found.is_late,
+                "failures": found.failures,
+                "error": found.error or None,
+                "restorable": [{"from": -(-first // 1000), "to": last // 1000} for first, last in found.spans],
+                "backups": [_backup(BackupView(row)) for row in reversed(found.rows)],
+            }
+        )

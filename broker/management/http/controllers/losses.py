@@ -20,9 +20,9 @@ from leveret.broker.management.http.documents.losses import (
     loss_totals,
     losses_within,
 )
-from leveret.broker.management.http.error_responses import bad_request
-from leveret.broker.management.http.json_fields import parse_integer
 from leveret.broker.management.http.object_lists import View, list_response
+from leveret.broker.management.http.request_bodies import parse_integer
+from leveret.broker.management.http.responses import bad_request
 from leveret.broker.management.http.statistics import Rates
 
 _KINDS: Final = ("queue", "exchange")

@@ -16,11 +16,22 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.error_responses import bad_request, missing, not_found
-from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.request_bodies import (
+    check_depth,
+    check_length,
+    compile_in_thread,
+    read_object,
+    require_keys,
+)
+from leveret.broker.management.http.responses import (
+    bad_request,
+    existing,
+    json_response,
+    missing,
+    not_found,
+    object_response,
+)
 from leveret.broker.operations.body_rules import set_body_rule
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.virtual_hosts import (
@@ -106,9 +117,7 @@ class Parameters(Controller):
         if component == "policy":
             raise bad_request("policies may not be cleared using this method")
         if component == "operator_policy":
-            steps = clear_policy(vhost, name, operator=True)
-            if steps is None:
-                raise not_found()
+            steps = existing(clear_policy(vhost, name, operator=True))
             await run_in_slices(steps)
         elif component == "vhost-limits" and name == "limits" and vhost.has_limits:
             clear_limits(self._broker, vhost)
@@ -264,9 +273,7 @@ class Limits(Controller):
     async def delete_vhost(self, request: web.Request) -> web.Response:
         """Remove a limit, if it is set."""
         name, limit = request.match_info["vhost"], request.match_info["limit"]
-        vhost = self._broker.vhosts.get(name)
-        if vhost is None:
-            raise not_found()
+        vhost = existing(self._broker.vhosts.get(name))
         # As in RabbitMQ, the virtual host then counts as having limits even if the limit was not set.
         left = {key: value for key, value in vhost_limits(vhost).items() if key != limit}
         set_limits(self._broker, vhost, left)

@@ -27,11 +27,9 @@ from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, r
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import LongText, encode, notice, object_response
+from leveret.broker.management.http.request_bodies import compile_in_thread, read_object
+from leveret.broker.management.http.responses import LongText, bad_request, encode, existing, notice, object_response
 from leveret.broker.operations.virtual_hosts import clear_policy, policy_error_text, set_policy, takes_unlimited
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.policies.policy_keys import ARGUMENTS, KEYS, Operator, Setting
@@ -69,9 +67,7 @@ class Policies(Controller):
     async def show(self, request: web.Request) -> web.Response:
         """Show one policy, to users that may change it. The list is for all users."""
         operator, vhost = self._require_vhost(request)
-        policy = vhost.policies.table(operator).get(request.match_info["name"])
-        if policy is None:
-            raise not_found()
+        policy = existing(vhost.policies.table(operator).get(request.match_info["name"]))
         return object_response(request, _describe((vhost, policy)))
 
     @route("PUT", _ONE)
@@ -101,9 +97,7 @@ class Policies(Controller):
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
         operator, vhost = self._require_vhost(request)
-        steps = clear_policy(vhost, request.match_info["name"], operator)
-        if steps is None:
-            raise not_found()
+        steps = existing(clear_policy(vhost, request.match_info["name"], operator))
         await run_in_slices(steps)
         return web.Response(status=204)
 
@@ -211,18 +205,14 @@ class PolicyCoverage(Controller):
         """
         _, vhost = self._access.require_vhost(request)
         operator = request.match_info["kind"] == "operator-policies"
-        policy = vhost.policies.table(operator).get(request.match_info["name"])
-        if policy is None:
-            raise not_found()
+        policy = existing(vhost.policies.table(operator).get(request.match_info["name"]))
         return await _list_matches(request, matching_queues(vhost, policy, operator))
 
     @route("GET", "{kind:policies}/{vhost}/{name}/exchanges")
     async def exchanges(self, request: web.Request) -> web.Response:
         """List the exchanges that match a policy's pattern, with the same fields."""
         _, vhost = self._access.require_vhost(request)
-        policy = vhost.policies.policies.get(request.match_info["name"])
-        if policy is None:
-            raise not_found()
+        policy = existing(vhost.policies.policies.get(request.match_info["name"]))
         return await _list_matches(request, matching_exchanges(vhost, policy))
 
 

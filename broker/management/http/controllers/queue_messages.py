@@ -1,33 +1,58 @@
-"""Gets messages of a queue, moves messages to another queue, and deletes messages by their keys."""
+"""Gets, looks at, moves and deletes messages of a queue, and counts its dead letters by where they come from and why.
+
+RabbitMQ only has the first of these.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.core.queues.browsing import Browsed, Browser, Place, read_place
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.queue import Holder
+from leveret.broker.core.queues.message_selector import Selector
+from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.documents.messages import got_document, message_text
+from leveret.broker.management.http.documents.messages import browsed_document, got_document, message_text
 from leveret.broker.management.http.durability import wait_until_settled
-from leveret.broker.management.http.error_responses import bad_request, missing, not_authorised
-from leveret.broker.management.http.json_fields import read_flag, read_integer, read_text, require_keys
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import LongText, encode, json_response
+from leveret.broker.management.http.request_bodies import (
+    parse_integer,
+    read_flag,
+    read_integer,
+    read_object,
+    read_text,
+    require_keys,
+)
+from leveret.broker.management.http.responses import (
+    LongText,
+    bad_request,
+    bad_request_if,
+    encode,
+    json_response,
+    missing,
+    not_authorised,
+)
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job_options import read_move_options
 from leveret.broker.operations.jobs.returning import MoveEnd
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.single_messages import Removal
+from leveret.policies.dead_letter import DeathOrigin, death_origin
+from leveret.policies.message_filter import MessageFilter, read_filter
 from leveret.protocol.constants import INT64_END
 from leveret.protocol.faults import AmqpFault, ReplyCode
+from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope
 
 #: Messages that one request deletes at most.
 _KEYS_MAX: Final = 10_000
@@ -69,10 +94,8 @@ class QueueMessages(Controller):
         if document.get("job") is True:
             return self._begin_job(principal, request.match_info["name"], document)
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
-        try:
+        with bad_request_if(ValueError):
             options = read_move_options(document)
-        except ValueError as error:
-            raise bad_request(str(error)) from None
         if options.rate is not None:
             raise bad_request("rate needs job to be true")
         source, target = queues.open_for_move(principal, source_name, target_name)
@@ -120,10 +143,8 @@ class QueueMessages(Controller):
         """Let a job move the messages."""
         if name == document["to"]:
             raise bad_request(f"queue '{name}' is source and target")
-        try:
+        with bad_request_if(ValueError):
             job = self._context.jobs.begin("move", principal, name, document)
-        except ValueError as error:
-            raise bad_request(str(error)) from None
         return json_response(job.shown(), status=201)
 
 
@@ -198,3 +219,273 @@ async def _get(
                 queue.requeue(taken)
     text.add("]" if taken else "[]")
     return text.response()
+
+
+_COUNT: Final = 100
+_COUNT_MAX: Final = 1000
+#: What one request reads at most, in messages and in bytes of their bodies.
+_EXAMINED_MAX: Final = 100_000
+_EXAMINED_BYTES: Final = 64 << 20
+#: Bytes of bodies after which a page ends.
+_PAGE_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked for.
+
+    Args:
+        start: The first place; None for the beginning.
+        count: Maximum number of messages.
+        wanted: Selects messages.
+        truncate: Maximum length of a shown body in bytes; None for no limit.
+        as_base64: Whether to encode bodies as base64 even if they are UTF-8.
+    """
+
+    start: Place | None
+    count: int
+    wanted: MessageFilter
+    truncate: int | None
+    as_base64: bool
+
+
+class QueueBrowse(Controller):
+    """The resource ``/api/queues/{vhost}/{name}/browse``."""
+
+    @route("GET", "queues/{vhost}/{name}/browse")
+    async def browse(self, request: web.Request) -> web.Response:
+        """Show a page of messages, ready and unacked, oldest first. Nothing changes.
+
+        The query may have from, count, filter, truncate and encoding.
+        """
+        principal = self._access.require_connect(request)
+        asked = _read(request.query)
+        queue = queues.open_for_browse(principal, request.match_info["name"])
+        page = _Page(queue, asked)
+        await run_in_slices(page.steps())
+        rest = {"next": page.next and str(page.next), "scanned": page.examined, "unreadable": page.unreadable}
+        page.text.add(f"],{encode(rest)[1:]}")
+        return page.text.response()
+
+
+class _Page:
+    """One page of messages.
+
+    Args:
+        asked: What is asked for.
+
+    Attributes:
+        text: The response as JSON, up to the last message.
+        next: The place to continue from; None at the end.
+        examined: Number of messages that were read.
+    """
+
+    def __init__(self, queue: Queue, asked: _Request) -> None:
+        self._timers = queue.host.timers
+        self._asked = asked
+        self._browser = Browser(queue, asked.start)
+        self._selector = Selector(asked.wanted)
+        self.text = LongText()
+        self.text.add('{"messages":[')
+        self._shown = 0
+        self.next: Place | None = None
+        self.examined = 0
+        self._examined_bytes = self._shown_bytes = 0
+        #: Messages that the filter could not check, by reason.
+        self._unchecked: Counter[str] = Counter()
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why messages are left out that the system, or the filter, cannot read; None if there are none."""
+        failure = self._browser.failure
+        reasons = [] if failure is None else [failure.strerror or str(failure)]
+        reasons += [f"{count} not checked: {problem}" for problem, count in self._unchecked.items()]
+        return "; ".join(reasons) or None
+
+    def steps(self) -> Iterator[None]:
+        """Collect the messages, in steps."""
+        for step in self._browser.steps():
+            for at, found in enumerate(step):
+                yield from self._examine(found)
+                if self._is_full():
+                    self.next = step[at + 1].place if at + 1 < len(step) else self._browser.place
+                    return
+                yield
+            yield
+        self.next = self._browser.place
+
+    def _examine(self, found: Browsed) -> Iterator[None]:
+        asked, now = self._asked, self._timers.now()
+        size = len(found.message.body)
+        self.examined += 1
+        self._examined_bytes += size
+        wanted = yield from self._selector.steps(found.message, found.arrived, now)
+        if self._selector.problem:
+            self._unchecked[self._selector.problem] += 1
+        if wanted:
+            self.text.add("," if self._shown else "")
+            self._shown += 1
+            document, body = browsed_document(found, now), found.message.body
+            yield from self.text.steps(message_text(document, body, asked.as_base64, asked.truncate))
+            self._shown_bytes += size if asked.truncate is None else min(size, asked.truncate)
+
+    def _is_full(self) -> bool:
+        return (
+            self._shown >= self._asked.count
+            or self._shown_bytes >= _PAGE_BYTES
+            or self.examined >= _EXAMINED_MAX
+            or self._examined_bytes >= _EXAMINED_BYTES
+        )
+
+
+def _read(query: Mapping[str, str]) -> _Request:
+    """Read the query.
+
+    Raises:
+        HTTPBadRequest: A parameter is invalid.
+    """
+    encoding = query.get("encoding", "auto")
+    if encoding not in ("auto", "base64"):
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    count = _number(query, "count", 1, _COUNT_MAX)
+    with bad_request_if(ValueError):
+        start = read_place(query["from"]) if query.get("from") else None
+        wanted = read_filter(_filter_document(query.get("filter", "")))
+    return _Request(
+        start, _COUNT if count is None else count, wanted, _number(query, "truncate", 0), encoding == "base64"
+    )
+
+
+def _filter_document(text: str) -> object:
+    """Return the filter of a query: JSON, or conditions as text."""
+    if not text.strip():
+        return None
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        # One condition per line may be JSON, too.
+        return text
+
+
+def _number(query: Mapping[str, str], name: str, least: int, most: int = 1 << 62) -> int | None:
+    if name not in query:
+        return None
+    try:
+        number = parse_integer(query[name])
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        bounds = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
+        raise bad_request(f"{name} must be {bounds}, is {query[name]}")
+    return number
+
+
+#: What one request reads at most, in messages and in bytes of their bodies.
+_COUNTED_MAX: Final = 10_000
+_COUNTED_BYTES: Final = 64 << 20
+#: Different origins that are counted; those of further ones are counted together.
+_ORIGINS_MAX: Final = 100
+#: Messages that are looked at between two checks of the time slice.
+_CHECK: Final = 32
+
+
+class DeadLetters(Controller):
+    """The resource ``/api/queues/{vhost}/{name}/dead-letters``."""
+
+    @route("GET", "queues/{vhost}/{name}/dead-letters")
+    async def count(self, request: web.Request) -> web.Response:
+        """Count the dead letters among the first messages, ready and unacked, by origin. Nothing changes."""
+        principal = self._access.require_connect(request)
+        queue = queues.open_for_browse(principal, request.match_info["name"])
+        counting = _Counting(queue, principal.vhost.dead_letters.trust_publishers)
+        await run_in_slices(counting.steps())
+        return json_response(counting.document())
+
+
+@dataclass(slots=True)
+class _Count:
+    """Dead letters of one origin.
+
+    Args:
+        messages: How many there are.
+        oldest: When the first of them arrived in the queue, in microseconds since 1970; 0 if it is unknown.
+        newest: When the last of them arrived.
+    """
+
+    messages: int
+    oldest: int
+    newest: int
+
+
+class _Counting:
+    """Counts the dead letters of a queue.
+
+    Args:
+        trust_publishers: Whether the headers of dead-lettering that a publisher has set count, too.
+    """
+
+    def __init__(self, queue: Queue, trust_publishers: bool) -> None:
+        self._queue = queue.name
+        self._trust_publishers = trust_publishers
+        self._browser = Browser(queue)
+        self._examined = self._bytes = 0
+        self._counts: dict[tuple[str, str, str], _Count] = {}
+        self._others = _Count(0, 0, 0)
+        self._kept: tuple[Envelope, DeathOrigin | None] | None = None
+
+    def steps(self) -> Iterator[None]:
+        """Look at the messages, in steps."""
+        for step in self._browser.steps():
+            for at, found in enumerate(step):
+                if self._is_enough:
+                    return
+                self._examine(found)
+                if at % _CHECK == _CHECK - 1:
+                    yield
+            yield
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._examined >= _COUNTED_MAX or self._bytes >= _COUNTED_BYTES
+
+    def _examine(self, found: Browsed) -> None:
+        envelope = found.message.envelope
+        if self._kept is None or self._kept[0] is not envelope:
+            is_trusted = envelope.dead or self._trust_publishers
+            self._kept = envelope, death_origin(Properties(envelope.header).headers(), "first") if is_trusted else None
+        self._examined += 1
+        self._bytes += len(found.message.body)
+        origin = self._kept[1]
+        # A message that was returned still has the headers.
+        if origin is None or origin.queue == self._queue:
+            return
+        key = origin.queue, origin.reason, origin.exchange
+        count = self._counts.get(key)
+        if count is None and len(self._counts) < _ORIGINS_MAX:
+            count = self._counts[key] = _Count(0, 0, 0)
+        count = count or self._others
+        count.messages += 1
+        if found.arrived:
+            count.oldest = min(count.oldest or found.arrived, found.arrived)
+            count.newest = max(count.newest, found.arrived)
+
+    def document(self) -> dict[str, Any]:
+        """Return what was counted as JSON, the largest numbers first."""
+        origins: list[dict[str, Any]] = [
+            {"queue": queue, "reason": reason, "exchange": exchange, **_shown(count)}
+            for (queue, reason, exchange), count in self._counts.items()
+        ]
+        if self._others.messages:
+            origins.append({"queue": None, "reason": None, "exchange": None, **_shown(self._others)})
+        return {
+            "scanned": self._examined,
+            "complete": not self._is_enough,
+            "dead_letters": sum(each["messages"] for each in origins),
+            "origins": sorted(origins, key=lambda each: -each["messages"]),
+        }
+
+
+def _shown(count: _Count) -> dict[str, Any]:
+    return {"messages": count.messages, "oldest": count.oldest // 1000 or None, "newest": count.newest // 1000 or None}

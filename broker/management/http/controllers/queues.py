@@ -10,28 +10,28 @@ from aiohttp import web
 from leveret.broker.core.policy_effects import explain_queue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.management.http.controller import Controller, RequestContext, route
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.queues import (
     SORT_KEYS,
     queue_document,
     queue_without_stats,
     single_queue_document,
 )
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import object_response
+from leveret.broker.management.http.request_bodies import (
+    check_length,
+    read_arguments,
+    read_flag,
+    read_object,
+    require_keys,
+)
+from leveret.broker.management.http.responses import bad_request, existing, not_found, object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled, totals_are_enabled
 from leveret.broker.operations import queues
 
 
 class Queues(Controller):
     """The resource ``/api/queues``, except its messages."""
-
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._consumer_timeout = context.settings.consumer_timeout
 
     @route("GET", "queues")
     async def list(self, request: web.Request) -> web.Response:
@@ -59,8 +59,8 @@ class Queues(Controller):
         _, queue = self._require_queue(request)
         if stats_are_disabled(request):
             return object_response(request, queue_without_stats(queue, self._node_name, totals_are_enabled(request)))
-        rates = Rates(request, self._broker)
-        return object_response(request, single_queue_document(queue, self._node_name, rates, self._consumer_timeout))
+        rates, timeout = Rates(request, self._broker), self._context.settings.consumer_timeout
+        return object_response(request, single_queue_document(queue, self._node_name, rates, timeout))
 
     @route("GET", "queues/{vhost}/{name}/explain")
     async def explain(self, request: web.Request) -> web.Response:
@@ -116,9 +116,7 @@ class Queues(Controller):
 
     def _require_queue(self, request: web.Request) -> tuple[VirtualHost, Queue]:
         _, vhost = self._access.require_vhost(request)
-        queue = vhost.queues.get(request.match_info["name"])
-        if queue is None:
-            raise not_found()
+        queue = existing(vhost.queues.get(request.match_info["name"]))
         return vhost, queue
 
     async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:

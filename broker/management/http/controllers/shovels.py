@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
 from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
-from leveret.broker.management.http.controller import Controller, RequestContext, route
-from leveret.broker.management.http.documents.shovels import shovel_document
-from leveret.broker.management.http.error_responses import not_authorised, not_found
+from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.object_lists import View, list_response
+from leveret.broker.management.http.responses import existing, not_authorised, not_found
 from leveret.broker.shovels.shovels import RunningShovel
 
 
 class ShovelResources(Controller):
     """The resource ``/api/shovels``, for monitors; to change something, they need the tag policymaker, too."""
-
-    def __init__(self, context: RequestContext) -> None:
-        super().__init__(context)
-        self._shovels = context.shovels
 
     @route("GET", "shovels", "shovels/{vhost}")
     async def list(self, request: web.Request) -> web.Response:
@@ -30,7 +26,7 @@ class ShovelResources(Controller):
             raise not_found()
         found = [
             shovel
-            for shovel in self._shovels.listed()
+            for shovel in self._context.shovels.listed()
             if vhost in (None, shovel.vhost) and (shovel.vhost is None or self._access.can_see(user, shovel.vhost))
         ]
         return await self._respond(request, found)
@@ -43,27 +39,52 @@ class ShovelResources(Controller):
     @route("DELETE", "shovels/vhost/{vhost}/{name}")
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a shovel with its parameter."""
-        self._shovels.delete(self._find(request, for_change=True))
+        self._context.shovels.delete(self._find(request, for_change=True))
         return web.Response(status=204)
 
     @route("DELETE", "shovels/vhost/{vhost}/{name}/restart")
     async def restart(self, request: web.Request) -> web.Response:
         """Stop a shovel and start it again."""
-        self._shovels.restart(self._find(request, for_change=True))
+        self._context.shovels.restart(self._find(request, for_change=True))
         return web.Response(status=204)
 
     async def _respond(self, request: web.Request, found: Sequence[RunningShovel]) -> web.Response:
-        def describe(shovel: RunningShovel) -> dict[str, Any]:
-            return shovel_document(shovel, self._node_name)
-
-        return await list_response(request, found, View(describe, order=lambda each: (each.vhost or "", each.name)))
+        view = View[RunningShovel](
+            lambda each: _document(each, self._node_name), order=lambda each: (each.vhost or "", each.name)
+        )
+        return await list_response(request, found, view)
 
     def _find(self, request: web.Request, for_change: bool = False) -> RunningShovel:
         user = self._access.require(request, "monitoring")
         vhost, name = request.match_info["vhost"], request.match_info["name"]
         if for_change and not has_tag(user, "policymaker"):
             raise not_authorised(OBJECT_REFUSAL)
-        found = self._shovels.find(vhost, name) if self._access.can_see(user, vhost) else None
-        if found is None:
-            raise not_found()
-        return found
+        return existing(self._context.shovels.find(vhost, name) if self._access.can_see(user, vhost) else None)
+
+
+def _document(shovel: RunningShovel, node: str) -> dict[str, Any]:
+    """Return a shovel. Where it takes messages from and puts them is known while it is running."""
+    progress, definition = shovel.progress, shovel.definition
+    document: dict[str, Any] = {
+        "node": node,
+        "timestamp": datetime.fromtimestamp(progress.since // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "name": shovel.name,
+        **({} if shovel.vhost is None else {"vhost": shovel.vhost}),
+        "type": "static" if shovel.vhost is None else "dynamic",
+        "state": progress.state,
+    }
+    if progress.reason:
+        document["reason"] = progress.reason
+    if progress.state == "running":
+        document |= {
+            "src_uri": progress.source,
+            "src_protocol": "amqp091",
+            "dest_protocol": "amqp091",
+            "dest_uri": progress.destination,
+            **definition.source.named("src", "_"),
+            **definition.destination.named("dest", "_"),
+        }
+    document |= {"forwarded": progress.forwarded, "pending": progress.pending}
+    if progress.remaining is not None:
+        document["remaining"] = progress.remaining
+    return document

@@ -9,10 +9,8 @@ from aiohttp import web
 
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, route
-from leveret.broker.management.http.error_responses import bad_request, failure
-from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import accepts_gzip
+from leveret.broker.management.http.request_bodies import read_integer, read_object, read_text, require_keys
+from leveret.broker.management.http.responses import accepts_gzip, bad_request, failure
 from leveret.broker.operations.sql_statements import (
     FORMS,
     RunningStatement,

@@ -12,12 +12,11 @@ from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.clients import consumer_name_document
 from leveret.broker.management.http.documents.views import document_maker
 from leveret.broker.management.http.durability import wait_until_stored
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import require_keys
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response
+from leveret.broker.management.http.request_bodies import read_object, require_keys
+from leveret.broker.management.http.responses import bad_request_if, existing, json_response, not_found
 from leveret.broker.operations import queues
 from leveret.policies.stream_arguments import read_place
+from leveret.storage.readers.named_readers import NamedReaders
 
 
 class ConsumerNames(Controller):
@@ -45,10 +44,8 @@ class ConsumerNames(Controller):
         document = await read_object(request)
         stream = self._open(request)
         require_keys(document, "next")
-        try:
+        with bad_request_if(ValueError):
             place = read_place("next", document["next"])
-        except ValueError as error:
-            raise bad_request(str(error)) from None
         is_new = queues.set_consumer_name(stream, request.match_info["consumer"], place)
         await wait_until_stored(self._broker)
         return web.Response(status=201 if is_new else 204)
@@ -73,20 +70,21 @@ class Readers(Controller):
     @route("GET", "readers", tag="monitoring")
     async def list(self, request: web.Request) -> web.Response:
         """List all readers: what they read, when they were seen last, and what is kept for them."""
-        return json_response([_document(each) for each in self._broker.stores.engine.readers.states])
+        return json_response([_document(each) for each in self._readers.states])
 
     @route("GET", "readers/{reader}", tag="monitoring")
     async def show(self, request: web.Request) -> web.Response:
         """Show one reader."""
-        name = request.match_info["reader"]
-        found = next((each for each in self._broker.stores.engine.readers.states if each.file.name == name), None)
-        if found is None:
-            raise not_found()
-        return json_response(_document(found))
+        by_name = {each.file.name: each for each in self._readers.states}
+        return json_response(_document(existing(by_name.get(request.match_info["reader"]))))
 
     @route("DELETE", "readers/{reader}", tag="administrator")
     async def drop(self, request: web.Request) -> web.Response:
         """Drop a reader: nothing is kept for it any more, and its query is told."""
-        if not self._broker.stores.engine.readers.drop(request.match_info["reader"]):
+        if not self._readers.drop(request.match_info["reader"]):
             raise not_found()
         return web.Response(status=204)
+
+    @property
+    def _readers(self) -> NamedReaders:
+        return self._broker.stores.engine.readers

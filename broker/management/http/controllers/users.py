@@ -13,17 +13,16 @@ from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choos
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import (
+from leveret.broker.management.http.object_lists import View, list_response
+from leveret.broker.management.http.request_bodies import (
     check_length,
     compile_in_thread,
     read_flag,
+    read_object,
     read_text,
     require_keys,
 )
-from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import json_response, object_response
+from leveret.broker.management.http.responses import bad_request, existing, json_response, not_found, object_response
 from leveret.broker.operations.virtual_hosts import delete_user
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind
@@ -53,9 +52,7 @@ class Users(Controller):
     @route("GET", f"users/{_NAME}", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show one user."""
-        user = self._accounts.users.get(request.match_info["user"])
-        if user is None:
-            raise not_found()
+        user = existing(self._accounts.users.get(request.match_info["user"]))
         return object_response(request, dump_user(user))
 
     @route("PUT", f"users/{_NAME}", tag="administrator")

@@ -14,11 +14,9 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.documents.topology import vhost_document
-from leveret.broker.management.http.error_responses import bad_request, not_found
-from leveret.broker.management.http.json_fields import check_length
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object
-from leveret.broker.management.http.responses import object_response
+from leveret.broker.management.http.request_bodies import check_length, read_object
+from leveret.broker.management.http.responses import bad_request, existing, not_found, object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
 from leveret.broker.operations.virtual_hosts import delete_vhost, put_vhost
 
@@ -43,9 +41,7 @@ class VirtualHosts(Controller):
     @route("GET", "vhosts/{vhost}", tag="administrator")
     async def show(self, request: web.Request) -> web.Response:
         """Show one virtual host."""
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise not_found()
+        vhost = existing(self._broker.vhosts.get(request.match_info["vhost"]))
         return object_response(request, (await self._descriptions(request))(vhost))
 
     @route("PUT", "vhosts/{vhost}")

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
 from leveret.broker.core.stats.census import QUEUE_TYPES, CounterTotals
 from leveret.broker.management.fields import Metric
-from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
+from leveret.broker.management.http.prometheus.objects import add, counter, gauge, metric_family, single
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 _PREFIX: Final = "rabbitmq_global_"

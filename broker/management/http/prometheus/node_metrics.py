@@ -17,7 +17,7 @@ from leveret.broker.management.fields import NODE, Metric, metrics_of
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.documents.overview import NodeView
 from leveret.broker.management.http.documents.views import attributes
-from leveret.broker.management.http.prometheus.families import add, counter, gauge, metric_family, single
+from leveret.broker.management.http.prometheus.objects import add, counter, gauge, metric_family, single
 from leveret.broker.operations.backups import Backups
 from leveret.broker.shovels.shovels import Shovels
 from leveret.broker.version import RABBITMQ_VERSION

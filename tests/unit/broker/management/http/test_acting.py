@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from leveret.broker.core.events import BROKER, Actor, Events
-from leveret.broker.management.http.acting import _Acting
+from leveret.broker.management.http.middleware import _Acting
 from leveret.storage.clock import Clock
 
 

@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 import leveret.broker.management.http.logins as module
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import LoginThrottle
-from leveret.broker.management.http.error_responses import CHALLENGE, login_failed, not_authorised
 from leveret.broker.management.http.logins import FAILED_LOGIN, IDLE_MICROSECONDS, BrowserSessions, delay_failed_logins
+from leveret.broker.management.http.responses import CHALLENGE, login_failed, not_authorised
 from leveret.storage.clock import Clock
 
 RIGHT, WRONG = "Basic right", "Basic wrong"

@@ -13,9 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from leveret.broker.management.http.controller import pattern_of
 from leveret.broker.management.http.durability import save_after_changes
-from leveret.broker.management.http.error_responses import bad_request
 from leveret.broker.management.http.middleware import format_responses
-from leveret.broker.management.http.responses import json_response
+from leveret.broker.management.http.responses import bad_request, json_response
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 
 Client = TestClient[web.Request, web.Application]
