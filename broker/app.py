@@ -56,7 +56,7 @@ from leveret.broker.side_programs import ARCHIVER, BackupReader, SideProgram
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
-from leveret.storage.commit.committer import Copies
+from leveret.storage.commit import Copies
 from leveret.storage.definitions_database import (
     Changes,
     DefinitionsDamagedError,

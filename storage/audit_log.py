@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from leveret.storage.disk.files import Files, TornWriteError, sync_path, write_file
+from leveret.storage.disk.files import Files, TornWriteError, numbers_in, sync_path, write_file
 from leveret.storage.json_records import HEAD, pack_record, unpack_records
 
 _LOG: Final = logging.getLogger("leveret.audit")
@@ -36,7 +36,6 @@ DIRECTORY: Final = "audit"
 #: Microseconds by which a record can be older than the name of its file says: it has waited for the disk.
 LATE: Final = 600_000_000
 _PREFIX: Final = "au-"
-_SUFFIX: Final = ".log"
 _DAY: Final = 86_400_000_000
 #: Bytes of records that wait for a disk that refuses them; further ones are lost.
 _WAITING_MAX: Final = 16 << 20
@@ -44,13 +43,12 @@ _WAITING_MAX: Final = 16 << 20
 
 def file_name(time: int) -> str:
     """Return the name of the file whose first record is of a time, in microseconds since 1970."""
-    return f"{_PREFIX}{time:020d}{_SUFFIX}"
+    return f"{_PREFIX}{time:020d}.log"
 
 
 def audit_files(files: Files, directory: str) -> list[int]:
     """Return the times in the names of all files of a directory, ascending."""
-    times = (name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in files.list_directory(directory))
-    return [int(time) for time in times if len(time) == 20 and time.isascii() and time.isdigit()]
+    return numbers_in(files, directory, _PREFIX, ".log", 20)
 
 
 class AuditLog:

@@ -11,15 +11,15 @@ from typing import Final, NamedTuple
 from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.numbered_store import NumberedStore
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import (
+from leveret.storage.stores.priority_store import (
     RETURNS_PRIORITY_MAX,
+    PriorityStore,
     ReturnsStore,
+    StrictPriorityStore,
     first_returned_level,
     waiting_level,
 )
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.strict_priority_store import StrictPriorityStore
 
 log = logging.getLogger("leveret.storage")
 #: Approximate memory of a queue and of a message, without bodies, in bytes.
@@ -231,7 +231,8 @@ class QueueBacking(_EngineBacking):
         while self._preloading:
             # The highest priority is delivered first.
             store = max(self._preloading, key=_priority)
-            self._preloading[store], looked_at = store.paging.preload(self._preloading[store], count, below)
+            seq = max(self._preloading[store], store.cursor.position)
+            self._preloading[store], looked_at = store.paging.preload(seq, count, below)
             if looked_at:
                 return looked_at
             del self._preloading[store]

@@ -20,19 +20,23 @@ Before a tick are records of kind LEAVING for messages whose copies in other que
 has not, because the copies are not synced: seq is the first one, wait their number, count 0. Who reads the messages of
 this tick leaves them out. Recovery does not: they are gone when an event says so.
 
-The seq of events REFUSED and UNROUTABLE is the place of their details in another file; see event_details.py.
+The seq of events REFUSED and UNROUTABLE is the place of their details in another file; see EventDetails.
 
 A reader skips kinds of events and flags that it does not know. Kinds above TICK say more about the event that follows.
 """
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from os.path import dirname, join
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
 from leveret.storage.format import FORMAT_VERSION
+from leveret.storage.json_records import read_object, unpack_record
 
 EVENT_MAGIC: Final = b"LVTEVT\x01\n"
 EVENT_BYTES: Final = 40
@@ -208,3 +212,45 @@ def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
     if crc32(octets[at : at + 36]) ^ salt != _U32.unpack_from(octets, at + 36)[0]:
         return None
     return Event(*_EVENT.unpack_from(octets, at))
+
+
+#: What details may have.
+DETAIL_NAMES: Final = ("vhost", "exchange", "routing_key", "message_id", "user_name", "connection_name")
+#: An upper bound of the length of a record: each text has 255 bytes at most, and six characters for each in JSON.
+DETAILS_MAX: Final = 16 << 10
+
+DETAILS_PREFIX: Final = "de-"
+
+
+class EventDetails(Protocol):
+    """Details of an event, which are made when they are needed."""
+
+    def texts(self, with_id: bool) -> dict[str, str]:
+        """Return texts by their DETAIL_NAMES; without the message's id if it is not asked for."""
+
+
+def pack_details(texts: Mapping[str, str]) -> bytes:
+    """Return the JSON of details."""
+    return json.dumps(texts, separators=(",", ":")).encode()
+
+
+def read_details(octets: bytes, at: int, salt: int) -> dict[str, str]:
+    """Return the details at an offset; empty if they are damaged or missing.
+
+    Args:
+        octets: A part of a file.
+        at: Offset in it.
+        salt: The checksum of the store id.
+    """
+    texts = read_object(unpack_record(octets, at, salt))
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def details_name(time: int) -> str:
+    """Return the name of the file that belongs to the file of the event log with a start time."""
+    return f"{DETAILS_PREFIX}{time:020d}.log"
+
+
+def details_beside(path: str, time: int) -> str:
+    """Return the path of the details that belong to a file of the event log with a start time."""
+    return join(dirname(path), details_name(time))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from leveret.storage.event_details import EventDetails
-from leveret.storage.event_format import EventKind
+from leveret.storage.event_format import EventDetails, EventKind
 from leveret.storage.message import Message
 
 #: A message taken from a store: sequence number, message, redelivered flag.

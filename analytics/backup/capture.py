@@ -29,10 +29,10 @@ from leveret.analytics.backup.writers import Claim, Turn
 from leveret.storage.audit_log import DIRECTORY as AUDIT
 from leveret.storage.audit_log import audit_files
 from leveret.storage.audit_log import file_name as audit_file_name
-from leveret.storage.directory.deleted_queues import read_deleted
 from leveret.storage.directory.directory_format import FORMAT_FILE, lock_for_backup
+from leveret.storage.directory.queue_names import read_deleted
 from leveret.storage.disk.files import DiskFiles
-from leveret.storage.event_details import details_name
+from leveret.storage.event_format import details_name
 from leveret.storage.event_log import file_name
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
 from leveret.storage.readers.reader_file import hold_for_backup

@@ -9,7 +9,7 @@ from typing import Final
 from leveret.analytics.backup.layout import DELETED, BackupError, BackupName, StoredFile
 from leveret.analytics.backup.moments import ROOT, BackupFiles, shown_time
 from leveret.analytics.backup.repository import Repository
-from leveret.storage.directory.deleted_queues import read_deleted
+from leveret.storage.directory.queue_names import read_deleted
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files, file_name
 from leveret.storage.recovery.checkpoint import read_checkpoints

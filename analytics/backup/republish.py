@@ -16,8 +16,7 @@ from leveret.analytics.sink.sink_options import Server, parse_sink_options
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.properties import USER_ID, Properties
 from leveret.protocol.short_strings import encode_shortstr
-from leveret.storage.format import Stream, unpack_envelope
-from leveret.storage.segments.record_scan import scan
+from leveret.storage.format import Stream, scan, unpack_envelope
 from leveret.storage.snapshots.snapshot import QueueView
 from leveret.storage.snapshots.writing import live_records
 

@@ -21,10 +21,10 @@ from leveret.storage.format import (
     RECORD_MAGIC,
     SEGMENT_HEADER_BYTES,
     Footer,
+    scan,
     unpack_footer,
     unpack_segment_header,
 )
-from leveret.storage.segments.record_scan import scan
 from leveret.storage.snapshots.segments import SegmentView
 
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, "<u4")[0]

@@ -15,8 +15,7 @@ from leveret.analytics.rows.property_slices import times
 from leveret.analytics.rows.record_rows import RowDamage
 from leveret.analytics.selection import RowLimits
 from leveret.storage.directory.queue_names import QueueName
-from leveret.storage.event_details import NAMES
-from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, TOLD, EventKind
+from leveret.storage.event_format import DEAD_LETTERED, DETAIL_NAMES, EVENT_BYTES, NEVER_STORED, TOLD, EventKind
 
 _EVENT: Final = np.dtype(
     [
@@ -35,7 +34,7 @@ _EVENT: Final = np.dtype(
 #: Kinds of events whose seq is the place of details.
 _DESCRIBED: Final = (EventKind.REFUSED, EventKind.UNROUTABLE)
 #: Columns that details of events fill.
-DETAILS: Final = frozenset(NAMES)
+DETAILS: Final = frozenset(DETAIL_NAMES)
 _KINDS: Final = {kind.value: kind.name.lower() for kind in EventKind}
 
 
@@ -111,7 +110,7 @@ def times_in(octets: bytes, salt: int) -> tuple[int, int] | None:
 
 
 def places_of_details(events: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return the place plus 1 of each event's details, 0 for events without any; see event_details.py."""
+    """Return the place plus 1 of each event's details, 0 for events without any; see EventDetails."""
     return np.where(np.isin(events["kind"], _DESCRIBED), events["seq"], np.uint64(0))
 
 

@@ -37,8 +37,7 @@ from leveret.analytics.tables.partitions import (
     SegmentPart,
     SnapshotLocation,
 )
-from leveret.storage.event_details import RECORD_MAX, details_beside, read_details
-from leveret.storage.event_format import EVENT_BYTES
+from leveret.storage.event_format import DETAILS_MAX, EVENT_BYTES, details_beside, read_details
 from leveret.storage.snapshots.lease import SnapshotLease
 from leveret.storage.snapshots.segments import SegmentView, read_open
 from leveret.storage.snapshots.snapshot import EventFileView
@@ -162,7 +161,7 @@ class PartitionReader:
         first, salt = int(places[0]), crc32(self._place.store_id)
         path = details_beside(view.path, view.file)
         try:
-            octets = self._read_part(path, first - 1, int(places[-1]) - first + RECORD_MAX)
+            octets = self._read_part(path, first - 1, int(places[-1]) - first + DETAILS_MAX)
         except FileNotFoundError:
             return {}
         return {int(place): read_details(octets, int(place) - first, salt) for place in places}

@@ -18,7 +18,7 @@ from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.callbacks import call_each
-from leveret.storage.commit.committer import Copies
+from leveret.storage.commit import Copies
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")

@@ -19,7 +19,7 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.backings import Backing, LevelBacking, QueueBacking, StoreRequest
 from leveret.storage.callbacks import call_each
-from leveret.storage.commit.committer import SyncMode
+from leveret.storage.commit import SyncMode
 from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError

@@ -22,8 +22,7 @@ from leveret.protocol.faults import precondition_failed
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Absence
 from leveret.storage.seq_ranges import runs_of
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import waiting_level
+from leveret.storage.stores.priority_store import PriorityStore, waiting_level
 from leveret.storage.stores.segment_store import SegmentStore
 
 #: Messages, and bytes of their bodies, that a step reads.

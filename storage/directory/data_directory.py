@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.committer import CommitGroup
-from leveret.storage.directory.deleted_queues import note_deleted
+from leveret.storage.commit import CommitGroup
 from leveret.storage.directory.directory_format import (
     FORMAT_FILE,
     DataDirectoryError,
@@ -19,14 +18,14 @@ from leveret.storage.directory.directory_format import (
     pack_format,
     read_format,
 )
+from leveret.storage.directory.queue_names import QUEUE_FILE, note_deleted, priorities_in, queue_path, store_path
 from leveret.storage.directory.upgrade import UpgradeError, complete_upgrade, upgrade
-from leveret.storage.disk.files import Files, must_read, replace_file, write_file
+from leveret.storage.disk.files import Files, must_read, replace_file, write_draft
 from leveret.storage.format import FORMAT_VERSION, crc_of, pack_checked
 
 _LOG: Final = logging.getLogger("leveret.storage")
 
 LOCK_FILE: Final = "LOCK"
-QUEUE_FILE: Final = "QUEUE.json"
 #: Number of its fields without the checksum.
 _FIELDS: Final = 4
 
@@ -115,17 +114,15 @@ class DataDirectory:
 
     def queue_path(self, qid: int) -> str:
         """Path of a queue's directory."""
-        return f"{self.path}/q/{qid:08x}"
+        return queue_path(self.path, qid)
 
     def store_path(self, qid: int, priority: int) -> str:
         """Path of the directory of one priority of a queue."""
-        path = self.queue_path(qid)
-        return f"{path}/p{priority:03d}" if priority else path
+        return store_path(self.path, qid, priority)
 
     def priorities(self, qid: int) -> list[int]:
         """Return the priorities of a queue that have directories, ascending; 0 is always included."""
-        names = self._files.list_directory(self.queue_path(qid))
-        return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
+        return priorities_in(self._files.list_directory(self.queue_path(qid)))
 
     def queues(self) -> list[QueueRecord]:
         """Return all queues on disk in order of number."""
@@ -159,11 +156,7 @@ class DataDirectory:
         path = self.queue_path(qid)
         self._files.make_directory(path)
         try:
-            handle = self._files.open(f"{path}/{QUEUE_FILE}", create=True)
-            try:
-                write_file(self._files, handle, _pack_queue(record), 0)
-            finally:
-                self._files.close(handle)
+            write_draft(self._files, f"{path}/{QUEUE_FILE}", _pack_queue(record))
         except OSError:
             self._files.remove_tree(path)
             raise

@@ -1,4 +1,4 @@
-"""File system interface of the store. Tests replace it with a disk that fails."""
+"""File system interface of the store, and how many files are open. Tests replace it with a disk that fails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import fcntl
 import os
 import shutil
 import stat
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from leveret.storage.compiler_hints import mypyc_attr
 
@@ -316,6 +317,12 @@ class UnsyncedFiles(DiskFiles):
         """Do nothing."""
 
 
+def numbers_in(files: Files, directory: str, prefix: str, suffix: str, digits: int) -> list[int]:
+    """Return the numbers in the names of files that have a prefix, that many digits and a suffix, ascending."""
+    inner = [name.removeprefix(prefix).removesuffix(suffix) for name in files.list_directory(directory)]
+    return [int(number) for number in inner if len(number) == digits and number.isascii() and number.isdigit()]
+
+
 def must_read(path: str, read: Callable[[], _T]) -> _T:
     """Read a file without which messages would be lost or come back; if the system fails to, try once more.
 
@@ -437,3 +444,103 @@ def sync_files(files: Files, directory: str) -> None:
         finally:
             files.close(handle)
     files.sync_directory(directory)
+
+
+#: Calls of close_idle() without a use after which a file open for reading, and its read-ahead buffer, is released.
+_READ_IDLE_CHECKS: Final = 2
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+class Closable(Protocol):
+    """Owner of an open file, which opens it again when needed."""
+
+    def release(self) -> bool:
+        """Close the file; return False if that is not possible now."""
+
+
+class Descriptors:
+    """The open files of all stores of a data directory.
+
+    Args:
+        append_max: Maximum number of files open for appending.
+        read_max: Maximum number of files open for reading.
+        append_idle_checks: Calls of close_idle() without a use after which a file open for appending is closed.
+    """
+
+    def __init__(self, append_max: int = 256, read_max: int = 128, append_idle_checks: int = 30) -> None:
+        self._append_max = append_max
+        self._read_max = read_max
+        self._append_checks = append_idle_checks
+        self._checks = 0
+        #: Owner to the check number of its last use, least recently used first.
+        self._appending: OrderedDict[Closable, int] = OrderedDict()
+        self._reading: OrderedDict[Closable, int] = OrderedDict()
+
+    def note_append(self, owner: Closable) -> None:
+        """Register a file that is about to be appended to."""
+        _note(self._appending, owner, self._checks, self._append_max)
+
+    def note_read(self, owner: Closable) -> None:
+        """Register a file that is about to be read."""
+        _note(self._reading, owner, self._checks, self._read_max)
+
+    def open(self, files: Files, path: str, create: bool = False) -> int:
+        """Open a file; if that fails, try again once, because messages cannot be read without it.
+
+        If the process has no descriptors left, all files that can be closed are closed before.
+
+        Raises:
+            OSError: The file could not be opened.
+        """
+        try:
+            return files.open(path, create)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if is_shortage(error):
+                self.close_all()
+        return files.open(path, create)
+
+    def close_all(self) -> None:
+        """Close all files that can be closed now."""
+        _close_before(self._appending, self._checks)
+        _close_before(self._reading, self._checks)
+
+    def close_idle(self) -> None:
+        """Close idle files. Called about once a second."""
+        self._checks += 1
+        _close_before(self._appending, self._checks - self._append_checks)
+        _close_before(self._reading, self._checks - _READ_IDLE_CHECKS)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Return whether an error means that no file descriptors are left, a temporary condition."""
+    return error.errno in _SHORTAGES
+
+
+def _note(files: OrderedDict[Closable, int], owner: Closable, check: int, most: int) -> None:
+    used = files.get(owner)
+    if used == check:
+        # Those used since the last check are in the order of their first use: that is near enough.
+        return
+    if used is not None:
+        files.move_to_end(owner)
+    elif len(files) >= most:
+        _close_one(files)
+    files[owner] = check
+
+
+def _close_one(files: OrderedDict[Closable, int]) -> None:
+    """Close the least recently used file that can be closed now."""
+    for owner in files:
+        if owner.release():
+            del files[owner]
+            return
+
+
+def _close_before(files: OrderedDict[Closable, int], check: int) -> None:
+    for owner, used in [*files.items()]:
+        if used > check:
+            break
+        if owner.release():
+            del files[owner]

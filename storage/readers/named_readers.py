@@ -9,9 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import Files, UnreadableFileError, must_read
-from leveret.storage.disk.holds import NO_HOLDS, Hold, Holds
-from leveret.storage.disk.trash import Trash
-from leveret.storage.engine_options import EngineOptions
+from leveret.storage.disk.trash import NO_HOLDS, Hold, Holds, Trash
 from leveret.storage.readers.reader_file import (
     READERS,
     ReaderFile,
@@ -69,10 +67,11 @@ class ReaderState(NamedTuple):
     held_bytes: int
 
 
-class Readers:
-    """Knows the named readers, and drops those that have not been seen for too long.
+class NamedReaders:
+    """Knows the named readers, tells the trash what they need, and drops those that have not been seen for too long.
 
     Args:
+        trash: The engine's trash.
         max_age: Microseconds after which a reader that is not seen is dropped.
         max_bytes: Maximum size of the files that are kept for readers alone.
 
@@ -82,8 +81,10 @@ class Readers:
         reads_others: Whether they read other queues than when this was last set to False.
     """
 
-    def __init__(self, files: Files, path: str, max_age: int, max_bytes: int) -> None:
+    def __init__(self, files: Files, path: str, trash: Trash, max_age: int, max_bytes: int, clock: Clock) -> None:
         self._files = files
+        self._trash = trash
+        self._clock = clock
         self._path = path
         self._max_age = max_age
         self._max_bytes = max_bytes
@@ -104,6 +105,9 @@ class Readers:
         self.reads_others = False
         #: Whether the log says that they cannot be read.
         self._is_unreadable = False
+        #: What the trash was told last.
+        self._told = NO_HOLDS
+        self._unread = self._logged = 0
 
     @property
     def holds(self) -> Holds:
@@ -289,24 +293,6 @@ class Readers:
             self._refused[name] = why
             _LOG.error("reader %s: %s", name if is_reader_name(name) else ascii(name), why)
 
-
-class NamedReaders(Readers):
-    """The readers of an engine: tells its trash and its stores what they need.
-
-    Args:
-        trash: The engine's trash.
-    """
-
-    def __init__(self, files: Files, path: str, trash: Trash, options: EngineOptions, clock: Clock) -> None:
-        super().__init__(files, path, options.reader_max_age, options.reader_max_bytes)
-        self._trash = trash
-        self._options = options
-        self._clock = clock
-        #: What the trash was told last.
-        self._told = NO_HOLDS
-        self._unread = 0
-        self._logged = 0
-
     def begin_with_trash(self) -> None:
         """Keep all that is in the trash, if there are readers: recovery does not know yet who needs it."""
         self.begin(self._clock.now())
@@ -341,7 +327,7 @@ class NamedReaders(Readers):
     @property
     def retention(self) -> int:
         """Microseconds for which events are kept for the readers."""
-        return self._options.reader_max_age if any(each.since is None for each in self.known.values()) else 0
+        return self._max_age if any(each.since is None for each in self.known.values()) else 0
 
     def next_action(self) -> Callable[[], None] | None:
         """Return what the thread that owns the trash has to call; None if there are no readers, and it knows that."""
@@ -362,7 +348,7 @@ class NamedReaders(Readers):
             _LOG.error(
                 "named readers (%s): %d segment files were removed that they had not read, to keep at most %d bytes"
                 " (storage.reader_max_bytes), or for lack of space; their queries are told",
-                *(", ".join(self.known) or "none", unread - self._unread, self._options.reader_max_bytes),
+                *(", ".join(self.known) or "none", unread - self._unread, self._max_bytes),
             )
             self._unread, self._logged = unread, now
 

@@ -13,11 +13,10 @@ Messages and bytes are valid only in a clean checkpoint, which is written when t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from leveret.storage.disk.files import Files, replace_file
+from leveret.storage.disk.files import Files, numbers_in, replace_file
 from leveret.storage.event_log import EventPosition
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
 
@@ -139,7 +138,7 @@ def write_checkpoint(files: Files, directory: str, octets: bytes) -> None:
     Raises:
         OSError: It was not written; the previous ones remain.
     """
-    numbers = _numbers(files.list_directory(directory))
+    numbers = _numbers(files, directory)
     replace_file(files, directory, _name(max(numbers, default=0) + 1), octets)
     for number in numbers[: max(0, len(numbers) + 1 - _KEPT)]:
         files.unlink(f"{directory}/{_name(number)}")
@@ -153,7 +152,7 @@ def read_checkpoints(files: Files, directory: str, damaged: list[str]) -> list[C
         damaged: Receives the paths of unreadable checkpoints.
     """
     found: list[Checkpoint] = []
-    numbers = _numbers(files.list_directory(directory))
+    numbers = _numbers(files, directory)
     for number in reversed(numbers):
         path = f"{directory}/{_name(number)}"
         try:
@@ -171,6 +170,5 @@ def _name(number: int) -> str:
     return f"ckpt-{number:010d}.bin"
 
 
-def _numbers(names: Iterable[str]) -> list[int]:
-    inner = (name.removeprefix("ckpt-").removesuffix(".bin") for name in names if name.endswith(".bin"))
-    return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
+def _numbers(files: Files, directory: str) -> list[int]:
+    return numbers_in(files, directory, "ckpt-", ".bin", 10)

@@ -7,13 +7,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from leveret.storage.commit.committer import CommitGroup
+from leveret.storage.commit import CommitGroup
 from leveret.storage.directory.data_directory import DataDirectory
-from leveret.storage.directory.deleted_queues import forget_deleted
+from leveret.storage.directory.queue_names import forget_deleted
 from leveret.storage.disk.files import Files
-from leveret.storage.event_details import details_name
-from leveret.storage.event_details_writer import details_files
-from leveret.storage.event_log import EventLog, EventPosition, event_files, file_name
+from leveret.storage.event_format import details_name
+from leveret.storage.event_log import EventLog, EventPosition, details_files, event_files, file_name
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
 from leveret.storage.stores.segment_store import SegmentStore
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from leveret.storage.commit.committer import CommitGroup
+from leveret.storage.commit import CommitGroup
 from leveret.storage.disk.files import Files, replace_file, write_draft, write_file
 from leveret.storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 
@@ -60,7 +60,7 @@ class Manifest:
             octets = self._files.read_all(f"{self._directory}/{NAME}") or b""
         except OSError:
             return ManifestContents({}, set(), 1)
-        edits, damaged, self._size = _complete_groups(octets)
+        edits, damaged, self._size = complete_groups(octets)
         self._edits = self._size // EDIT_BYTES
         segments: dict[tuple[int, int, int], Edit] = {}
         deleted: set[tuple[int, int, int]] = set()
@@ -117,7 +117,7 @@ class Manifest:
             return
         path = f"{self._directory}/{NAME}"
         try:
-            edits, _, size = _complete_groups(self._files.read_all(path) or b"")
+            edits, _, size = complete_groups(self._files.read_all(path) or b"")
             kept = _without_deleted(edits, clock() - _REMEMBERED_US)
             self._long_at = 4 * (len(kept) + _EDITS_MIN)
             if size == self._size and 2 * len(kept) < len(edits):
@@ -159,7 +159,7 @@ class Manifest:
         self._edits = self._size // EDIT_BYTES
 
 
-def _complete_groups(octets: bytes) -> tuple[list[Edit], int, int]:
+def complete_groups(octets: bytes) -> tuple[list[Edit], int, int]:
     """Return the edits of complete groups, the number of damaged edits, and the end offset of the last complete group.
 
     The next append truncates the rest, which could otherwise seem to belong to the new group.

@@ -1,6 +1,6 @@
 """Snapshots: read access for other processes while the broker runs.
 
-With the formats of the files (format.py, event_format.py, event_details.py), names and notes of the directory and the
+With the formats of the files (format.py, event_format.py), names and notes of the directory and the
 files of named readers this is what others read a data directory with, such as the analytics; pyproject.toml lists the
 modules, and `make lint` checks that nothing else is used.
 
@@ -13,7 +13,7 @@ is left out.
 Snapshots (`snapshots/`) are what other processes read: hard links to the segments, which end at a cut: the last tick
 of the event log, with a lease that the broker removes when its owner has died. A deleted file is first recorded in its
 manifest and then waits in the trash, so a reader either finds it or knows that it needs a newer cut. The names of
-deleted queues are kept beside the event log (`directory/deleted_queues.py`). A query takes its own snapshot when it is
+deleted queues are kept beside the event log (`directory/queue_names.py`). A query takes its own snapshot when it is
 planned, or several share one. A streaming query reads what has come since its last snapshot; what left the files in
 between, it finds in the event log (`analytics/streaming/missed_messages.py`). Its snapshots have only queues whose
 directories or incomplete segments are not as they were when it had read all of them (`streaming/changed_queues.py`),

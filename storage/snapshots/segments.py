@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from leveret.storage.disk.files import Files
 from leveret.storage.disk.trash import NAME as TRASH
-from leveret.storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, Stream, unpack_edit, unpack_footer
+from leveret.storage.format import FOOTER_BYTES, Edit, EditOp, Stream, unpack_footer
 from leveret.storage.segments.manifest import NAME as MANIFEST
+from leveret.storage.segments.manifest import complete_groups
 from leveret.storage.segments.segment import Segment, segment_of_name
 from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.snapshots.cut import read_tail
@@ -291,7 +292,7 @@ def key_of(segment: Segment) -> Key:
 def read_manifest(files: Files, directory: str) -> dict[Key, Known]:
     """Read the state of all segments in a manifest, including deleted ones."""
     known: dict[Key, Known] = {}
-    for edit in _whole_groups(files.read_all(f"{directory}/{MANIFEST}") or b""):
+    for edit in complete_groups(files.read_all(f"{directory}/{MANIFEST}") or b"")[0]:
         key = edit.stream, edit.first_seq, edit.generation
         if edit.op != EditOp.DEL:
             known[key] = Known(edit, None, edit.min_arrived)
@@ -313,19 +314,6 @@ def read_open(path: str, moved_path: str, read: Callable[[str], bytes]) -> bytes
         if not moved_path:
             raise
         return read(moved_path)
-
-
-def _whole_groups(octets: bytes) -> Iterable[Edit]:
-    group: list[Edit] = []
-    for at in range(0, len(octets) - EDIT_BYTES + 1, EDIT_BYTES):
-        edit = unpack_edit(octets, at)
-        if edit is None or (group and group[-1].left != edit.left + 1):
-            group.clear()
-        if edit is not None:
-            group.append(edit)
-            if not edit.left:
-                yield from group
-                group.clear()
 
 
 def _link(path: str, moved_path: str, target: str | None, name: str) -> str | None:

@@ -14,12 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
-from leveret.storage.directory.data_directory import QUEUE_FILE
 from leveret.storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
-from leveret.storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
+from leveret.storage.directory.queue_names import (
+    QUEUE_FILE,
+    QueueName,
+    priorities_in,
+    queue_path,
+    read_deleted_names,
+    read_queue_names,
+    store_path,
+)
 from leveret.storage.disk.files import DiskFiles, Files
-from leveret.storage.event_details import details_name
-from leveret.storage.event_format import EVENT_BYTES
+from leveret.storage.event_format import EVENT_BYTES, details_name
 from leveret.storage.event_log import event_files, file_name
 from leveret.storage.format import FORMAT_VERSION
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
@@ -400,7 +406,7 @@ class _SnapshotAttempt:
         return [each for each in found if each.store_id == self.format.store_id]
 
     def _queue_exists(self, qid: int) -> bool:
-        return self.files.read_all(f"{self.path}/q/{qid:08x}/{QUEUE_FILE}") is not None
+        return self.files.read_all(f"{queue_path(self.path, qid)}/{QUEUE_FILE}") is not None
 
     def _raise_no_cut(self) -> NoReturn:
         as_of = self.request.as_of
@@ -422,11 +428,10 @@ class _SnapshotAttempt:
         self.lease = None
 
     def _priorities(self, qid: int) -> list[int]:
-        names = self.files.list_directory(f"{self.path}/q/{qid:08x}")
-        return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
+        return priorities_in(self.files.list_directory(queue_path(self.path, qid)))
 
     def _paths(self, qid: int, priority: int) -> StorePaths:
-        directory = f"{self.path}/q/{qid:08x}" + (f"/p{priority:03d}" if priority else "")
+        directory = store_path(self.path, qid, priority)
         if self.lease is None:
             return StorePaths(directory, None)
         # All in one directory: with thousands of queues, making and removing directories took longest.

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leveret.storage.directory.deleted_queues import NAME as DELETED_FILE
-from leveret.storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
+from leveret.storage.directory.queue_names import DELETED_FILE, QueueName, read_deleted_names, read_queue_names
 from leveret.storage.disk.files import Files
 from leveret.storage.event_log import EventPosition
 from leveret.storage.recovery.checkpoint import Checkpoint

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from leveret.storage.definitions_database import DefinitionsDatabase
-from leveret.storage.directory.data_directory import QUEUE_FILE
 from leveret.storage.directory.directory_format import FORMAT_FILE, pack_format
+from leveret.storage.directory.queue_names import QUEUE_FILE
 from leveret.storage.disk.files import Files, write_draft
 from leveret.storage.event_format import pack_event_header
 from leveret.storage.event_log import file_name
@@ -23,13 +23,14 @@ from leveret.storage.format import (
     Edit,
     EditOp,
     RecordHeader,
+    Scan,
     Stream,
     pack_edit,
+    scan,
 )
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import NAME as MANIFEST
-from leveret.storage.segments.record_scan import Scan, scan
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import QueueView, Snapshot, StoreView
 

@@ -13,7 +13,7 @@ says which messages are ready: those that were requeued, then all from a number 
 aside for some seconds, and then among the requeued; only a record that can be read and is damaged is lost. In memory
 (`stores/ram_messages.py`) are the window, a deque of the newest messages, and single older messages by number. The log
 (`segments/message_log.py`) has the segments, a durable chain, and a spill chain for messages that need not survive a
-restart, and the set of dead numbers (`segments/dead_set.py`). `stores/paging.py` writes messages to the log and pages
+restart, and the set of dead numbers (`segments/dead_set.py`). `Paging` writes messages to the log and pages
 them out of memory: by default the window has every message since the start; a lazy store empties it with every flush;
 paging out removes its oldest messages. A message on disk has no Python object. Transient messages that are requeued
 before they were written are single messages; above 1 MiB they are written to further chains of the spill stream,

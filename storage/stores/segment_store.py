@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from leveret.storage.clock import AscendingClock
-from leveret.storage.event_details import EventDetails
-from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
+from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventDetails, EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import DURABLE, SPILL
 from leveret.storage.interface import Absence, Entry, Level, Look, Seen, mark_returned
@@ -20,10 +19,8 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.seq_ranges import runs_of
-from leveret.storage.stores.cursor import Cursor
-from leveret.storage.stores.looking import StoreLook, arrival_of, first_taken
-from leveret.storage.stores.paging import Paging
-from leveret.storage.stores.ram_messages import RamMessages
+from leveret.storage.stores.cursor import Cursor, StoreLook, arrival_of, first_taken
+from leveret.storage.stores.ram_messages import Paging, RamMessages
 from leveret.storage.stores.settlement import Leaving, SettledRun, lives_on, settled_runs
 
 _LOG: Final = logging.getLogger("leveret.storage")
@@ -160,7 +157,7 @@ class SegmentStore:
         self._on_dirty, self._dirty = on_dirty, False
         manifest = manifest or Manifest(place.files, place.directory)
         self.log = MessageLog(place, self._durable, manifest, segments, self.dead, self._persists_transient)
-        self.paging = Paging(self.ram, self.log, self.cursor)
+        self.paging = Paging(self.ram, self.log)
         self.has_files = True
         self.taken_bytes = 0
         if self.cursor.position > self.dead.floor:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from leveret.storage.interface import MessageStore
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore, StrictPriorityStore
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.strict_priority_store import StrictPriorityStore
 from tests.support.segment_stores import (
     memory_store,
     new_cached_store,

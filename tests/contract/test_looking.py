@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from leveret.storage.interface import Entry, Level, Look, MessageStore, Seen
-from leveret.storage.stores.strict_priority_store import StrictPriorityStore
+from leveret.storage.stores.priority_store import StrictPriorityStore
 from tests.contract.stores import STORES
 from tests.contract.test_message_store import SETTINGS, StoreMachine, content
 from tests.support.messages import message, size_of

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from leveret.storage.event_format import EVENT_BYTES
-from leveret.storage.format import SEGMENT_HEADER_BYTES, unpack_segment_header
-from leveret.storage.segments.record_scan import scan
+from leveret.storage.format import SEGMENT_HEADER_BYTES, scan, unpack_segment_header
 from tests.crash.whole_directory import REFUSED, Files, Found, Scene, kind_of, look, make_scene
 
 #: Kinds of files that are large, and of which only so many bytes are tried.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from leveret.storage.commit.committer import SyncMode
+from leveret.storage.commit import SyncMode
 from leveret.storage.engine import EngineOptions
 from tests.crash.comparison import End
 from tests.crash.process_loads import ProcessLoad

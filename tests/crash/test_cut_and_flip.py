@@ -10,9 +10,8 @@ import pytest
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import UnreadableFileError
 from leveret.storage.engine import StorageEngine
-from leveret.storage.format import unpack_segment_header
+from leveret.storage.format import scan, unpack_segment_header
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.segments.record_scan import scan
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from leveret.storage.commit.committer import SyncMode
+from leveret.storage.commit import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message

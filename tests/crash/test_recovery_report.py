@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from leveret.storage.engine import StorageEngine
-from leveret.storage.format import SEGMENT_HEADER_BYTES, unpack_segment_header
+from leveret.storage.format import SEGMENT_HEADER_BYTES, scan, unpack_segment_header
 from leveret.storage.message import Envelope, Message
 from leveret.storage.recovery.recovery_report import DamageReport
-from leveret.storage.segments.record_scan import scan
 from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles

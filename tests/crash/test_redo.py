@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from leveret.storage.commit.redo_log import read_redo
+from leveret.storage.commit import read_redo
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message

@@ -10,8 +10,7 @@ from zlib import crc32
 from leveret.analytics.errors import DamagedRecordError
 from leveret.storage.disk.files import DiskFiles, Files
 from leveret.storage.event_format import EVENT_BYTES, Event, EventKind, unpack_event
-from leveret.storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
-from leveret.storage.segments.record_scan import scan
+from leveret.storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, scan, unpack_segment_header
 from leveret.storage.snapshots.segments import SegmentView, read_open
 from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
 

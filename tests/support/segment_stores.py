@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from leveret.storage.clock import AscendingClock
 from leveret.storage.clock import Clock as SystemClock
-from leveret.storage.commit.committer import CommitGroup
+from leveret.storage.commit import CommitGroup
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.event_log import EventLog
 from leveret.storage.interface import Entry

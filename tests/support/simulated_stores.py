@@ -8,8 +8,7 @@ from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.storage.backings import QueueBacking, StoreRequest
-from leveret.storage.engine import StorageEngine
-from leveret.storage.engine_options import EngineOptions
+from leveret.storage.engine import EngineOptions, StorageEngine
 from tests.support.manual_loop import ManualLoop
 from tests.support.simulated_files import SimulatedFiles
 

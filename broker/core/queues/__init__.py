@@ -10,7 +10,7 @@ message at the head and the queue itself (`expiry.py`).
 Its types differ by a few flags (`core/queues/traits.py`). A priority queue serves its consumers with each run rather
 than at the end of the turn, so that only messages that have to wait are sorted. The sorting is a store
 (`storage/stores/priority_store.py`), and so are messages returned to a quorum queue, which are delivered first
-(`returns_store.py`).
+(`priority_store.py`).
 
 Limits. A queue without limits and TTL appends and nothing else. Otherwise `ClassicQueue.publish` keeps RabbitMQ's
 order of steps (refuse, try consumers, append, evict, expire), once per run. All messages of a `PublishRun` have one
@@ -19,7 +19,7 @@ each message. Eviction and expiry are sliced by time (`core/scheduling/turn.py`)
 queue that still exceeds its limit delivers nothing until it is within it.
 
 Looking, picking, jobs. `core/queues/browsing.py` goes through a queue by numbers, which messages keep while they are
-delivered and requeued, and changes nothing (`stores/looking.py`). Some of what it finds can be taken out of the middle
+delivered and requeued, and changes nothing (`stores/cursor.py`). Some of what it finds can be taken out of the middle
 (`pick`): those in front become ready by number, without the redelivered flag. A job (`operations/jobs/`) does so in
 steps, and waits until each is on disk; all jobs, and moves that a request waits for, take turns in one time slice of 5
 ms in an iteration of the loop. A filter (`message_selector.py`) goes on in the middle of a body in a later slice. So
@@ -35,7 +35,7 @@ waits in an item of the record's extension. Both stores are made when they are f
 
 A stream is a segment store (`stores/stream_store.py`) that nobody takes messages from: the same files, commits, redo
 log, manifests, recovery and snapshots as a queue. Its cursor stays in front, and nothing is settled or compacted. An
-offset is the number of a message in its store minus one. What `retention.py` removes is one range of dead numbers and
+offset is the number of a message in its store minus one. What retention removes is one range of dead numbers and
 one event, whatever its size; its segments then go as those of acknowledged messages do. Files are grouped into units
 of the size that the stream was declared with, by their sizes alone, so that the groups are the same after a restart.
 

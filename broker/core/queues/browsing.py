@@ -18,8 +18,7 @@ from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry, Level, Look, Seen
 from leveret.storage.message import Message
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore
 
 #: Messages of one holder that are looked at for its oldest one.
 _LOOKS_MAX: Final = 1000

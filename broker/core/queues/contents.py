@@ -23,8 +23,7 @@ from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, TimedMessage
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore
 
 #: Messages dropped or expired between two checks of the time slice: less than a millisecond, without dead letters.
 _DROP_STEP: Final = 512

@@ -18,7 +18,7 @@ from leveret.policies.argument_checks import (
 )
 from leveret.protocol.faults import access_refused, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
-from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX
+from leveret.storage.stores.priority_store import RETURNS_PRIORITY_MAX
 
 #: Arguments for which returned messages are kept apart.
 _OF_RETURNS: Final = frozenset(("x-redelivery-limit", "x-delayed-retry-min", "x-delayed-retry-steps"))

@@ -23,7 +23,7 @@ from leveret.storage.backings import QueueBacking
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, TOLD, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import ReturnsStore
 
 #: Delay before dead letters that no queue accepted are published again, in seconds: RabbitMQ's interval.
 _RETRY_SECONDS: Final = 180.0

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.policies.queue_settings import QueueSettings
 from leveret.storage.interface import MessageStore
-from leveret.storage.stores.strict_priority_store import STRICT_PRIORITY_MAX
+from leveret.storage.stores.priority_store import STRICT_PRIORITY_MAX
 
 #: The release of RabbitMQ that queues follow unless an option says otherwise.
 DEFAULT_RELEASE: Final = "3.10.8"

@@ -26,7 +26,7 @@ from leveret.analytics.errors import OptionError
 from leveret.analytics.options import OPTIONS, ReadOptions, ScanOptions, parse_options
 from leveret.analytics.tables import query_snapshots, table_reading
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.engine_options import EngineOptions
+from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EVENT_BYTES, EventRun
 from leveret.storage.format import EXTENDED, RECORD_BYTES, SEGMENT_HEADER_BYTES, unpack_segment_header
 from leveret.storage.snapshots.lease import LEASE_FILE

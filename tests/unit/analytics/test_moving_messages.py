@@ -12,7 +12,7 @@ import pytest
 
 import leveret
 from leveret.storage.disk.files import DiskFiles
-from leveret.storage.engine_options import EngineOptions
+from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, EventKind
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.snapshots import dead

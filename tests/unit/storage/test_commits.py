@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leveret.storage.commit.committer import SyncMode
+from leveret.storage.commit import SyncMode
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.message import Envelope, Message

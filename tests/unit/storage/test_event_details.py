@@ -7,10 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from leveret.storage.event_details import details_name, read_details
-from leveret.storage.event_details_writer import details_files
-from leveret.storage.event_format import EventKind
-from leveret.storage.event_log import EventLog, EventPosition, event_files, read_events
+from leveret.storage.event_format import EventKind, details_name, read_details
+from leveret.storage.event_log import EventLog, EventPosition, details_files, event_files, read_events
 from tests.support.simulated_files import SimulatedFiles
 
 DIRECTORY, STORE_ID = "/data/events", bytes(range(16))

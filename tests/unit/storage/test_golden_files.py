@@ -42,8 +42,7 @@ from leveret.storage.readers.reader_file import ReaderFile, pack_reader, unpack_
 from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
 from leveret.storage.segments.dead_set import BLOCK, DeadSet
 from leveret.storage.segments.manifest import Manifest
-from leveret.storage.segments.segment import Segment, StorePlace
-from leveret.storage.segments.segment_writer import SegmentWriter
+from leveret.storage.segments.segment import Segment, SegmentWriter, StorePlace
 from tests.support.messages import ENVELOPE_FIELDS
 from tests.support.simulated_files import SimulatedFiles
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from queue import Queue
 from time import monotonic
 
-from leveret.storage.commit.committer import CommitGroup, Committer, SyncMode
+from leveret.storage.commit import CommitGroup, Committer, SyncMode
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore

@@ -27,8 +27,7 @@ from leveret.policies.queue_settings import read_retry, resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
 from leveret.storage.backings import StoreFigures
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore
 
 _FIELDS: Final = QueueCounters.FIELDS
 _LENGTHS: Final = numbers(_FIELDS, **{field.name: field.rate for field in QUEUE if field.rate})

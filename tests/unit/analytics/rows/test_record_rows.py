@@ -34,9 +34,9 @@ from leveret.storage.format import (
     add_record,
     pack_footer,
     pack_segment_header,
+    scan,
 )
 from leveret.storage.message import Envelope
-from leveret.storage.segments.record_scan import scan
 from leveret.storage.snapshots.segments import SegmentView
 from tests.support import content
 

@@ -6,7 +6,7 @@ from queue import Queue
 
 import pytest
 
-from leveret.storage.commit.committer import CommitGroup, Committer
+from leveret.storage.commit import CommitGroup, Committer
 from tests.support.simulated_files import SimulatedFiles
 
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from leveret.storage.commit.committer import CommitGroup
-from leveret.storage.commit.redo_log import RedoLog, Tail, read_redo
+from leveret.storage.commit import CommitGroup, RedoLog, Tail, read_redo
 from tests.support.simulated_files import SimulatedFiles
 
 STORE_ID = b"s" * 16

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.storage.directory.deleted_queues import NAME, forget_deleted, note_deleted, read_deleted
+from leveret.storage.directory.queue_names import DELETED_FILE, forget_deleted, note_deleted, read_deleted
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import EventKind
@@ -91,10 +91,10 @@ def test_names_are_forgotten_with_the_events(builder: DirectoryBuilder) -> None:
 def test_damaged_lines_are_passed_over(tmp_path: Path) -> None:
     files, directory = DiskFiles(), str(tmp_path)
     note_deleted(files, directory, 1, True, {"vhost": "/", "name": "one"}, 10)
-    with (tmp_path / NAME).open("ab") as file:
+    with (tmp_path / DELETED_FILE).open("ab") as file:
         file.write(b'{"qid": 2, "name": "half a li')
     note_deleted(files, directory, 3, False, {}, 30)
-    with (tmp_path / NAME).open("ab") as file:
+    with (tmp_path / DELETED_FILE).open("ab") as file:
         file.write(b'[]\n{"qid": "x"}\n\xff\n')
     assert [(each.qid, each.name) for each in read_deleted(files, directory)] == [(1, "one"), (3, "#3")]
     forget_deleted(files, directory, 20)

@@ -9,8 +9,7 @@ from queue import Queue
 
 import pytest
 
-from leveret.storage.engine import StorageEngine
-from leveret.storage.engine_options import EngineOptions
+from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock

@@ -13,10 +13,10 @@ import pytest
 
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles, UnreadableFileError, UnsyncedFiles
-from leveret.storage.disk.holds import NO_HOLDS, Content, Hold, Holds
+from leveret.storage.disk.trash import NO_HOLDS, Content, Hold, Holds, Trash
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.format import pack_checked
-from leveret.storage.readers.named_readers import Readers
+from leveret.storage.readers.named_readers import NamedReaders
 from leveret.storage.readers.reader_file import READERS, ReaderFile, pack_reader, write_reader
 
 NOW = 1_700_000_000_000_000
@@ -46,12 +46,12 @@ def files() -> FailingFiles:
 
 
 @pytest.fixture
-def readers(files: FailingFiles, tmp_path: Path) -> Readers:
+def readers(files: FailingFiles, tmp_path: Path) -> NamedReaders:
     write_reader(files, str(tmp_path), ReaderFile("lake", "/", None, NOW, NOW, {"1/0": 5}))
-    return Readers(files, str(tmp_path), ALL, ALL)
+    return NamedReaders(files, str(tmp_path), Trash(files), ALL, ALL, Clock())
 
 
-def refresh(readers: Readers, queues: dict[int, tuple[str, str]] = QUEUES) -> list[int]:
+def refresh(readers: NamedReaders, queues: dict[int, tuple[str, str]] = QUEUES) -> list[int]:
     return [*readers.refresh(NOW, lambda: queues)]
 
 
@@ -62,7 +62,7 @@ def forged(name: str, changes: Mapping[str, object] = MappingProxyType({})) -> b
     return pack_checked({**fields, **changes})
 
 
-def test_one_failure_is_not_noticed(files: FailingFiles, readers: Readers) -> None:
+def test_one_failure_is_not_noticed(files: FailingFiles, readers: NamedReaders) -> None:
     files.failures = 1
     refresh(readers)
     assert readers.reads(1)
@@ -70,7 +70,7 @@ def test_one_failure_is_not_noticed(files: FailingFiles, readers: Readers) -> No
 
 
 def test_what_is_known_stays_as_long_as_nothing_can_be_read(
-    files: FailingFiles, readers: Readers, caplog: pytest.LogCaptureFixture
+    files: FailingFiles, readers: NamedReaders, caplog: pytest.LogCaptureFixture
 ) -> None:
     refresh(readers)
     files.failures = 1000
@@ -87,7 +87,7 @@ def test_what_is_known_stays_as_long_as_nothing_can_be_read(
     assert readers.holds is NO_HOLDS
 
 
-def test_without_knowing_them_nothing_begins(files: FailingFiles, readers: Readers) -> None:
+def test_without_knowing_them_nothing_begins(files: FailingFiles, readers: NamedReaders) -> None:
     files.failures = 2
     with pytest.raises(UnreadableFileError, match="readers cannot be read"):
         readers.begin(NOW)
@@ -115,12 +115,16 @@ def test_without_knowing_them_nothing_begins(files: FailingFiles, readers: Reade
     ],
 )
 def test_contents_are_checked_and_the_name_is_that_of_the_file(
-    files: FailingFiles, readers: Readers, tmp_path: Path, caplog: pytest.LogCaptureFixture, changes: dict[str, object]
+    files: FailingFiles,
+    readers: NamedReaders,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    changes: dict[str, object],
 ) -> None:
     (tmp_path / "definitions.sqlite").write_bytes(b"users")
     where = tmp_path / READERS / "x"
     where.write_bytes(forged("x", changes))
-    young = Readers(files, str(tmp_path), 1_000_000, ALL)
+    young = NamedReaders(files, str(tmp_path), Trash(files), 1_000_000, ALL, Clock())
     with caplog.at_level(logging.ERROR, "leveret.storage"):
         young.begin(NOW)
         for _ in range(3):
@@ -136,7 +140,7 @@ def test_contents_are_checked_and_the_name_is_that_of_the_file(
 
 
 def test_only_regular_files_of_some_length_are_read(
-    readers: Readers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    readers: NamedReaders, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / READERS
     (place / "directory").mkdir()
@@ -161,7 +165,7 @@ def test_only_regular_files_of_some_length_are_read(
 
 
 def test_a_file_that_is_damaged_later_and_repaired(
-    readers: Readers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    readers: NamedReaders, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     refresh(readers)
     where = tmp_path / READERS / "lake"
@@ -184,7 +188,7 @@ def test_a_file_that_is_damaged_later_and_repaired(
     assert not readers.holds.needs(Content(2, 0, 5))
 
 
-def test_a_draft_does_not_write_by_way_of_a_link(files: FailingFiles, readers: Readers, tmp_path: Path) -> None:
+def test_a_draft_does_not_write_by_way_of_a_link(files: FailingFiles, readers: NamedReaders, tmp_path: Path) -> None:
     other = tmp_path / "definitions.sqlite"
     other.write_bytes(b"users")
     (tmp_path / READERS / "lake.tmp").symlink_to(other)

@@ -9,8 +9,7 @@ import pytest
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import MessageStore
 from leveret.storage.message import Envelope, Message, StoredMessage
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.messages import ENVELOPE
 from tests.support.segment_stores import Clock, open_engine

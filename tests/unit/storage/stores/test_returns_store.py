@@ -11,7 +11,7 @@ from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry, Level
 from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stores.returns_store import RETURNS_PRIORITY_MAX, ReturnsStore
+from leveret.storage.stores.priority_store import RETURNS_PRIORITY_MAX, ReturnsStore
 from tests.support.messages import ENVELOPE, bodies, message
 from tests.support.segment_stores import memory_store, new_flushed_store, open_engine
 from tests.support.simulated_files import SimulatedFiles

@@ -14,9 +14,8 @@ from leveret.storage.event_format import Event, EventKind
 from leveret.storage.event_log import EventPosition
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, StoredMessage
-from leveret.storage.stores.retention import file_bytes
 from leveret.storage.stores.segment_store import SegmentStore
-from leveret.storage.stores.stream_store import StreamStore
+from leveret.storage.stores.stream_store import StreamStore, file_bytes
 from tests.support.examples import examples
 from tests.support.messages import ENVELOPE, bodies
 from tests.support.segment_stores import Clock, open_engine

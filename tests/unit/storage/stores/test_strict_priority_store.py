@@ -8,7 +8,7 @@ import pytest
 
 from leveret.storage.interface import Level
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.strict_priority_store import StrictPriorityStore
+from leveret.storage.stores.priority_store import StrictPriorityStore
 from tests.support import content
 from tests.support.messages import bodies
 from tests.support.segment_stores import memory_store, new_flushed_store

@@ -19,8 +19,7 @@ from leveret.protocol.properties import Properties, encode_content_header, encod
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message
-from leveret.storage.stores.priority_store import PriorityStore
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore
 from tests.support.examples import examples
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop

@@ -14,7 +14,7 @@ from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, StoredMessage, TimedMessage
-from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.priority_store import ReturnsStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE_FIELDS
