@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.manifest import DataFile
@@ -16,7 +18,56 @@ from leveret.analytics.archive.manifest_log import read_manifests, store_ids
 from leveret.analytics.arguments import URL_VARIABLE
 from leveret.analytics.columns import OF_RULE, TIME_COLUMNS
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.iceberg.warehouse import table_path, version_path, versions_of
+
+#: The directory of the tables in an archive, and the one of a table's metadata.
+_WAREHOUSE: Final = "iceberg"
+METADATA: Final = "metadata"
+#: The file with the number of the newest version, or a version shortly before it.
+HINT: Final = "version-hint.text"
+_VERSION: Final = re.compile(r"v(\d+)\.metadata\.json")
+
+
+class Version(NamedTuple):
+    """The newest version of a table.
+
+    Attributes:
+        location: URL of the file with its metadata.
+        metadata: What the file has.
+    """
+
+    location: str
+    metadata: dict[str, Any]
+
+
+def table_path(name: Sequence[str]) -> str:
+    """Return the path of a table in the archive.
+
+    Args:
+        name: Namespace and table.
+    """
+    return "/".join((_WAREHOUSE, *name))
+
+
+def version_path(name: Sequence[str], version: int) -> str:
+    """Return the path in the archive of a version of a table's metadata."""
+    return f"{table_path(name)}/{METADATA}/v{version}.metadata.json"
+
+
+def newest_version(files: ArchiveFiles, name: Sequence[str]) -> Version | None:
+    """Return the newest version of a table; None if there is none.
+
+    Raises:
+        ArchiveError: The archive cannot be read.
+    """
+    while numbers := [
+        int(found[1]) for each in files.names(f"{table_path(name)}/{METADATA}") if (found := _VERSION.fullmatch(each))
+    ]:
+        path = version_path(name, max(numbers))
+        octets = files.read(path)
+        # Otherwise newer ones have been written since, and this has been deleted.
+        if octets is not None:
+            return Version(files.location(path), json.loads(octets))
+    return None
 
 
 def main() -> int:
@@ -45,20 +96,9 @@ def tables_in(files: ArchiveFiles, namespace: str) -> dict[str, dict[str, Any]]:
     # The manifests are read last: no file of the metadata is newer.
     there = files.names(table_path((namespace,)))
     names = [*TIME_COLUMNS, *(name for name in there if name.startswith(OF_RULE))]
-    found = {name: table for name in names if (table := _newest(files, (namespace, name))) is not None}
+    found = {name: version for name in names if (version := newest_version(files, (namespace, name))) is not None}
     data = [each for store in store_ids(files) for each in read_manifests(files, store).files.values()]
-    return {name: {**table, "queues": _queues(data, name)} for name, table in found.items()}
-
-
-def _newest(files: ArchiveFiles, name: tuple[str, str]) -> dict[str, Any] | None:
-    """Return the newest version of a table; None if there is none."""
-    while versions := versions_of(files, name):
-        path = version_path(name, versions[-1])
-        octets = files.read(path)
-        # Otherwise newer ones have been written since, and this has been deleted.
-        if octets is not None:
-            return {"location": files.location(path), "metadata": json.loads(octets)}
-    return None
+    return {name: {**version._asdict(), "queues": _queues(data, name)} for name, version in found.items()}
 
 
 def _queues(data: list[DataFile], table: str) -> list[tuple[str | None, str | None]] | None:

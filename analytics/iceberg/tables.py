@@ -26,9 +26,15 @@ from leveret.analytics.archive.upkeep import GRACE
 from leveret.analytics.columns import TIME_COLUMNS
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from leveret.analytics.iceberg.catalogs import catalog_errors, open_catalog
-from leveret.analytics.iceberg.data_files import table_file
-from leveret.analytics.iceberg.table_layout import add_bucket, new_table, prepare, queue_buckets, remove_bucket
-from leveret.analytics.iceberg.warehouse import table_path
+from leveret.analytics.iceberg.listing import table_path
+from leveret.analytics.iceberg.table_layout import (
+    add_bucket,
+    new_table,
+    prepare,
+    queue_buckets,
+    remove_bucket,
+    table_file,
+)
 from leveret.storage.url_secrets import mask_url
 
 _LOG: Final = logging.getLogger(__name__)

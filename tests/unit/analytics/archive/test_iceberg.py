@@ -21,7 +21,7 @@ from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import ARCHIVED_TABLES
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from leveret.analytics.iceberg import tables as iceberg_tables
-from leveret.analytics.iceberg.data_files import table_file
+from leveret.analytics.iceberg.table_layout import table_file
 from leveret.analytics.iceberg.tables import IcebergTables
 from leveret.analytics.program import main
 from leveret.storage.stores.segment_store import SegmentStore
