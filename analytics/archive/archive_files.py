@@ -10,7 +10,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 from uuid import uuid4
 
@@ -58,6 +58,10 @@ class ArchiveFiles:
     def local_path(self) -> str | None:
         """Path of the archive, if it is local."""
         return self._root if self._is_local else None
+
+    def is_inside(self, directory: str) -> bool:
+        """Return whether the archive is in a local directory."""
+        return self._is_local and f"{self._root}/".startswith(f"{os.path.abspath(directory).rstrip('/')}/")
 
     def exists(self) -> bool:
         """Return whether there is an archive.
@@ -115,7 +119,7 @@ class ArchiveFiles:
             if self._is_object_store:
                 self._system.pipe_file(where, octets, mode="create")
                 return
-            self._system.makedirs(where.rpartition("/")[0], exist_ok=True)
+            self._make_directory_of(path)
             draft = f"{where}.{uuid4().hex}{DRAFT}"
             if self._is_local:
                 _create_synced(draft, where, octets)
@@ -133,22 +137,18 @@ class ArchiveFiles:
             ArchiveError: It could not be written.
         """
         with self.errors(path, is_written=True):
-            if not self._is_object_store:
-                self._system.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
+            self._make_directory_of(path)
             self._system.pipe_file(self._at(path), octets)
 
-    def new_file(self, path: str) -> NewFile:
-        """Begin a new data file.
+    def new_file(self, path: str) -> Any:
+        """Return what a new data file is written to, for finish() or discard().
 
         Raises:
             ArchiveError: It could not be made.
         """
-        where = self._at(path)
-        draft = where if self._is_object_store else f"{where}{DRAFT}"
         with self.errors(path, is_written=True):
-            if not self._is_object_store:
-                self._system.makedirs(where.rpartition("/")[0], exist_ok=True)
-            return NewFile(self, path, self._system.open(draft, "wb"))
+            self._make_directory_of(path)
+            return self._system.open(self._draft_of(path), "wb")
 
     def finish(self, path: str, sink: BinaryIO) -> None:
         """Give a data file that has been written its name; it is on disk when this returns.
@@ -163,14 +163,13 @@ class ArchiveFiles:
                 os.fsync(sink.fileno())
             sink.close()
             if self._is_local:
-                os.rename(f"{where}{DRAFT}", where)
+                os.rename(self._draft_of(path), where)
                 _sync_directories(where, self._root)
             elif not self._is_object_store:
-                self._system.mv(f"{where}{DRAFT}", where)
+                self._system.mv(self._draft_of(path), where)
 
     def discard(self, path: str, sink: Any) -> None:
         """Drop a data file that was not finished, as well as that goes: no manifest names it."""
-        where = self._at(path)
         try:
             if not self._is_local and hasattr(sink, "discard"):
                 sink.discard()
@@ -178,7 +177,7 @@ class ArchiveFiles:
                 sink.closed = True
             else:
                 sink.close()
-            self._system.rm_file(where if self._is_object_store else f"{where}{DRAFT}")
+            self._system.rm_file(self._draft_of(path))
         except Exception:  # noqa: BLE001  Each file system has exceptions of its own; the first error is reported.
             pass
 
@@ -198,13 +197,9 @@ class ArchiveFiles:
         Raises:
             ArchiveError: It could not be moved.
         """
-        with self.errors(path):
-            try:
-                if not self._is_object_store:
-                    self._system.makedirs(self._at(to).rpartition("/")[0], exist_ok=True)
-                self._system.mv(self._at(path), self._at(to))
-            except FileNotFoundError:
-                pass
+        with self.errors(path), suppress(FileNotFoundError):
+            self._make_directory_of(to)
+            self._system.mv(self._at(path), self._at(to))
 
     def names(self, directory: str) -> list[str]:
         """Return the sorted names of what is in a directory; an empty list if it does not exist.
@@ -241,11 +236,8 @@ class ArchiveFiles:
         Raises:
             ArchiveError: It could not be deleted.
         """
-        with self.errors(path):
-            try:
-                self._system.rm_file(self._at(path))
-            except FileNotFoundError:
-                pass
+        with self.errors(path), suppress(FileNotFoundError):
+            self._system.rm_file(self._at(path))
 
     def full_path(self, path: str) -> str:
         """Return where a file is, for other programs."""
@@ -257,6 +249,14 @@ class ArchiveFiles:
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
+
+    def _draft_of(self, path: str) -> str:
+        """Return where a data file is while it is written."""
+        return self._at(path) if self._is_object_store else f"{self._at(path)}{DRAFT}"
+
+    def _make_directory_of(self, path: str) -> None:
+        if not self._is_object_store:
+            self._system.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
 
     @contextmanager
     def errors(self, path: str, is_written: bool = False) -> Iterator[None]:
@@ -281,31 +281,6 @@ class ArchiveFiles:
             raise ArchiveError(f"{where}: {mask_text(said, self.url)}") from error
 
 
-class NewFile:
-    """A data file that is being written."""
-
-    def __init__(self, files: ArchiveFiles, path: str, sink: BinaryIO) -> None:
-        self._files = files
-        self.path = path
-        self.sink = sink
-
-    def finish(self) -> None:
-        """Give it its name; it is on disk when this returns.
-
-        Raises:
-            ArchiveError: It could not be written.
-        """
-        self._files.finish(self.path, self.sink)
-
-    def discard(self) -> None:
-        """Drop it, as well as that goes."""
-        self._files.discard(self.path, self.sink)
-
-    def errors(self) -> AbstractContextManager[None]:
-        """Make errors of the file system in a block those of the archive."""
-        return self._files.errors(self.path, is_written=True)
-
-
 def _create_synced(draft: str, path: str, octets: bytes) -> None:
     """Make a local file by way of a draft."""
     try:
@@ -316,7 +291,7 @@ def _create_synced(draft: str, path: str, octets: bytes) -> None:
                 os.fsync(file.fileno())
         _link(draft, path)
     finally:
-        if os.path.exists(draft):
+        with suppress(FileNotFoundError):
             os.unlink(draft)
 
 

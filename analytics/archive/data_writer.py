@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leveret.analytics.archive.archive_files import ArchiveFiles, NewFile
+from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
 from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
@@ -115,8 +115,8 @@ class DataWriter:
         notes = {} if bucket is None or self._buckets is None else self._buckets.notes(bucket)
         if notes and self._merges:
             notes = {**notes, MERGED: "true"}
-        file = self._files.new_file(data_path(table, date, self._broker, self._number))
-        return _OpenFile(table, file, notes, self._schemas.get(table))
+        path = data_path(table, date, self._broker, self._number)
+        return _OpenFile(self._files, path, table, notes, self._schemas.get(table))
 
     def _finish(self, key: tuple[str, str, Bucket | None]) -> None:
         self._done.append(self._open[key].finish())
@@ -131,17 +131,21 @@ class _OpenFile:
         notes: What the file says of itself; then its row groups are sorted by time, and it says so if all of it is.
     """
 
-    def __init__(self, table: str, file: NewFile, notes: Mapping[str, str], typed: pa.Schema | None = None) -> None:
+    def __init__(
+        self, files: ArchiveFiles, path: str, table: str, notes: Mapping[str, str], typed: pa.Schema | None
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._sink = files.new_file(path)
         self._table = table
         self._time = time_column(table)
-        self._file = file
         self._notes = notes
         schema = archived_schema(table) if typed is None else typed
         columns = schema.names if typed is None else leaf_columns(typed)
         short = [name for name in columns if name.partition(".")[0] not in _LONG]
-        with file.errors():
+        with files.errors(path, is_written=True):
             self._writer = pq.ParquetWriter(
-                file.sink, schema, compression="zstd", use_dictionary=short, write_statistics=short
+                self._sink, schema, compression="zstd", use_dictionary=short, write_statistics=short
             )
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
@@ -156,7 +160,7 @@ class _OpenFile:
     @property
     def written(self) -> int:
         """Bytes that have been written."""
-        return self._file.sink.tell()
+        return int(self._sink.tell())
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows of its date."""
@@ -179,23 +183,23 @@ class _OpenFile:
             self._batches, self.buffered = [], 0
             if self._notes:
                 table = self._sorted(table)
-            with self._file.errors():
+            with self._files.errors(self._path, is_written=True):
                 self._writer.write_table(table, row_group_size=table.num_rows)
 
     def finish(self) -> DataFile:
         """Write the rest; return what a manifest says about the file."""
         assert self._first is not None, "an empty file was begun"
         self.write_group()
-        with self._file.errors():
+        with self._files.errors(self._path, is_written=True):
             if self._notes:
                 self._writer.add_key_value_metadata(
                     {**self._notes, SORTED: str(self._sorted_until is not None).lower()}
                 )
             self._writer.close()
         size = self.written
-        self._file.finish()
+        self._files.finish(self._path, self._sink)
         queues = None if self._queues is None else tuple(sorted(self._queues, key=str))
-        return DataFile(self._table, self._file.path, self._rows, size, self._first, self._last, queues)
+        return DataFile(self._table, self._path, self._rows, size, self._first, self._last, queues)
 
     def _sorted(self, table: pa.Table) -> pa.Table:
         """Return the rows of a row group in the order of their times."""
@@ -212,7 +216,7 @@ class _OpenFile:
         """Drop the file."""
         # Otherwise it writes when it is freed.
         self._writer.is_open = False
-        self._file.discard()
+        self._files.discard(self._path, self._sink)
 
 
 def _by_date(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:

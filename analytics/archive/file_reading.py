@@ -37,7 +37,56 @@ def read_file(
     Raises:
         ArchiveError: The file cannot be read.
     """
-    return _FileReader(files, path, part, table).batches(columns, choose)
+    schema, conditions = schema_of(ARCHIVED_TABLES[table], columns), _columns_of_conditions(part, table)
+    try:
+        with open_data(files, path) as source, files.errors(path):
+            file = pq.ParquetFile(source)
+            groups = [
+                number for number in range(file.num_row_groups) if _can_have(part, file.metadata.row_group(number))
+            ]
+            for group in groups if choose is None else choose(groups):
+                chosen = _chosen(file.read_row_group(group, columns=conditions), part, table) if conditions else None
+                if chosen is None or chosen.any():
+                    rows = _rows(file, group, schema)
+                    is_all = chosen is None or chosen.all()
+                    yield from (rows if is_all else rows.filter(pa.array(chosen))).to_batches()
+    except FileNotFoundError as error:
+        raise ArchiveError(
+            f"{files.full_path(path)} is gone: the archive was compacted or its retention has removed it after the "
+            "query was planned; run the query again"
+        ) from error
+
+
+def read_whole(files: ArchiveFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file with the columns that its table has now.
+
+    Raises:
+        ArchiveError: The file cannot be read.
+    """
+    try:
+        with open_data(files, path) as source, files.errors(path):
+            file = pq.ParquetFile(source)
+            for group in range(file.num_row_groups):
+                yield from _rows(file, group, schema).to_batches()
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{files.full_path(path)} is gone; restore it from a copy of the archive") from error
+
+
+def _rows(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a row group with the columns of a schema: one that is newer than the file is null."""
+    there = set(file.schema_arrow.names)
+    found = file.read_row_group(group, columns=[name for name in schema.names if name in there])
+    count = file.metadata.row_group(group).num_rows
+    arrays = [
+        conformed(found.column(field.name), field.type) if field.name in there else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def conformed(values: Any, kind: pa.DataType) -> Any:
+    """Return values as those of a wider type; what they lack is null."""
+    return values if values.type == kind else pa.array(values.to_pylist(), kind)
 
 
 def open_data(files: ArchiveFiles, path: str) -> Any:
@@ -81,88 +130,45 @@ def read_archived(
             yield with_values(batch, columns, reader)
 
 
-class _FileReader:
-    """Reads a file of an archive, a row group at a time."""
+def _chosen(found: pa.Table, part: ArchivePart, table: str) -> Any:
+    """Return for each row whether it is selected."""
+    selection = part.selection
+    chosen = np.ones(found.num_rows, np.bool_)
+    for name, pattern in (("vhost", part.vhost), ("queue", part.queue)):
+        if name not in found.column_names:
+            continue
+        allowed = selection.names.get(name)
+        names = [
+            value
+            for value in pc.unique(found[name]).to_pylist()
+            if value is not None and matches(value, pattern) and (allowed is None or value in allowed)
+        ]
+        chosen &= pc.is_in(found[name], value_set=pa.array(names, pa.string())).to_numpy()
+    if selection.readable is not None:
+        chosen &= _readable(found, selection)
+    limits = selection.limits
+    ranges = {"seq": (limits.first_seq, limits.last_seq)}
+    ranges[TIME_COLUMNS[table]] = (limits.first_time, limits.last_time)
+    for name, (first, last) in ranges.items():
+        if name in found.column_names:
+            values = found[name].cast(pa.int64()).to_numpy()
+            chosen &= (values >= first) & (values <= last)
+    return chosen
 
-    def __init__(self, files: ArchiveFiles, path: str, part: ArchivePart, table: str) -> None:
-        self._files = files
-        self._path = path
-        self._part = part
-        self._table = table
-        self._conditions = _columns_of_conditions(part, table)
 
-    def batches(
-        self, columns: Sequence[str], choose: Callable[[list[int]], list[int]] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the selected rows; see read_file()."""
-        schema = schema_of(ARCHIVED_TABLES[self._table], columns)
-        try:
-            with open_data(self._files, self._path) as source, self._files.errors(self._path):
-                file = pq.ParquetFile(source)
-                groups = [
-                    number for number in range(file.num_row_groups) if self._can_have(file.metadata.row_group(number))
-                ]
-                for group in groups if choose is None else choose(groups):
-                    yield from self._rows(file, group, schema).to_batches()
-        except FileNotFoundError as error:
-            raise ArchiveError(
-                f"{self._files.full_path(self._path)} is gone: the archive was compacted or its retention has removed "
-                "it after the query was planned; run the query again"
-            ) from error
-
-    def _rows(self, file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
-        """Return the selected rows of a row group."""
-        chosen = None
-        if self._conditions:
-            chosen = self._chosen(file.read_row_group(group, columns=self._conditions))
-            if not chosen.any():
-                return schema.empty_table()
-        there = set(file.schema_arrow.names)
-        found = file.read_row_group(group, columns=[name for name in schema.names if name in there])
-        count = file.metadata.row_group(group).num_rows
-        # A column that is newer than the file is null.
-        arrays = [found.column(field.name) if field.name in there else pa.nulls(count, field.type) for field in schema]
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        return table if chosen is None or chosen.all() else table.filter(pa.array(chosen))
-
-    def _chosen(self, found: pa.Table) -> Any:
-        """Return for each row whether it is selected."""
-        part, selection = self._part, self._part.selection
-        chosen = np.ones(found.num_rows, np.bool_)
-        for name, pattern in (("vhost", part.vhost), ("queue", part.queue)):
-            if name not in found.column_names:
-                continue
-            allowed = selection.names.get(name)
-            names = [
-                value
-                for value in pc.unique(found[name]).to_pylist()
-                if value is not None and matches(value, pattern) and (allowed is None or value in allowed)
-            ]
-            chosen &= pc.is_in(found[name], value_set=pa.array(names, pa.string())).to_numpy()
-        if selection.readable is not None:
-            chosen &= _readable(found, selection)
-        limits = selection.limits
-        ranges = {"seq": (limits.first_seq, limits.last_seq)}
-        ranges[TIME_COLUMNS[self._table]] = (limits.first_time, limits.last_time)
-        for name, (first, last) in ranges.items():
-            if name in found.column_names:
-                values = found[name].cast(pa.int64()).to_numpy()
-                chosen &= (values >= first) & (values <= last)
-        return chosen
-
-    def _can_have(self, group: Any) -> bool:
-        """Return whether a row group can have rows of the queue, by its statistics."""
-        exact = {
-            name: names_in(wanted)
-            for name, wanted in (("vhost", self._part.vhost), ("queue", self._part.queue))
-            if wanted is not None and all(map(is_plain, names_in(wanted)))
-        }
-        columns = (group.column(at) for at in range(group.num_columns))
-        known = {each.path_in_schema: each.statistics for each in columns if each.path_in_schema in exact}
-        return all(
-            found is None or not found.has_min_max or any(found.min <= each <= found.max for each in exact[name])
-            for name, found in known.items()
-        )
+def _can_have(part: ArchivePart, group: Any) -> bool:
+    """Return whether a row group can have rows of the queue, by its statistics."""
+    exact = {
+        name: names_in(wanted)
+        for name, wanted in (("vhost", part.vhost), ("queue", part.queue))
+        if wanted is not None and all(map(is_plain, names_in(wanted)))
+    }
+    columns = (group.column(at) for at in range(group.num_columns))
+    known = {each.path_in_schema: each.statistics for each in columns if each.path_in_schema in exact}
+    return all(
+        found is None or not found.has_min_max or any(found.min <= each <= found.max for each in exact[name])
+        for name, found in known.items()
+    )
 
 
 def _readable(found: pa.Table, selection: Selection) -> Any:

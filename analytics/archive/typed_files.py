@@ -7,18 +7,14 @@ is null where `value` has all of it. Its columns have no numbers: other programs
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.file_reading import open_data
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.value_types import type_ddl
 from leveret.analytics.columns import ARCHIVED_TABLES, TIME_COLUMNS, VALUE, VALUE_ERROR, layout_of
-from leveret.analytics.errors import ArchiveError
 
 #: Integers and fractions, each after those that fit into it.
 _WIDER: Final = ((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
@@ -70,37 +66,9 @@ def merged_type(known: pa.DataType, found: pa.DataType, where: str = VALUE) -> p
     raise UnfitTypeError(f"{where} was {type_ddl(known)}, and is {type_ddl(found)}")
 
 
-def conformed(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values as those of a wider type; what they lack is null."""
-    return values if values.type == kind else pa.array(values.to_pylist(), kind)
-
-
 def leaf_columns(schema: pa.Schema) -> list[str]:
     """Return the paths of the columns that a Parquet file of a schema has, as options of its writer name them."""
     sink = io.BytesIO()
     pq.write_table(schema.empty_table(), sink)
     found = pq.ParquetFile(sink).schema
     return [found.column(number).path for number in range(len(found))]
-
-
-def read_typed(files: ArchiveFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file with the columns that its table has now.
-
-    Raises:
-        ArchiveError: The file cannot be read.
-    """
-    try:
-        with open_data(files, path) as source, files.errors(path):
-            file = pq.ParquetFile(source)
-            for group in range(file.num_row_groups):
-                for batch in file.read_row_group(group).to_batches():
-                    there = set(batch.schema.names)
-                    arrays = [
-                        conformed(batch.column(field.name), field.type)
-                        if field.name in there
-                        else pa.nulls(batch.num_rows, field.type)
-                        for field in schema
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-    except FileNotFoundError as error:
-        raise ArchiveError(f"{files.full_path(path)} is gone; restore it from a copy of the archive") from error

@@ -8,7 +8,7 @@ which know them by their paths, it stays where it is until it is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -16,13 +16,12 @@ import pyarrow as pa
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, Buckets
 from leveret.analytics.archive.data_writer import DataWriter
-from leveret.analytics.archive.file_reading import read_file
+from leveret.analytics.archive.file_reading import read_whole
 from leveret.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
-from leveret.analytics.archive.manifest import ArchivePart, DataFile
+from leveret.analytics.archive.manifest import DataFile
 from leveret.analytics.archive.manifest_log import ManifestLog
-from leveret.analytics.archive.typed_files import read_typed
+from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import ARCHIVED_TABLES
-from leveret.analytics.selection import Selection
 
 #: Bytes below which a file is small.
 _SMALL: Final = 32 << 20
@@ -52,7 +51,7 @@ class Upkeep:
         keep: Microseconds for which rows are kept; None for ever.
         clock: Returns the time in microseconds since 1970.
         buckets: Those of the files, if tables of a catalog have them; None if not.
-        typed: The tables with what bodies say; None for none.
+        typed: The tables with what bodies say.
     """
 
     def __init__(
@@ -62,8 +61,8 @@ class Upkeep:
         broker: str,
         keep: int | None,
         clock: Callable[[], int],
-        buckets: Buckets | None = None,
-        typed: Typed | None = None,
+        buckets: Buckets | None,
+        typed: Typed,
     ) -> None:
         self._files = files
         self._typed = typed
@@ -108,7 +107,7 @@ class Upkeep:
     def _small_files(self) -> list[DataFile]:
         """Return small files of a table, date and bucket that are worth being put together; an empty list for none."""
         found: dict[tuple[str, str, Bucket | None], list[DataFile]] = {}
-        typed = {} if self._typed is None else self._typed.schemas
+        typed = self._typed.schemas
         for each in self._log.state.files.values():
             # Of a table that another version has made, the columns are not known.
             if each.bytes < _SMALL and (each.table in ARCHIVED_TABLES or each.table in typed):
@@ -123,23 +122,15 @@ class Upkeep:
 
     def _merge(self, small: Sequence[DataFile]) -> None:
         """Put files of one table, date and bucket together."""
-        schemas = {} if self._typed is None else self._typed.schemas
-        number = self._log.state.next_number
+        table, schemas, number = small[0].table, self._typed.schemas, self._log.state.next_number
+        is_typed = table in schemas
+        schema = schemas[table] if is_typed else schema_of(ARCHIVED_TABLES[table], list(ARCHIVED_TABLES[table]))
         with DataWriter(self._files, self._broker, number, self._buckets, schemas, merges=True) as writer:
             for each in small:
-                for batch in self._rows(each, schemas.get(each.table)):
-                    writer.add(each.table, batch)
+                for batch in read_whole(self._files, each.path, schema):
+                    writer.add(table, self._typed.reread(table, batch) if is_typed else batch)
             merged = writer.finish()
         self._append(merged, [each.path for each in small])
-
-    def _rows(self, file: DataFile, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file of any table."""
-        if schema is None or self._typed is None:
-            everything = ArchivePart(self._files.url, [], None, None, Selection())
-            yield from read_file(self._files, file.path, everything, file.table, list(ARCHIVED_TABLES[file.table]))
-            return
-        for batch in read_typed(self._files, file.path, schema):
-            yield self._typed.reread(file.table, batch)
 
     def _move_removed(self) -> None:
         """Move the files that were removed to where a glob over a table does not find them."""

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leveret.analytics.archive.typed_files import UnfitTypeError, conformed, merged_type, typed_schema
+from leveret.analytics.archive.file_reading import conformed
+from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type, typed_schema
 from leveret.analytics.bodies.body_format import BodyFormat, json_format
 from leveret.analytics.bodies.payloads import BodyReader, Payloads, archived_payloads, columns_of
 from leveret.analytics.bodies.value_types import parse_type, type_ddl

@@ -12,7 +12,8 @@ import pytest
 
 import leveret
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.typed_files import UnfitTypeError, conformed, merged_type
+from leveret.analytics.archive.file_reading import conformed
+from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type
 from leveret.analytics.archiver import Archiver
 from leveret.analytics.bodies import schema_registry
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
