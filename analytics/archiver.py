@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import re
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from leveret.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
 from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
 from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type
 from leveret.analytics.archive.upkeep import Upkeep
-from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser
+from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser, say
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.columns import ARCHIVED_TABLES, OF_RULE, TABLES, TIME_COLUMNS
@@ -424,7 +422,8 @@ def _run_for_ever(options: ArchiverOptions, url: str, interval: float, open_tabl
 def _run(options: ArchiverOptions, url: str, interval: float | None, open_tables: OpenTables) -> None:
     """Copy what is there, and then what comes, once in an interval; None to end when nothing is left."""
     files = ArchiveFiles(url)
-    _check_apart(options.data_dir, files)
+    if files.is_inside(options.data_dir):
+        raise ArchiveRefusedError(f"{files.shown} is in the data directory; put the archive somewhere else")
     archiver = Archiver(options, files, open_tables(files, options.clock), _say)
     follower = _Follower(archiver, fails=interval is None)
     try:
@@ -475,12 +474,6 @@ class _Follower:
         return True
 
 
-def _check_apart(data_dir: str, files: ArchiveFiles) -> None:
-    """Refuse an archive in the data directory."""
-    if files.local_path is not None and f"{files.local_path}/".startswith(f"{data_dir.rstrip('/')}/"):
-        raise ArchiveRefusedError(f"{files.shown} is in the data directory; put the archive somewhere else")
-
-
 def _tell(copied: Copied) -> None:
     named = {"audit": "lines of the audit log"}
     rows = ", ".join(f"{count} {named.get(table, table)}" for table, count in copied.rows.items())
@@ -488,9 +481,4 @@ def _tell(copied: Copied) -> None:
 
 
 def _say(text: str) -> None:
-    try:
-        sys.stderr.write(f"{ARCHIVE_PROGRAM}: {text}\n")
-        sys.stderr.flush()
-    except BrokenPipeError:
-        # The broker that has started this process is dead, and its next start makes another one.
-        os._exit(1)
+    say(ARCHIVE_PROGRAM, text)

@@ -314,6 +314,15 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def say(program: str, text: str) -> None:
+    """Write a line to stderr; end the process if nobody reads it: the broker that has started it is dead."""
+    try:
+        sys.stderr.write(f"{program}: {text}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os._exit(1)
+
+
 def end_at_eof() -> None:
     """End the process in order, and after some seconds anyway, when stdin ends: the broker that started it is dead."""
     while os.read(sys.stdin.fileno(), 4096):

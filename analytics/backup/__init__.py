@@ -6,7 +6,7 @@ again: segments are immutable once they are full, and before that they and the e
 written last, in one step, so a backup that is killed leaves nothing that counts.
 
 Read in this order: layout.py (what is in a repository), repository.py (reads and writes it), writers.py (who does),
-capture.py (takes a backup), continuation.py (after those of another directory), upkeep.py (how long backups are kept),
-running.py (takes them again and again), listing.py (which there are), moments.py (the files of one moment), restore.py,
-republish.py, verify.py, parser.py, command.py.
+capture.py (takes a backup), continuation.py (after those of another directory), listing.py (which there are, and how
+long they are kept), running.py (takes them again and again), moments.py (the files of one moment), restore.py,
+republish.py, command.py.
 """

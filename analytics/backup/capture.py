@@ -97,8 +97,7 @@ class Capture:
         self._turn = turn
         self._repository = repository
         self._store_id = read_directory_format(DiskFiles(), self._data_dir).store_id
-        inside = repository.local_path
-        if inside is not None and f"{inside}/".startswith(f"{os.path.abspath(data_dir)}/"):
+        if repository.is_inside(self._data_dir):
             raise BackupRefusedError(f"{repository.shown} is in the data directory; put the backups somewhere else")
         lock = lock_for_backup(self._data_dir)
         if lock is None:

@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Thread
 
-from leveret.analytics.arguments import end_at_eof, exit_on_sigterm
-from leveret.analytics.backup.listing import Listing
+from leveret.analytics.arguments import end_at_eof, exit_on_sigterm, say
+from leveret.analytics.backup.listing import Listing, parse_keep, read_duration, verify
 from leveret.analytics.backup.moments import age_text, shown_time, spans_text
-from leveret.analytics.backup.parser import make_parser
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.republish import republish, write_messages
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.running import ERRORS, Report, Schedule, go_on, say, take_one
-from leveret.analytics.backup.upkeep import parse_keep, read_duration
-from leveret.analytics.backup.verify import verify
+from leveret.analytics.backup.running import ERRORS, Report, Schedule, go_on, take_one
 from leveret.analytics.backup.writers import parse_turn
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.times import parse_time
 from leveret.storage.url_secrets import mask_url
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a command.
+def run(command: str, given: argparse.Namespace) -> int:
+    """Run a command with its arguments.
 
-    Args:
-        argv: The command and its arguments.
     Returns:
-        The exit status: 0 for success, 1 for failure or damage, 2 for wrong arguments, 130 after SIGINT.
+        The exit status: 0 for success, 1 for failure or damage, 130 after SIGINT.
     """
-    command = argv[0]
-    given = make_parser(command).parse_args(argv[1:])
-    run: Callable[[argparse.Namespace], int] = {"backup": _backup, "restore": _restore, "verify": _verify}[command]
+    runs: dict[str, Callable[[argparse.Namespace], int]] = {"backup": _backup, "restore": _restore, "verify": _verify}
     try:
         with exit_on_sigterm():
-            return run(given)
+            return runs[command](given)
     except ERRORS as error:
-        say(command, str(error))
+        say(f"leveret {command}", str(error))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -87,9 +80,9 @@ def _restore(given: argparse.Namespace) -> int:
     done_restoring = restore(repository, given.data_dir, at, chosen)
     written = done_restoring.written
     for line in written.damaged:
-        say("restore", line)
+        say("leveret restore", line)
     if done_restoring.missing:
-        say("restore", f"{done_restoring.missing} files that may have had messages are not in the backup")
+        say("leveret restore", f"{done_restoring.missing} files that may have had messages are not in the backup")
     sys.stdout.write(
         f"{given.data_dir} is as it was at {shown_time(done_restoring.time)}: {written.messages} messages "
         f"({written.body_bytes} bytes) of {written.queues} queues\n"
@@ -110,7 +103,7 @@ def _list(repository: Repository) -> int:
 def _verify(given: argparse.Namespace) -> int:
     found = verify(Repository(given.url, given.key_file))
     for line in found.damage:
-        say("verify", line)
+        say("leveret verify", line)
     if found.whole:
         sys.stdout.write(f"can be restored: {spans_text(found.whole)}\n")
     sys.stdout.write(

@@ -102,6 +102,14 @@ class Manifest(NamedTuple):
     definitions: Sequence[tuple[int, StoredFile]] = ()
     writer: int = 0
 
+    def apply(self, files: dict[str, StoredFile]) -> None:
+        """Make the files of the backup before those of this one."""
+        for path, file in self.files.items():
+            if file is None:
+                files.pop(path, None)
+            else:
+                files[path] = file
+
     def stored(self) -> Iterator[tuple[str, StoredFile]]:
         """Yield all that is stored for it, with its path in the data directory."""
         yield from ((path, file) for path, file in self.files.items() if file is not None)

@@ -55,10 +55,9 @@ class Repository:
         self._cipher = _Cipher(read_key(key_file)) if key_file else None
         self.shown = self._files.shown
 
-    @property
-    def local_path(self) -> str | None:
-        """Path of the repository, if it is local."""
-        return self._files.local_path
+    def is_inside(self, directory: str) -> bool:
+        """Return whether the repository is in a local directory."""
+        return self._files.is_inside(directory)
 
     def open(self) -> bytes | None:
         """Return the ID of the data directory that it belongs to; None if there is no repository.
@@ -231,11 +230,7 @@ class Repository:
             raise BackupError(f"{self.shown}/{name.path}: a manifest that it builds on is missing")
         files: dict[str, StoredFile] = {}
         for each in names[names.index(full) :]:
-            for path, file in self.read_manifest(each).files.items():
-                if file is None:
-                    files.pop(path, None)
-                else:
-                    files[path] = file
+            self.read_manifest(each).apply(files)
         return files
 
     def delete(self, backups: Iterable[BackupName]) -> None:

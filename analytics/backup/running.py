@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from contextlib import closing
 from typing import Any, Final, NamedTuple, TextIO
 
+from leveret.analytics.arguments import say
 from leveret.analytics.backup.capture import Capture, Captured
 from leveret.analytics.backup.layout import BackupName, BackupRefusedError
-from leveret.analytics.backup.listing import Listing
+from leveret.analytics.backup.listing import Keep, Listing, clean_up
 from leveret.analytics.backup.moments import shown_time, spans
 from leveret.analytics.backup.repository import Repository
-from leveret.analytics.backup.upkeep import Keep, clean_up
 from leveret.analytics.backup.writers import Turn
 from leveret.analytics.errors import AnalyticsError
 from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsVersionError
@@ -127,7 +125,7 @@ def go_on(data_dir: str, url: str, key_file: str, schedule: Schedule, report: Re
             if isinstance(error, BackupRefusedError | DataDirectoryError):
                 raise
             # The store may be out of reach, or the disk full.
-            say("backup", f"{error}; it tries again in {schedule.log_interval:g} s")
+            say("leveret backup", f"{error}; it tries again in {schedule.log_interval:g} s")
             time.sleep(schedule.log_interval)
 
 
@@ -152,16 +150,10 @@ def _go_on(capture: Capture, repository: Repository, schedule: Schedule, report:
 def _take(capture: Capture, repository: Repository, keep: Keep | None) -> Captured:
     """Take a whole backup, say so, and delete what is not to be kept any longer."""
     found = capture.take()
-    say("backup", f"{shown_time(found.name.time)}: {found.files} files of {found.bytes} bytes, {found.sent} bytes sent")
+    say(
+        "leveret backup",
+        f"{shown_time(found.name.time)}: {found.files} files of {found.bytes} bytes, {found.sent} bytes sent",
+    )
     if keep is not None:
         clean_up(repository, keep, time.time_ns() // 1000, capture.check)
     return found
-
-
-def say(command: str, text: str) -> None:
-    """Write a line to stderr; end the process if nobody reads it."""
-    try:
-        sys.stderr.write(f"leveret {command}: {text}\n")
-        sys.stderr.flush()
-    except BrokenPipeError:
-        os._exit(1)

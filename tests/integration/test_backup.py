@@ -17,9 +17,9 @@ import pytest
 
 import leveret
 from leveret.analytics.backup.capture import Capture
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.verify import verify
 from leveret.analytics.errors import AnalyticsError
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from leveret import LeveretCluster
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.moments import spans
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.verify import verify
 from leveret.broker.embedded_cluster import ClusterNode
 from tests.integration.test_backup import bodies_in, tick
 from tests.integration.waiting import wait_until

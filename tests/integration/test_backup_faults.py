@@ -14,9 +14,9 @@ from threading import Thread
 
 import pytest
 
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.verify import verify
 from leveret.storage.format import pack_checked
 from tests.integration.program import run as run_program
 from tests.integration.test_backup import bodies_in, publish, settle

@@ -10,10 +10,10 @@ import pytest
 
 from leveret.analytics.backup.capture import Capture
 from leveret.analytics.backup.layout import BackupRefusedError
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.moments import spans
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.verify import verify
 from leveret.analytics.backup.writers import Claim, Turn
 from tests.integration.test_backup import bodies_in, publish, settle
 from tests.support.leveret_process import LeveretProcess

@@ -25,10 +25,10 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 import leveret
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.moments import spans
 from leveret.analytics.backup.repository import Repository
 from leveret.analytics.backup.restore import restore, selects
-from leveret.analytics.backup.verify import verify
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management

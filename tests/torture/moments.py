@@ -28,9 +28,9 @@ from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 
 import leveret
+from leveret.analytics.backup.listing import verify
 from leveret.analytics.backup.moments import shown_time, spans
 from leveret.analytics.backup.repository import Repository
-from leveret.analytics.backup.verify import verify
 from leveret.analytics.times import parse_time
 from leveret.storage.snapshots.snapshot import SnapshotError
 from tests.conformance.streams import offset

@@ -17,9 +17,9 @@ from leveret.analytics.backup.layout import (
     parse_name,
     unpack_manifest,
 )
+from leveret.analytics.backup.listing import Keep, clean_up, parse_keep, superfluous
 from leveret.analytics.backup.moments import spans
 from leveret.analytics.backup.repository import Repository
-from leveret.analytics.backup.upkeep import Keep, clean_up, parse_keep, superfluous
 
 HOUR = 3600 * 1_000_000
 STORE = bytes(range(16))
