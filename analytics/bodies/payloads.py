@@ -259,10 +259,10 @@ def payloads_of(rows: RecordRows, slices: dict[str, Slices]) -> Payloads:
     bodies = binary_slices(rows.octets, start, start + rows.body_len)
     encodings = property_column(rows, "content_encoding", slices["content_encoding"])
     compressions = pa.nulls(len(bodies), pa.string())
-    # To look for the name in the whole file takes less time than to copy the headers.
-    if _HEADER in rows.octets:
-        begin, end, present = slices["headers"]
-        compressions = compressions_in(binary_slices(rows.octets, begin, end, present))
+    headers = binary_slices(rows.octets, *slices["headers"])
+    # To look for the name in all of them at once takes a fraction of the time.
+    if _HEADER in headers.buffers()[2].to_pybytes():
+        compressions = compressions_in(headers)
     return decompress(bodies, encodings, compressions)
 
 

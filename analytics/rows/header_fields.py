@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,6 @@ _SIZES: Final = {**{kind: int(form[2:]) for kind, form in _NUMBERS.items()}, "t"
 _LONG: Final = -1
 _UNKNOWN: Final = -2
 _SIZE_OF: Final = np.array([_SIZES.get(chr(code), _LONG) if chr(code) in KINDS else _UNKNOWN for code in range(256)])
-_TABLE: Final = ord("F")
-_CONTAINERS: Final = np.isin(np.arange(256), [_TABLE, ord("A")])
 #: What JSON has to escape.
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
 #: Up to so many different names, a bit is used for each to see whether a table has one twice.
@@ -69,7 +67,7 @@ class HeaderFields:
 
     def texts(self) -> Any:
         """Return the values of the fields as texts; tables and arrays as JSON."""
-        return self.level.kept_of(self.level.values(self._inner(is_typed=False), is_json=False))
+        return self.level.values(self._inner(is_typed=False), is_json=False)
 
     def json(self) -> Any:
         """Return the tables as JSON; each value in them is an object with `type` and `value`."""
@@ -98,13 +96,32 @@ class HeaderFields:
                 self.whole[message[broken]] = False
                 return False
             inner = level.inner
-            at, stop, is_table = level.start[inner], level.end[inner], level.kind[inner] == _TABLE
+            at, stop, is_table = level.start[inner], level.end[inner], level.is_table(inner)
             message = message[level.owner[inner]]
         return True
 
 
+class _Round(NamedTuple):
+    """The fields at one place of their tables: all first ones, or all second ones.
+
+    Attributes:
+        owner: Numbers of the tables and arrays that have one.
+        name_at, kind_at, start, end: Offsets of their names with the length in front, type letters and values.
+        kind: Their type letters; only one if all have the same.
+        name: The name that all of them have; None if they have several, or none.
+    """
+
+    owner: Positions
+    name_at: Positions
+    kind_at: Positions
+    start: Positions
+    end: Positions
+    kind: npt.NDArray[np.uint8]
+    name: bytes | None
+
+
 class FieldLevel:
-    """The fields of some tables and arrays.
+    """The fields of some tables and arrays. Their numbers: all first ones come before all second ones, and so on.
 
     Args:
         at: Where these begin, without their length.
@@ -112,10 +129,9 @@ class FieldLevel:
         is_table: Which are tables; others are arrays, whose values have no names.
 
     Attributes:
-        owner: For each field the number of its table or array, ascending.
-        kind: Their type letters.
+        owner: For each field the number of its table or array.
         kind_at, start, end: Offsets of type letters and values.
-        inner: Which fields are tables or arrays.
+        inner: Numbers of the fields that are tables or arrays.
         broken: Numbers of the tables and arrays that are malformed.
     """
 
@@ -125,18 +141,19 @@ class FieldLevel:
         self._is_table = is_table
         self._count = len(at)
         self.broken: list[int] | Positions = []
-        self.owner, self._name_at, self.kind_at, self.start, self.end = self._walk(at, stop)
-        self.kind = self._bytes8[self.kind_at]
-        self.inner = np.flatnonzero(_CONTAINERS[self.kind])
+        self._rounds = list(self._walk(at, stop))
+        none = np.empty(0, np.int64)
+        self.owner, self._name_at, self.kind_at, self.start, self.end = (
+            np.concatenate([none, *(each[column] for each in self._rounds)]) for column in range(5)
+        )
+        self.inner = np.concatenate((self._of_kind.get("A", none), self._of_kind.get("F", none)))
         self._check_finite()
 
-    def _walk(self, at: Positions, stop: Positions) -> list[Positions]:
+    def _walk(self, at: Positions, stop: Positions) -> Iterator[_Round]:
         octets = self._bytes8
         all_tables = self._is_table.all()
         owner = np.flatnonzero(stop > at)
         at, stop = at[owner], stop[owner]
-        rounds: list[tuple[Positions, ...]] = []
-        counts = np.zeros(self._count, np.int64)
         while len(owner):
             kind_at = at + 1 + octets[at]
             if not all_tables:
@@ -144,7 +161,8 @@ class FieldLevel:
             kind = octets.take(kind_at, mode="clip")
             start = kind_at + 1
             # Most tables have the same fields in the same order.
-            size = _SIZE_OF[kind[:1] if (kind == kind[0]).all() else kind]
+            kind = kind[:1] if (kind == kind[0]).all() else kind
+            size = _SIZE_OF[kind]
             is_long = size == _LONG
             if is_long.any():
                 start = start + 4 * is_long
@@ -154,36 +172,56 @@ class FieldLevel:
             good = (size >= 0) & (kind_at < stop) & (end <= stop)
             if not good.all():
                 self.broken = owner[~good]
-                break
-            counts[owner] += 1
-            rounds.append((owner, at, kind_at, start, end))
+                return
+            yield _Round(owner, at, kind_at, start, end, kind, self._common_name(at, kind_at) if all_tables else None)
             further = end < stop
             if further.all():
                 at = end
             else:
                 owner, at, stop = owner[further], end[further], stop[further]
-        # The fields of a table were found one after the other.
-        first = np.cumsum(counts) - counts
-        columns = [np.empty(int(counts.sum()), np.int64) for _ in range(5)]
-        for number, found in enumerate(rounds):
-            place = first[found[0]] + number
-            for column, values in zip(columns, found, strict=True):
-                column[place] = values
-        return columns
+
+    def _common_name(self, at: Positions, kind_at: Positions) -> bytes | None:
+        size = int(kind_at[0] - at[0])
+        if (kind_at - at == size).all():
+            names = self._at(at, f"S{size}")
+            if (names == names[0]).all():
+                return self._octets[at[0] + 1 : kind_at[0]]
+        return None
+
+    @cached_property
+    def _spans(self) -> list[slice]:
+        """The numbers of the fields of each round."""
+        bounds = np.cumsum([0, *(len(each.owner) for each in self._rounds)]).tolist()
+        return list(map(slice, bounds[:-1], bounds[1:]))
+
+    @cached_property
+    def _of_kind(self) -> dict[str, Positions]:
+        """The numbers of the fields of each type."""
+        found: dict[str, list[Positions]] = {}
+        for span, each in zip(self._spans, self._rounds, strict=True):
+            for code in np.flatnonzero(np.bincount(each.kind)).tolist():
+                is_it = np.broadcast_to(each.kind == code, len(each.owner))
+                found.setdefault(chr(code), []).append(np.flatnonzero(is_it) + span.start)
+        return {kind: np.concatenate(numbers) for kind, numbers in found.items()}
 
     def _check_finite(self) -> None:
         """Note numbers that are none, which no table may have."""
         for kind in "fd":
-            at = np.flatnonzero(self.kind == ord(kind))
+            at = self._of_kind.get(kind, self.inner[:0])
             if len(at) and not len(self.broken):
                 self.broken = self.owner[at[~np.isfinite(self._numbers(at, kind))]]
+
+    def is_table(self, numbers: Positions) -> npt.NDArray[np.bool_]:
+        """Return which of some fields are tables."""
+        found: npt.NDArray[np.bool_] = self._bytes8[self.kind_at[numbers]] == ord("F")
+        return found
 
     def _numbers(self, at: Positions, kind: str) -> npt.NDArray[Any]:
         return self._at(self.start[at], _NUMBERS[kind])
 
     def _at(self, places: Positions, form: str) -> npt.NDArray[Any]:
-        """Return the numbers that begin at some places, which need not be multiples of their size."""
-        size = int(form[2:])
+        """Return what begins at some places, which need not be multiples of its size."""
+        size = np.dtype(form).itemsize
         everywhere: npt.NDArray[Any] = np.ndarray((len(self._octets) - size + 1,), form, self._octets, 0, (1,))
         return everywhere[places]
 
@@ -191,9 +229,17 @@ class FieldLevel:
     def _names(self) -> tuple[Any, Positions]:
         """The different names, and which one each field has: that after the last one if it has none."""
         named = self._is_table[self.owner]
-        found = binary_slices(self._octets, (self._name_at + 1)[named], self.kind_at[named]).dictionary_encode()
+        for span, each in zip(self._spans, self._rounds, strict=True):
+            named[span] &= each.name is None
+        common = pa.array([each.name for each in self._rounds if each.name is not None], pa.binary())
+        others = binary_slices(self._octets, (self._name_at + 1)[named], self.kind_at[named])
+        found = pa.concat_arrays([common, others]).dictionary_encode()
+        numbers = found.indices.to_numpy()
         places = np.full(len(named), len(found.dictionary), np.int64)
-        places[named] = found.indices.to_numpy()
+        places[named] = numbers[len(common) :]
+        spans = (span for span, each in zip(self._spans, self._rounds, strict=True) if each.name is not None)
+        for span, number in zip(spans, numbers, strict=False):
+            places[span] = number
         try:
             return found.dictionary.cast(pa.string()), places
         except pa.ArrowInvalid:
@@ -207,44 +253,53 @@ class FieldLevel:
     def _kept(self) -> npt.NDArray[np.bool_] | None:
         """Which fields do not have a name that is there already in their table; None if all are so."""
         names, places = self._names
-        named = np.flatnonzero(places < len(names))
-        owner, places = self.owner[named], places[named]
-        if not len(owner):
-            return None
         if len(names) <= _BITS:
-            bits, first = 1 << places, np.flatnonzero(np.diff(owner, prepend=-1))
-            if (np.add.reduceat(bits, first) == np.bitwise_or.reduceat(bits, first)).all():
+            seen, again = np.zeros(self._count, np.int64), False
+            for span, each in zip(self._spans, self._rounds, strict=True):
+                # Where there is no name, no bit.
+                bits = (1 << places[span]) & ((1 << len(names)) - 1)
+                before = seen[each.owner]
+                again = again or bool((before & bits).any())
+                seen[each.owner] = before | bits
+            if not again:
                 return None
-        known, first = np.unique(owner * len(names) + places, return_index=True)
-        if len(known) == len(owner):
+        named = np.flatnonzero(places < len(names))
+        known, first = np.unique(self.owner[named] * len(names) + places[named], return_index=True)
+        if len(known) == len(named):
             return None
         kept = np.ones(len(self.owner), np.bool_)
         kept[named] = False
         kept[named[first]] = True
         return kept
 
-    def kept_of(self, values: Any) -> Any:
-        """Return the values of those fields whose name is not there already in their table."""
-        return values if self._kept is None else values.filter(pa.array(self._kept))
+    @cached_property
+    def _order(self) -> Positions:
+        """The numbers of the fields, table after table, but those whose name is there already in their table."""
+        counts = np.bincount(self.owner, minlength=self._count)
+        first = np.cumsum(counts) - counts
+        order = np.empty(len(self.owner), np.int64)
+        for number, (span, each) in enumerate(zip(self._spans, self._rounds, strict=True)):
+            order[first[each.owner] + number] = np.arange(span.start, span.stop)
+        return order if self._kept is None else order[self._kept[order]]
 
     @property
     def names(self) -> Any:
-        """The names of the fields of kept_of()."""
+        """The names of the fields, table after table."""
         names, places = self._names
-        return self.kept_of(names.take(pa.array(places)))
+        return names.take(pa.array(places[self._order]))
 
     @property
     def offsets(self) -> Any:
-        """Where the fields of each table begin among those of kept_of(), and where the last ones end."""
+        """Where the names and values of each table begin, and where the last ones end."""
         owner = self.owner if self._kept is None else self.owner[self._kept]
         counts = np.bincount(owner, minlength=self._count)
         return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
 
     def named(self, name: str) -> Positions:
-        """Return the fields with a name; of several in a table the first one."""
-        place = pc.index(self._names[0], name).as_py()
-        found = np.flatnonzero(self._names[1] == place)
-        return found if self._kept is None else found[self._kept[found]]
+        """Return the fields with a name, table after table; of several in a table the first one."""
+        names, places = self._names
+        found: Positions = self._order[places[self._order] == pc.index(names, name).as_py()]
+        return found
 
     def json(self, inner: Any, is_typed: bool) -> Any:
         """Return the tables and arrays as JSON.
@@ -254,7 +309,7 @@ class FieldLevel:
             is_typed: Whether each value becomes an object with `type` and `value`.
         """
         parts = [self._heads(is_typed), self.values(inner, is_json=True), *(["}"] if is_typed else [])]
-        fields = self.kept_of(pc.binary_join_element_wise(*parts, ""))
+        fields = pc.binary_join_element_wise(*parts, "")
         joined = pc.binary_join(pa.ListArray.from_arrays(self.offsets, fields), ", ")
         if self._is_table.all():
             return pc.binary_join_element_wise("{", joined, "}", "")
@@ -268,19 +323,19 @@ class FieldLevel:
         heads = pc.binary_join_element_wise(_quoted(names), ": ", "")
         heads = pa.concat_arrays([heads, pa.array([""], pa.string())])
         if not is_typed:
-            return heads.take(pa.array(places))
-        kind = self.kind.astype(np.int64)
+            return heads.take(pa.array(places[self._order]))
+        kind = self._bytes8[self.kind_at].astype(np.int64)
         # A text that is not UTF-8 has another type.
         kind[self._texts[1]] = ord("x")
         known, numbers = np.unique(places << 8 | kind, return_inverse=True)
         types = pa.array([f'{{"type": "{KINDS[chr(code)]}", "value": ' for code in (known & 255).tolist()], pa.string())
         heads = pc.binary_join_element_wise(heads.take(pa.array(known >> 8)), types, "")
-        return heads.take(pa.array(numbers))
+        return heads.take(pa.array(numbers[self._order]))
 
     @cached_property
     def _texts(self) -> tuple[Positions, Positions, Any]:
         """Which fields are texts, which of type text are not UTF-8, and the texts."""
-        at = np.flatnonzero(self.kind == ord("S"))
+        at = self._of_kind.get("S", self.inner[:0])
         pieces = self._pieces(at)
         try:
             return at, at[:0], pieces.cast(pa.string())
@@ -292,7 +347,7 @@ class FieldLevel:
         return binary_slices(self._octets, self.start[at], self.end[at])
 
     def values(self, inner: Any, is_json: bool) -> Any:
-        """Return the values of all fields as texts.
+        """Return the values of the fields as texts, table after table.
 
         Args:
             inner: Those that are tables and arrays, as JSON.
@@ -300,8 +355,8 @@ class FieldLevel:
         """
         texts_at, octets_at, texts = self._texts
         groups = [(self.inner, inner), (texts_at, _quoted(texts) if is_json else texts)]
-        for kind in map(chr, np.flatnonzero(np.bincount(self.kind, minlength=256)).tolist()):
-            at = octets_at if kind == "S" else np.flatnonzero(self.kind == ord(kind))
+        for kind, at in self._of_kind.items():
+            at = octets_at if kind == "S" else at
             if kind in _CONVERT:
                 found = convert_distinct(self._pieces(at), pa.string(), _CONVERT[kind])
                 groups.append((at, pc.binary_join_element_wise('"', found, '"', "") if is_json else found))
@@ -316,7 +371,15 @@ class FieldLevel:
                 numbers = self._numbers(at, kind)
                 wide = np.uint64 if kind == "T" else np.int64
                 groups.append((at, pa.array(numbers.astype(wide)).cast(pa.string())))
-        return _in_order(groups)
+        return self._in_order(groups)
+
+    def _in_order(self, groups: Sequence[tuple[Positions, Any]]) -> Any:
+        """Return the values of all groups, of fields with these numbers, table after table."""
+        filled = [(at, values) for at, values in groups if len(at)] or groups[:1]
+        places = np.concatenate([at for at, _ in filled])
+        found = np.empty(len(places), np.int64)
+        found[places] = np.arange(len(places))
+        return pa.concat_arrays([values for _, values in filled]).take(pa.array(found[self._order]))
 
 
 def _base64(octets: bytes) -> str:
@@ -339,17 +402,6 @@ _CONVERT: Final[dict[str, Callable[[bytes], str]]] = {
     "S": _base64,
     "D": lambda octets: decimal_text(octets[0], int.from_bytes(octets[1:], "big")),
 }
-
-
-def _in_order(groups: Sequence[tuple[Positions, Any]]) -> Any:
-    """Return the values of all groups in the order of their numbers."""
-    filled = [(at, values) for at, values in groups if len(at)] or [groups[0]]
-    if len(filled) == 1:
-        return filled[0][1]
-    places = np.concatenate([at for at, _ in filled])
-    order = np.empty(len(places), np.int64)
-    order[places] = np.arange(len(places))
-    return pa.concat_arrays([values for _, values in filled]).take(pa.array(order))
 
 
 def _quoted(texts: Any) -> Any:

@@ -20,11 +20,11 @@ def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.
     """Return slices of a file as a binary array.
 
     The whole file becomes one Arrow array in which slices and the bytes between them alternate. Arrow then copies
-    every second element.
+    every second element; those between have a negative length where slices go back.
 
     Args:
         octets: The file; less than 2 GiB.
-        starts: Start offsets of the slices, ascending; slices do not overlap.
+        starts: Start offsets of the slices.
         ends: End offsets of the slices.
         valid: False for elements that become null; None if all are valid.
     """
@@ -33,10 +33,12 @@ def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.
         kept = [True] * count if valid is None else valid.tolist()
         pieces = zip(starts.tolist(), ends.tolist(), kept, strict=True)
         return pa.array([octets[start:end] if keep else None for start, end, keep in pieces], pa.binary())
-    offsets = np.empty(2 * count, np.int32)
-    offsets[::2] = starts
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[:-1:2] = starts
     offsets[1::2] = ends
-    spread = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(octets)])
+    # From the first and the last offset Arrow guesses how much it will copy.
+    offsets[-1] = max(int(starts[0]), int(ends[-1]))
+    spread = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(octets)])
     chosen = np.arange(0, 2 * count, 2, dtype=np.int32)
     return spread.take(pa.array(chosen, mask=None if valid is None else ~valid))
 

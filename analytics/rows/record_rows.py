@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,12 @@ from leveret.storage.format import (
     unpack_segment_header,
 )
 from leveret.storage.snapshots.segments import SegmentView
+
+try:
+    # It takes a tenth of the time of zlib's; Spark's workers may lack it.
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
 
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, "<u4")[0]
 #: Fewer records are checked one by one in less time: what checks them at once takes long to load.
@@ -226,6 +231,11 @@ class RecordRows:
     found: int
     records: int
     damage: RowDamage
+
+    def pieces(self, most: int) -> Iterator[RecordRows]:
+        """Yield the same records, `most` at once."""
+        for start in range(0, len(self.at), most):
+            yield replace(self, at=self.at[start : start + most])
 
     @property
     def later(self) -> int:

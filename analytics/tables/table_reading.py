@@ -46,6 +46,8 @@ _LOG: Final = logging.getLogger(__name__)
 #: Of so few messages at most the beginning of a file is read, instead of all of it; and how much, in bytes.
 _FIRST_ROWS: Final = 1000
 _FIRST_BYTES: Final = 256 << 10
+#: Of so many messages columns are made at once: what is needed for it stays in the processor's caches.
+_ROWS_AT_ONCE: Final = 16 << 10
 #: File in a snapshot's or session's directory that lists damage, one JSON object per line.
 DAMAGE_FILE: Final = "DAMAGE"
 
@@ -76,7 +78,7 @@ class PartitionReader:
         self._bodies = None if bodies is None else bodies.reader()
 
     def messages(self, partition: MessagesPartition) -> Iterator[Any]:
-        """Yield record batches of messages, one per segment.
+        """Yield record batches of messages, one or more per segment.
 
         Raises:
             DamagedRecordError: A record is damaged, and `fail_fast` is set.
@@ -86,9 +88,7 @@ class PartitionReader:
             if self._limit == 0:
                 return
             # No variable here has the file: it is freed before the next one is read.
-            batch = self._message_batch(part)
-            if batch is not None:
-                yield batch
+            yield from self._message_batches(part)
 
     def rows(self, part: SegmentPart) -> RecordRows:
         """Return the selected messages of a segment.
@@ -121,16 +121,15 @@ class PartitionReader:
         rows = select_rows(octets, view, self._place.cut, part.limits, None if part.dead_too else view.live)
         return rows if len(rows.at) >= wanted and not rows.damage.records else None
 
-    def _message_batch(self, part: SegmentPart) -> Any:
-        """Return the selected messages of a segment, up to the limit; None if there are none."""
+    def _message_batches(self, part: SegmentPart) -> Iterator[Any]:
+        """Yield the selected messages of a segment, up to the limit."""
         if self._limit is None:
             rows = self.rows(part)
         else:
             rows = self._rows_up_to(part, self._limit)
             self._limit -= len(rows.at)
-        if not len(rows.at):
-            return None
-        return message_batch(rows, part.view, self._columns, part.label, part.delivered, self._bodies)
+        for piece in rows.pieces(_ROWS_AT_ONCE):
+            yield message_batch(piece, part.view, self._columns, part.label, part.delivered, self._bodies)
 
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Yield record batches of events."""
