@@ -227,11 +227,3 @@ def _text(reason: Any) -> str:
     if isinstance(reason, list):
         return ", ".join(_text(part) for part in reason)
     return reason if isinstance(reason, str) else json.dumps(reason)
-
-
-def to_command_fault(fault: ApiFault) -> CommandFault:
-    """Return the command error for an API error that the command does not handle itself."""
-    reason = fault.reason
-    if fault.status == 401 and fault.error != "not_authorised":
-        reason = f"{reason}: wrong user name or password (--url http://user:password@host:port)"
-    return CommandFault(69, f"Error:\n{reason}")

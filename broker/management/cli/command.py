@@ -7,15 +7,20 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.command_errors import UsageFault
+from leveret.broker.management.cli.command_errors import (
+    ApiFault,
+    CommandFault,
+    UsageFault,
+    failed,
+    refused,
+    to_command_fault,
+)
 from leveret.broker.management.cli.command_line import GENERAL_OPTIONS, Address, Argument, Option, Value
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
 
 DEFAULT_VHOST: Final = "/"
-MONITORING: Final = "Monitoring, observability and health checks"
-QUEUES: Final = "Queues"
 # Seconds; the default of rabbitmqctl's commands that have a timeout.
 DEFAULT_TIMEOUT: Final = 60
 
@@ -71,6 +76,17 @@ class CommandContext:
             self._node = str(self.api.get("overview", columns="node")["node"])
         return self._node
 
+    def require(self, missing: CommandFault, *path: str, **query: Any) -> Any:
+        """Return an object of the API.
+
+        Raises:
+            CommandFault: the object does not exist: `missing`.
+        """
+        found = self.api.find(*path, **query)
+        if found is None:
+            raise missing
+        return found
+
     @property
     def silent(self) -> bool:
         """Whether only the result is wanted."""
@@ -124,40 +140,42 @@ class ResultRows(NamedTuple):
 Result = Outcome | ResultRows
 
 
-def ok_result(context: CommandContext) -> Outcome:
-    """Return the result of a command without output: nothing as text, `"result": "ok"` as JSON."""
-    return Outcome(json={"node": context.node, "result": "ok"} if context.json else None)
-
-
-Run = Callable[..., Result]
+# A command that returns only a text, or nothing, has `"result": "ok"` as JSON.
+Run = Callable[..., Result | str | None]
 Part = Argument | Option
+Text = str | Callable[..., str]
 
 
 class Command(NamedTuple):
     """Command of leveretctl.
 
+    Texts are strings, in which `{0}` stands for the first argument and `{context.vhost}` for the virtual host, or
+    functions that return them, with the arguments of `run`; empty for none.
+
     Args:
-        section: section of the command list.
+        run: gets the context, and the arguments one by one.
         parts: arguments and options in the order of the usage line and the help, with those general options that
             the usage line shows.
-        banner: line that is printed before the command runs, in which `{0}` stands for the first argument and
-            `{context.vhost}` for the virtual host, or a function that returns it; empty prints none.
+        banner: line that is printed before the command runs.
         check: validates arguments before output starts; raises UsageFault or CommandFault.
         line: arguments and options of the usage line, if they are not those of the parts.
         timeout: default of `--timeout` in seconds; None waits without limit.
         offline: whether the command needs no broker.
+        not_found: error if the API does not find an object; other refusals have the API's reason then.
+        of_leveret: what RabbitMQ does not support, for the error if the broker is one.
     """
 
     name: str
-    section: str
     summary: str
     run: Run
     parts: tuple[Part, ...] = ()
-    banner: str | Callable[[CommandContext], str] = ""
+    banner: Text = ""
     check: Callable[[CommandContext], None] | None = None
     line: str = ""
     timeout: int | None = DEFAULT_TIMEOUT
     offline: bool = False
+    not_found: Text = ""
+    of_leveret: str = ""
 
     @property
     def usage(self) -> str:
@@ -207,43 +225,70 @@ class Command(NamedTuple):
         if self.check is not None:
             self.check(context)
 
+    def result(self, context: CommandContext) -> Result:
+        """Run the command; raise its own error for one of the API."""
+        try:
+            found = self.run(context, *context.arguments)
+        except ApiFault as fault:
+            raise self._refusal(fault, context) from fault
+        if isinstance(found, Outcome | ResultRows):
+            return found
+        # The node's name costs a request, which only this format needs.
+        return Outcome(found or "", {"node": context.node, "result": "ok"} if context.json else None)
+
     def banner_text(self, context: CommandContext) -> str:
         """Return the line that is printed before the command runs."""
-        if isinstance(self.banner, str):
-            return self.banner.format(*context.arguments, context=context)
-        return self.banner(context)
+        return _filled(self.banner, context)
+
+    def _refusal(self, fault: ApiFault, context: CommandContext) -> CommandFault:
+        if self.not_found and fault.not_found:
+            return failed(_filled(self.not_found, context))
+        if self.of_leveret:
+            return refused(fault, self.of_leveret)
+        return failed(fault.reason) if self.not_found else to_command_fault(fault)
+
+
+def _filled(text: Text, context: CommandContext) -> str:
+    if isinstance(text, str):
+        return text.format(*context.arguments, context=context)
+    return text(context, *context.arguments)
 
 
 COMMANDS: Final[dict[str, Command]] = {}
 
 
 def command(
-    name: str,
-    section: str,
-    summary: str,
     parts: tuple[Part, ...] = (),
     *,
-    banner: str | Callable[[CommandContext], str] = "",
+    name: str = "",
+    summary: str = "",
+    banner: Text = "",
     check: Callable[[CommandContext], None] | None = None,
     line: str = "",
     timeout: int | None = DEFAULT_TIMEOUT,
     offline: bool = False,
+    not_found: Text = "",
+    of_leveret: str = "",
     **more: Any,
 ) -> Callable[[Run], Run]:
     """Return a decorator that makes a function a command, or one of several.
 
-    The arguments are those of `Command`; `more` are keyword arguments of the function for this command.
+    The arguments are those of `Command`; name and summary are the function's name and docstring unless they are given.
+    `more` are keyword arguments of the function for this command.
     """
 
     def register(run: Run) -> Run:
         bound = partial(run, **more) if more else run
-        COMMANDS[name] = Command(name, section, summary, bound, parts, banner, check, line, timeout, offline)
+        called, about = name or run.__name__, summary or (run.__doc__ or "").removesuffix(".")
+        COMMANDS[called] = Command(
+            called, about, bound, parts, banner, check, line, timeout, offline, not_found, of_leveret
+        )
         return run
 
     return register
 
 
-def selected_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
+def selected_columns(arguments: Iterable[str], default: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that the arguments name, without duplicates. Commas separate names too."""
     names = [name for argument in arguments for name in argument.split(",") if name]
     return tuple(dict.fromkeys(names)) or default

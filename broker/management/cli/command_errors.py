@@ -104,3 +104,11 @@ def refused(fault: ApiFault, command: str, before: str = "") -> CommandFault:
     if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
         return failed(f"the broker does not support {command}: it is not Leveret")
     return failed(f"{fault.reason}{before}")
+
+
+def to_command_fault(fault: ApiFault) -> CommandFault:
+    """Return the command error for an API error that the command does not handle itself."""
+    reason = fault.reason
+    if fault.status == 401 and fault.error != "not_authorised":
+        reason = f"{reason}: wrong user name or password (--url http://user:password@host:port)"
+    return CommandFault(UNAVAILABLE, f"Error:\n{reason}")

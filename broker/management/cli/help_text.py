@@ -9,24 +9,6 @@ from leveret.broker.management.cli.command import Command
 from leveret.broker.management.cli.printing import Style
 
 PROGRAM: Final = "leveretctl"
-SECTIONS: Final = (
-    "Help",
-    "Nodes",
-    "Cluster",
-    "Users",
-    "Access Control",
-    "Monitoring, observability and health checks",
-    "Parameters",
-    "Policies",
-    "Shovels",
-    "Virtual hosts",
-    "Configuration and Environment",
-    "Definitions",
-    "Feature flags",
-    "Operations",
-    "Queues",
-    "Deprecated",
-)
 _GENERAL: Final = """\
 The following options are accepted by most or all commands.
 
@@ -60,12 +42,11 @@ def command_list(terminal: bool) -> str:
         "",
     ]
     lines += ["Available commands:", ""]
-    commands = sorted(known_commands.commands(), key=lambda command: command.name)
-    longest = max(len(command.name) for command in commands)
-    for section in SECTIONS:
-        lines += [f"{bold(section)}:", ""]
-        lines += [f"   {each.name:{longest}}  {each.summary}" for each in commands if each.section == section]
-        lines.append("")
+    longest = max(map(len, known_commands.names()))
+    for section, modules in known_commands.SECTIONS.items():
+        listed = sorted(" ".join(modules.values()).split())
+        summaries = [f"   {name:{longest}}  {known_commands.get(name).summary}" for name in listed]
+        lines += [f"{bold(section)}:", "", *summaries, ""]
     lines.append(f"Use '{PROGRAM} help <command>' to learn more about a specific command")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Which commands there are, in which modules, and those of RabbitMQ that there are not.
+"""Which commands there are, in which sections and modules, and those of RabbitMQ that there are not.
 
 Modules are imported on first use.
 """
@@ -6,65 +6,88 @@ Modules are imported on first use.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from typing import Final
 
 from leveret.broker.management.cli.command import COMMANDS, Command
 
-# Module of `commands` -> its commands.
-MODULES: Final[dict[str, str]] = {
-    "audit": "list_audit",
-    "backlog": "check_backlog list_losses",
-    "backups": "list_backups restore_queue",
-    "check_migration": "check_migration",
-    "connections": (
-        "close_all_connections close_all_user_connections close_connection list_channels list_connections"
-        " list_consumers"
-    ),
-    "definitions": (
-        "clear_global_parameter clear_parameter export_definitions import_definitions list_global_parameters"
-        " list_parameters set_global_parameter set_parameter"
-    ),
-    "delayed_messages": (
-        "cancel_delayed_message cancel_delayed_retry deliver_delayed_message deliver_delayed_retry"
-        " list_delayed_messages list_delayed_retries show_delayed_message show_delayed_retry"
-    ),
-    "health": (
-        "check_alarms check_certificate_expiration check_if_node_is_mirror_sync_critical"
-        " check_if_node_is_quorum_critical check_local_alarms check_port_connectivity check_port_listener"
-        " check_protocol_listener check_running check_virtual_hosts is_booting is_running listeners node_health_check"
-        " ping"
-    ),
-    "help_commands": "autocomplete completion help version",
-    "jobs": "cancel_job list_jobs move_messages resume_job return_messages",
-    "messages": "browse delete_messages get publish",
-    "migrate": "migrate",
-    "node": (
-        "alarms await_online_nodes await_startup cluster_status enable_feature_flag environment erlang_version"
-        " list_feature_flags list_node_auth_attempt_stats log_location memory_breakdown report"
-        " reset_node_auth_attempt_metrics server_version set_cluster_name status"
-    ),
-    "policies": (
-        "clear_operator_policy clear_policy explain_queue list_operator_policies list_policies set_operator_policy"
-        " set_policy"
-    ),
-    "queues": (
-        "bind declare_exchange declare_queue delete_exchange delete_queue list_bindings list_exchanges list_queues"
-        " purge_queue unbind"
-    ),
-    "replication": "failover forget_cluster_node promote replication_status",
-    "shovels": "delete_shovel restart_shovel shovel_status",
-    "sql": "sql",
-    "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
-    "users": (
-        "add_user authenticate_user change_password clear_password clear_permissions clear_topic_permissions"
-        " delete_user explain_access list_permissions list_topic_permissions list_user_permissions"
-        " list_user_topic_permissions list_users set_permissions set_topic_permissions set_user_tags"
-    ),
-    "vhosts": (
-        "add_vhost clear_user_limits clear_vhost_limits delete_vhost list_user_limits list_vhost_limits list_vhosts"
-        " restart_vhost set_user_limits set_vhost_limits set_vhost_tags trace_off trace_on"
-    ),
+# Section of the command list -> module of `commands` -> commands.
+SECTIONS: Final[dict[str, dict[str, str]]] = {
+    "Help": {"help_commands": "autocomplete completion help version"},
+    "Nodes": {"node": "await_startup"},
+    "Cluster": {
+        "node": "await_online_nodes cluster_status",
+        "replication": "failover forget_cluster_node promote replication_status",
+    },
+    "Users": {
+        "users": "add_user authenticate_user change_password clear_password delete_user list_users set_user_tags",
+        "vhosts": "clear_user_limits list_user_limits set_user_limits",
+    },
+    "Access Control": {
+        "users": (
+            "clear_permissions clear_topic_permissions explain_access list_permissions list_topic_permissions"
+            " list_user_permissions list_user_topic_permissions set_permissions set_topic_permissions"
+        ),
+        "vhosts": "list_vhosts",
+    },
+    "Monitoring, observability and health checks": {
+        "audit": "list_audit",
+        "backlog": "check_backlog",
+        "backups": "list_backups restore_queue",
+        "connections": "list_channels list_connections list_consumers",
+        "health": (
+            "check_alarms check_certificate_expiration check_if_node_is_mirror_sync_critical"
+            " check_if_node_is_quorum_critical check_local_alarms check_port_connectivity check_port_listener"
+            " check_protocol_listener check_running check_virtual_hosts is_booting is_running listeners ping"
+        ),
+        "node": "alarms erlang_version list_node_auth_attempt_stats memory_breakdown report server_version status",
+        "queues": "list_bindings list_exchanges list_queues",
+        "sql": "sql",
+    },
+    "Parameters": {
+        "definitions": (
+            "clear_global_parameter clear_parameter list_global_parameters list_parameters set_global_parameter"
+            " set_parameter"
+        ),
+    },
+    "Policies": {
+        "policies": (
+            "clear_operator_policy clear_policy list_operator_policies list_policies set_operator_policy set_policy"
+        ),
+    },
+    "Shovels": {"shovels": "delete_shovel restart_shovel shovel_status"},
+    "Virtual hosts": {
+        "vhosts": (
+            "add_vhost clear_vhost_limits delete_vhost list_vhost_limits restart_vhost set_vhost_limits set_vhost_tags"
+            " trace_off trace_on"
+        ),
+    },
+    "Configuration and Environment": {
+        "node": "environment log_location reset_node_auth_attempt_metrics set_cluster_name",
+    },
+    "Definitions": {
+        "check_migration": "check_migration",
+        "definitions": "export_definitions import_definitions",
+        "migrate": "migrate",
+    },
+    "Feature flags": {"node": "enable_feature_flag list_feature_flags"},
+    "Operations": {"connections": "close_all_connections close_all_user_connections close_connection"},
+    "Queues": {
+        "backlog": "list_losses",
+        "delayed_messages": (
+            "cancel_delayed_message cancel_delayed_retry deliver_delayed_message deliver_delayed_retry"
+            " list_delayed_messages list_delayed_retries show_delayed_message show_delayed_retry"
+        ),
+        "jobs": "cancel_job list_jobs move_messages resume_job return_messages",
+        "messages": "browse delete_messages get publish",
+        "policies": "explain_queue",
+        "queues": "bind declare_exchange declare_queue delete_exchange delete_queue purge_queue unbind",
+        "streams": "delete_consumer_name delete_reader list_consumer_names list_readers replay set_consumer_name",
+    },
+    "Deprecated": {"health": "node_health_check"},
+}
+# Command -> its module.
+MODULES: Final = {
+    name: module for modules in SECTIONS.values() for module, listed in modules.items() for name in listed.split()
 }
 # Why Leveret does not have a command -> those commands of RabbitMQ.
 _UNSUPPORTED: Final = {
@@ -104,23 +127,18 @@ _MIN_SIMILARITY: Final = 0.85
 
 def names() -> list[str]:
     """Return the names of all commands, sorted."""
-    return sorted(name for module in MODULES.values() for name in module.split())
+    return sorted(MODULES)
 
 
 def find(name: str) -> Command | None:
     """Return the command with a name, None if it does not exist."""
-    for module, commands in MODULES.items():
-        if name in commands.split():
-            _load(module)
-            return COMMANDS[name]
-    return None
+    return get(name) if name in MODULES else None
 
 
-def commands() -> Iterable[Command]:
-    """Return all commands. Imports all of their modules."""
-    for module in MODULES:
-        _load(module)
-    return COMMANDS.values()
+def get(name: str) -> Command:
+    """Return a command that exists. Imports its module."""
+    importlib.import_module(f"leveret.broker.management.cli.commands.{MODULES[name]}")
+    return COMMANDS[name]
 
 
 def closest_name(name: str) -> str | None:
@@ -129,7 +147,3 @@ def closest_name(name: str) -> str | None:
 
     found = difflib.get_close_matches(name, names(), 1, _MIN_SIMILARITY)
     return found[0] if found else None
-
-
-def _load(module: str) -> None:
-    importlib.import_module(f"leveret.broker.management.cli.commands.{module}")

@@ -22,6 +22,7 @@ from leveret.broker.management.cli.command_errors import (
     RequestTimeout,
     Unreachable,
     UsageFault,
+    to_command_fault,
 )
 from leveret.broker.management.cli.command_line import ParsedOptions, find_address, scan
 from leveret.broker.management.cli.printing import DEFAULT, FORMATTERS, Style
@@ -145,7 +146,7 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
         _print_banner(command, context, name, streams)
         if options.get("dry-run") and not command.supports_dry_run:
             return OK
-        result = command.run(context)
+        result = command.result(context)
         for line in FORMATTERS[name].lines(result, streams.style(parsed)):
             streams.out.write(f"{line}\n")
     except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
@@ -180,7 +181,6 @@ def _print_banner(command: Command, context: CommandContext, name: str, streams:
 
 def _to_fault(error: Exception, command: Command, context: CommandContext) -> CommandFault:
     """Convert an exception to a command error; an unexpected one is an internal error (exit status 70)."""
-    from leveret.broker.management.cli.api import to_command_fault
     from leveret.broker.management.cli.help_text import unreachable_broker
 
     if isinstance(error, ApiFault):

@@ -122,7 +122,6 @@ def list_rows(columns: Mapping[str, Column], found: Iterable[dict[str, Any]], *n
 
 def listing(
     name: str,
-    section: str,
     summary: str,
     table: Table,
     default: tuple[str, ...],
@@ -143,9 +142,11 @@ def listing(
     """
     columns = table_columns(table)
 
-    @command(name, section, summary, (*before, Argument("[<column> ...]", columns=columns), *after), banner=banner)
-    def run(context: CommandContext) -> ResultRows:
-        names = selected_columns(context.arguments, default)
+    argument = Argument("[<column> ...]", columns=columns)
+
+    @command((*before, argument, *after), name=name, summary=summary, banner=banner)
+    def run(context: CommandContext, *wanted: str) -> ResultRows:
+        names = selected_columns(wanted, default)
         path = (resource, context.vhost) if VHOST in before else (resource,)
         # As in rabbitmqctl, an unknown virtual host has no objects.
         found = context.api.find(*path, columns=columns_query(columns, names)) or []

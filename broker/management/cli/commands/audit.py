@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import MONITORING, CommandContext, ResultRows, command, selected_columns
+from leveret.broker.management.cli.command import CommandContext, ResultRows, command, selected_columns
 from leveret.broker.management.cli.command_errors import ApiFault, failed, refused
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
@@ -20,9 +20,6 @@ _TEXTS: Final = ("user", "host", "kind", "vhost", "object", "since", "until")
 
 
 @command(
-    "list_audit",
-    MONITORING,
-    "Lists what was done, by whom and from where, the newest first; texts may have * for any characters",
     (
         HEADERS,
         VHOST,
@@ -38,8 +35,9 @@ _TEXTS: Final = ("user", "host", "kind", "vhost", "object", "since", "until")
     ),
     banner="Listing the audit log ...",
 )
-def _list_audit(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, _DEFAULT)
+def list_audit(context: CommandContext, *columns: str) -> ResultRows:
+    """Lists what was done, by whom and from where, the newest first; texts may have * for any characters."""
+    names = selected_columns(columns, _DEFAULT)
     limit = context.options.get("limit", _LIMIT)
     assert isinstance(limit, int)
     return to_rows(_COLUMNS, names, _records(context, limit))

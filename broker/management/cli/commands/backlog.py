@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    MONITORING,
-    QUEUES,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    selected_columns,
-)
-from leveret.broker.management.cli.command_errors import ApiFault, CommandFault, UsageFault, failed, no_such_vhost
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, selected_columns
+from leveret.broker.management.cli.command_errors import ApiFault, UsageFault, failed, no_such_vhost
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import LOSS, LOSS_AMOUNTS
@@ -61,9 +52,6 @@ def _window(context: CommandContext) -> int | None:
 
 
 @command(
-    "check_backlog",
-    MONITORING,
-    "Checks that queues are within bounds of age, length and losses; exits with 1 if one is not",
     (
         Argument("<pattern>", "regular expression that is found in the names of the queues, in either case of letters"),
         VHOST,
@@ -82,7 +70,8 @@ def _window(context: CommandContext) -> int | None:
     banner="Checking the queues of vhost {context.vhost} that match {0} ...",
     check=_check,
 )
-def _check_backlog(context: CommandContext) -> Result:
+def check_backlog(context: CommandContext, pattern: str) -> Result:
+    """Checks that queues are within bounds of age, length and losses; exits with 1 if one is not."""
     try:
         queues = [*_pages(context, "queues", columns=_QUEUE_FIELDS)]
         broken = [each for queue in queues for each in _breaks(context, queue)]
@@ -92,13 +81,11 @@ def _check_backlog(context: CommandContext) -> Result:
         raise _fault(context, fault) from fault
     if not queues and not broken:
         # A misspelt pattern must not look as if all were well.
-        text = f"no queue in vhost '{context.vhost}' matches '{context.arguments[0]}'"
-        raise CommandFault(_BEYOND, f"Error:\n{text}", json={"result": "error", "message": text})
+        text = f"no queue in vhost '{context.vhost}' matches '{pattern}'"
+        raise failed(text, _BEYOND, json={"result": "error", "message": text})
     if broken:
         text = "\n".join(each["message"] for each in broken)
-        raise CommandFault(
-            _BEYOND, f"Error:\n{text}", json={"result": "error", "queues": len(queues), "broken": broken}
-        )
+        raise failed(text, _BEYOND, json={"result": "error", "queues": len(queues), "broken": broken})
     count = "1 queue is" if len(queues) == 1 else f"{len(queues)} queues are"
     return Outcome(f"{count} within bounds", {"result": "ok", "queues": len(queues), "broken": []})
 
@@ -160,6 +147,12 @@ def _fault(context: CommandContext, fault: ApiFault) -> Exception:
     return failed(fault.reason)
 
 
+def _missing(context: CommandContext, *_: str) -> str:
+    if context.api.find("vhosts", context.vhost, columns="name") is None:
+        return f"Virtual host '{context.vhost}' does not exist"
+    return "the broker does not support list_losses: it is not Leveret"
+
+
 _COLUMNS: Final = table_columns(LOSS)
 _AMOUNTS: Final = table_columns(LOSS_AMOUNTS)
 _DEFAULT: Final = ("kind", "name", "state", *_AMOUNTS)
@@ -171,9 +164,6 @@ def _check_age(context: CommandContext) -> None:
 
 
 @command(
-    "list_losses",
-    QUEUES,
-    "Lists queues and exchanges that lost messages, with the reasons; largest losses first",
     (
         VHOST,
         option("age", f"count only losses of the last <seconds> seconds; maximum {_DAY}"),
@@ -183,20 +173,12 @@ def _check_age(context: CommandContext) -> None:
     ),
     banner="Listing losses in vhost {context.vhost} ...",
     check=_check_age,
+    not_found=_missing,
 )
-def _list_losses(context: CommandContext) -> ResultRows:
+def list_losses(context: CommandContext, *columns: str) -> ResultRows:
+    """Lists queues and exchanges that lost messages, with the reasons; largest losses first."""
     age = context.integer("age", 0) or None
-    try:
-        found: list[dict[str, Any]] = context.api.get("losses", context.vhost, age=age)
-    except ApiFault as fault:
-        raise failed(_reason(context) if fault.not_found else fault.reason) from fault
+    found = context.api.get("losses", context.vhost, age=age)
     # With an age, the counts of that period replace those since the start.
-    return to_rows(
-        _COLUMNS, selected_columns(context.arguments, _DEFAULT), [{**each, **each.get("window", {})} for each in found]
-    )
-
-
-def _reason(context: CommandContext) -> str:
-    if context.api.find("vhosts", context.vhost, columns="name") is None:
-        return f"Virtual host '{context.vhost}' does not exist"
-    return "the broker does not support list_losses: it is not Leveret"
+    rows = [{**each, **each.get("window", {})} for each in found]
+    return to_rows(_COLUMNS, selected_columns(columns, _DEFAULT), rows)

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli.command import (
-    MONITORING,
-    CommandContext,
-    Result,
-    ResultRows,
-    command,
-    selected_columns,
-)
-from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command, selected_columns
+from leveret.broker.management.cli.command_errors import bad_argument, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
 from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
@@ -22,18 +15,14 @@ _COLUMNS: Final = table_columns(BACKUP)
 
 
 @command(
-    "list_backups",
-    MONITORING,
-    "Lists the whole backups that the broker takes, the newest first: moment, size, and up to when each restores",
     (HEADERS, Argument("[<column> ...]", columns=_COLUMNS), TIMEOUT),
     banner="Listing backups ...",
+    of_leveret="commands for backups",
 )
-def _list_backups(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, tuple(_COLUMNS))
-    try:
-        found = context.api.get("backups")
-    except ApiFault as fault:
-        raise refused(fault, "commands for backups") from fault
+def list_backups(context: CommandContext, *columns: str) -> ResultRows:
+    """Lists the whole backups that the broker takes, the newest first: moment, size, and up to when each restores."""
+    names = selected_columns(columns, tuple(_COLUMNS))
+    found = context.api.get("backups")
     if found["url"] is None:
         raise failed("the broker takes no backups: backup.url is not set")
     return to_rows(_COLUMNS, names, found["backups"])
@@ -46,9 +35,6 @@ def _check_restore(context: CommandContext) -> None:
 
 
 @command(
-    "restore_queue",
-    MONITORING,
-    "Restores a queue, which may be gone, from the broker's backups, into another one; a crash loses none",
     (
         Argument("<queue>", "the queue as it was called at that moment"),
         option("at", "the moment, such as 2026-01-31T14:04:50Z"),
@@ -64,8 +50,8 @@ def _check_restore(context: CommandContext) -> None:
     check=_check_restore,
     timeout=None,
 )
-def _restore_queue(context: CommandContext) -> Result:
-    (queue,) = context.arguments
+def restore_queue(context: CommandContext, queue: str) -> Result:
+    """Restores a queue, which may be gone, from the broker's backups, into another one; a crash loses none."""
     options = {key: context.options.get(key) for key in ("at", "rate", "limit")}
     options["into"] = context.options.get("into-queue")
     return run_job(context, queue, "restore", "restore", options)

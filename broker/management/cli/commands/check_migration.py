@@ -33,9 +33,6 @@ def _check(context: CommandContext) -> None:
 
 
 @command(
-    "check_migration",
-    "Definitions",
-    "Says what would be different if a RabbitMQ moved here; exits with 1 if something is not supported",
     (
         option(
             "from",
@@ -44,12 +41,14 @@ def _check(context: CommandContext) -> None:
         ),
         HEADERS,
     ),
+    name="check_migration",
     banner="Checking what would be different here ...",
     check=_check,
     offline=True,
 )
 def _check_migration(context: CommandContext) -> Result:
     # Imports the broker, which other commands do not need.
+    """Says what would be different if a RabbitMQ moved here; exits with 1 if something is not supported."""
     from leveret.broker.migration_check.findings import count_verdicts
     from leveret.broker.migration_check.migration_report import check_migration
 

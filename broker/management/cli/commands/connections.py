@@ -5,16 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    MONITORING,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-    selected_columns,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, selected_columns
 from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.printing import ProgressLine, connection_name
@@ -28,7 +19,6 @@ _CONSUMER_DEFAULT: Final = tuple(name for name in _CONSUMER_COLUMNS if name != "
 
 listing(
     "list_connections",
-    MONITORING,
     "Lists AMQP 0.9.1 connections for the node",
     CONNECTION,
     ("user", "peer_host", "peer_port", "state"),
@@ -39,7 +29,6 @@ listing(
 
 listing(
     "list_channels",
-    MONITORING,
     "Lists all channels in the node",
     CHANNEL,
     ("pid", "user", "consumer_count", "messages_unacknowledged"),
@@ -50,31 +39,26 @@ listing(
 
 
 @command(
-    "list_consumers",
-    MONITORING,
-    "Lists all consumers for a vhost",
     (VHOST, HEADERS, Argument("[<column> ...]", columns=_CONSUMER_COLUMNS), TIMEOUT),
     banner="Listing consumers in vhost {context.vhost} ...",
 )
-def _list_consumers(context: CommandContext) -> ResultRows:
+def list_consumers(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists all consumers for a vhost."""
     found: list[dict[str, Any]] = context.api.find("consumers", context.vhost) or []
-    names = selected_columns(context.arguments, _CONSUMER_DEFAULT)
+    names = selected_columns(wanted, _CONSUMER_DEFAULT)
     return to_rows(_CONSUMER_COLUMNS, tuple(name for name in _CONSUMER_COLUMNS if name in names), found)
 
 
-_SECTION: Final = "Operations"
 _EXPLANATION: Final = Argument("<explanation>", "sent to the client: CONNECTION_FORCED - <explanation>")
 
 
-def _close(context: CommandContext, name: str, reason: str) -> bool:
-    """Close a connection and return whether it existed."""
+def _close(context: CommandContext, name: str, reason: str) -> None:
+    """Close a connection; one that no longer exists counts as closed."""
     try:
         context.api.delete("connections", name, headers={"X-Reason": _header(reason)})
     except ApiFault as fault:
-        if fault.not_found:
-            return False
-        raise
-    return True
+        if not fault.not_found:
+            raise
 
 
 def _header(reason: str) -> str:
@@ -83,20 +67,15 @@ def _header(reason: str) -> str:
 
 
 @command(
-    "close_connection",
-    _SECTION,
-    "Closes one connection",
     (Argument("<connection pid>", "pid or name, as list_connections shows them"), _EXPLANATION),
     banner="Closing connection {0}, reason: {1}...",
 )
-def _close_one(context: CommandContext) -> Result:
-    identifier, reason = context.arguments
+def close_connection(context: CommandContext, identifier: str, reason: str) -> None:
+    """Closes one connection."""
     name = connection_name(identifier)
     if name is None:
         raise failed(f'Error:\n{{:invalid_pid_syntax, "{identifier}"}}')
-    # A connection that no longer exists counts as closed.
     _close(context, name, reason)
-    return ok_result(context)
 
 
 def _check_numbers(context: CommandContext) -> None:
@@ -105,17 +84,14 @@ def _check_numbers(context: CommandContext) -> None:
             raise bad_argument(f"--{name} cannot be negative")
 
 
-def _close_all_banner(context: CommandContext) -> str:
+def _close_all_banner(context: CommandContext, reason: str) -> str:
     limit = context.integer("limit", 0)
     what = f"{limit}" if limit > 0 else "all"
     where = f"to node {context.node} (across all vhosts)" if context.flag("global") else f"in vhost {context.vhost}"
-    return f"Closing {what} connections {where}, reason: {context.arguments[0]}..."
+    return f"Closing {what} connections {where}, reason: {reason}..."
 
 
 @command(
-    "close_all_connections",
-    _SECTION,
-    "Closes all connections to a virtual host, or to the broker",
     (
         option("global", "connections of all virtual hosts"),
         option("limit", "maximum number of connections to close"),
@@ -127,8 +103,8 @@ def _close_all_banner(context: CommandContext) -> str:
     check=_check_numbers,
     timeout=None,
 )
-def _close_all(context: CommandContext) -> Result:
-    (reason,) = context.arguments
+def close_all_connections(context: CommandContext, reason: str) -> Result:
+    """Closes all connections to a virtual host, or to the broker."""
     found = context.api.get("connections", columns="name,vhost", disable_stats=True)
     names = [each["name"] for each in found if context.flag("global") or each["vhost"] == context.vhost]
     limit = context.integer("limit", 0)
@@ -149,15 +125,11 @@ def _close_each(context: CommandContext, names: list[str], reason: str, delay: f
 
 
 @command(
-    "close_all_user_connections",
-    _SECTION,
-    "Closes all connections of a user",
     (Argument("<username>", "the user's name"), _EXPLANATION),
     banner="Closing connections of user {0}, reason: {1}...",
     timeout=None,
 )
-def _close_all_of_user(context: CommandContext) -> Result:
-    user, reason = context.arguments
+def close_all_user_connections(context: CommandContext, user: str, reason: str) -> None:
+    """Closes all connections of a user."""
     found: list[dict[str, Any]] = context.api.find("connections", "username", user) or []
     _close_each(context, [each["name"] for each in found], reason, 0)
-    return ok_result(context)

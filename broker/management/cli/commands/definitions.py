@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
     DATA,
     ApiFault,
@@ -26,15 +26,13 @@ def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any)
     """Set a definition. Reports an unknown virtual host as rabbitmqctl does.
 
     Raises:
-        CommandFault: the virtual host does not exist (exit status 65), or the definition is invalid (69).
+        CommandFault: the virtual host does not exist (exit status 65).
     """
     try:
         return context.api.put(*path, body=body, **query)
     except ApiFault as fault:
         if fault.not_found:
             raise no_such_vhost(context.vhost) from fault
-        if fault.status == 400:
-            raise failed(fault.reason) from fault
         raise
 
 
@@ -83,7 +81,6 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
     return found
 
 
-_PARAMETERS: Final = "Parameters"
 _COLUMNS: Final = table_columns(PARAMETER)
 _COMPONENT: Final = Argument(
     "<component_name>", "component that uses the parameter, such as operator_policy or vhost-limits"
@@ -92,84 +89,52 @@ _NAME: Final = Argument("<name>", "the parameter's name")
 _VALUE: Final = Argument("<value>", "any JSON value")
 
 
-@command(
-    "list_parameters",
-    _PARAMETERS,
-    "Lists runtime parameters for a virtual host",
-    (VHOST, HEADERS, TIMEOUT),
-    banner='Listing runtime parameters for vhost "{context.vhost}" ...',
-)
-def _list(context: CommandContext) -> ResultRows:
+@command((VHOST, HEADERS, TIMEOUT), banner='Listing runtime parameters for vhost "{context.vhost}" ...')
+def list_parameters(context: CommandContext) -> ResultRows:
+    """Lists runtime parameters for a virtual host."""
     found = [each for each in context.api.get("parameters") if each["vhost"] == context.vhost]
-    if not found and context.api.find("vhosts", context.vhost) is None:
-        raise no_such_vhost(context.vhost)
+    if not found:
+        context.require(no_such_vhost(context.vhost), "vhosts", context.vhost)
     found.sort(key=lambda each: (each["component"], each["name"]))
     return list_rows(_COLUMNS, found, "component", "name", "value")
 
 
 @command(
-    "set_parameter",
-    _PARAMETERS,
-    "Sets a runtime parameter",
     (VHOST, _COMPONENT, _NAME, _VALUE),
     banner='Setting runtime parameter "{1}" for component "{0}" to "{2}" in vhost "{context.vhost}" ...',
 )
-def _set(context: CommandContext) -> Result:
-    component, name, value = context.arguments
+def set_parameter(context: CommandContext, component: str, name: str, value: str) -> None:
+    """Sets a runtime parameter."""
     put(context, ("parameters", component, context.vhost, name), {"value": parse_json(value)})
-    return ok_result(context)
 
 
 @command(
-    "clear_parameter",
-    _PARAMETERS,
-    "Clears a runtime parameter",
     (VHOST, _COMPONENT, _NAME),
     banner='Clearing runtime parameter "{1}" for component "{0}" on vhost "{context.vhost}" ...',
 )
-def _clear(context: CommandContext) -> Result:
-    component, name = context.arguments
+def clear_parameter(context: CommandContext, component: str, name: str) -> None:
+    """Clears a runtime parameter."""
     clear(context, ("parameters", component, context.vhost, name))
-    return ok_result(context)
 
 
-@command(
-    "list_global_parameters",
-    _PARAMETERS,
-    "Lists global runtime parameters",
-    (HEADERS, TIMEOUT),
-    banner="Listing global runtime parameters ...",
-)
-def _list_global(context: CommandContext) -> ResultRows:
+@command((HEADERS, TIMEOUT), banner="Listing global runtime parameters ...")
+def list_global_parameters(context: CommandContext) -> ResultRows:
+    """Lists global runtime parameters."""
     return list_rows(_COLUMNS, context.api.get("global-parameters"), "name", "value")
 
 
-@command(
-    "set_global_parameter",
-    _PARAMETERS,
-    "Sets a global runtime parameter",
-    (_NAME, _VALUE),
-    banner='Setting global runtime parameter "{0}" to "{1}" ...',
-)
-def _set_global(context: CommandContext) -> Result:
-    name, value = context.arguments
+@command((_NAME, _VALUE), banner='Setting global runtime parameter "{0}" to "{1}" ...')
+def set_global_parameter(context: CommandContext, name: str, value: str) -> None:
+    """Sets a global runtime parameter."""
     put(context, ("global-parameters", name), {"value": parse_json(value)})
-    return ok_result(context)
 
 
-@command(
-    "clear_global_parameter",
-    _PARAMETERS,
-    "Clears a global runtime parameter",
-    (_NAME,),
-    banner='Clearing global runtime parameter "{0}" ...',
-)
-def _clear_global(context: CommandContext) -> Result:
-    clear(context, ("global-parameters", context.arguments[0]))
-    return ok_result(context)
+@command((_NAME,), banner='Clearing global runtime parameter "{0}" ...')
+def clear_global_parameter(context: CommandContext, name: str) -> None:
+    """Clears a global runtime parameter."""
+    clear(context, ("global-parameters", name))
 
 
-_DEFINITIONS: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
 _STANDARD_STREAM: Final = "-"
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -193,16 +158,12 @@ def _check_export(context: CommandContext) -> None:
         raise bad_argument(f"Directory {Path(path).parent} does not exist")
 
 
-def _export_banner(context: CommandContext) -> str:
-    path = context.arguments[0]
+def _export_banner(context: CommandContext, path: str) -> str:
     # On standard output the banner would make the JSON invalid.
     return "" if path == _STANDARD_STREAM else f'Exporting definitions in JSON to a file at "{path}" ...'
 
 
 @command(
-    "export_definitions",
-    _DEFINITIONS,
-    "Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON",
     (
         Argument('<file_path | "-">', "file to write; - is standard output", "<file_path>"),
         option("format", "json"),
@@ -211,8 +172,8 @@ def _export_banner(context: CommandContext) -> str:
     banner=_export_banner,
     check=_check_export,
 )
-def _export(context: CommandContext) -> Result:
-    path = context.arguments[0]
+def export_definitions(context: CommandContext, path: str) -> Outcome:
+    """Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON."""
     if path != _STANDARD_STREAM and Path(path).is_dir():
         raise failed(f"Path {path} is a directory", DATA)
     content = context.api.raw("GET", ("definitions",))
@@ -224,30 +185,22 @@ def _export(context: CommandContext) -> Result:
         Path(path).write_bytes(content)
     except OSError as error:
         raise failed(f"Could not write to {path}: {error.strerror}", DATA) from error
-    return ok_result(context) if not context.json else Outcome()
-
-
-def _source(context: CommandContext) -> str:
-    return context.arguments[0] if context.arguments else _STANDARD_STREAM
+    return Outcome()
 
 
 def _check_import(context: CommandContext) -> None:
     _check_format(context)
-    path = _source(context)
-    if path != _STANDARD_STREAM and not Path(path).exists():
-        raise bad_argument(f"File {path} does not exist")
+    for path in context.arguments:
+        if path != _STANDARD_STREAM and not Path(path).exists():
+            raise bad_argument(f"File {path} does not exist")
 
 
-def _import_banner(context: CommandContext) -> str:
-    path = _source(context)
+def _import_banner(context: CommandContext, path: str = _STANDARD_STREAM) -> str:
     where = "standard input" if path == _STANDARD_STREAM else f'a file at "{path}"'
     return f"Importing definitions in JSON from {where} ..."
 
 
 @command(
-    "import_definitions",
-    _DEFINITIONS,
-    "Imports definitions that Leveret or RabbitMQ exported; deletes nothing",
     (
         Argument('<file_path | "-">', "file to read; standard input if omitted or -", "<file_path>", least=0),
         option("format", "json"),
@@ -258,9 +211,9 @@ def _import_banner(context: CommandContext) -> str:
     check=_check_import,
     timeout=None,
 )
-def _import(context: CommandContext) -> Result:
-    definitions = _read(context)
-    parts = list(_parts(definitions))
+def import_definitions(context: CommandContext, path: str = _STANDARD_STREAM) -> Result:
+    """Imports definitions that Leveret or RabbitMQ exported; deletes nothing."""
+    parts = list(_parts(_read(context, path)))
     with ProgressLine("Importing", sum(size for size, _ in parts), silent=context.silent) as progress:
         imported = 0
         notices: list[str] = []
@@ -273,8 +226,7 @@ def _import(context: CommandContext) -> Result:
     return Outcome("\n".join([_STARTED, *notices]), shown if context.json else None)
 
 
-def _read(context: CommandContext) -> dict[str, Any]:
-    path = _source(context)
+def _read(context: CommandContext, path: str) -> dict[str, Any]:
     try:
         text = context.stdin.read() if path == _STANDARD_STREAM else Path(path).read_text("utf-8")
         found = parse_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -309,6 +261,4 @@ def _send(context: CommandContext, part: dict[str, Any]) -> None:
         word, _, vhost = fault.reason.partition(", ")
         if word == "no_such_vhost":
             raise no_such_vhost(vhost) from fault
-        if fault.status == 400:
-            raise failed(fault.reason) from fault
         raise

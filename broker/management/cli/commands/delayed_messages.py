@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, Run, command
-from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, refused
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, Run, command
+from leveret.broker.management.cli.command_errors import bad_argument
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.selectable_columns import Column, table_columns, to_rows
 from leveret.broker.management.fields import WAITING_MESSAGE
@@ -18,6 +18,7 @@ from leveret.broker.management.fields import WAITING_MESSAGE
 #: Messages per request.
 _BATCH: Final = 1000
 _LIMIT_DEFAULT: Final = 100
+_COMMANDS: Final = "commands for delayed messages"
 
 
 class _Place(NamedTuple):
@@ -57,17 +58,17 @@ def _check_number(place: _Place, context: CommandContext) -> None:
 def _one(place: _Place, verb: str, summary: str, doing: str) -> Callable[[Run], Run]:
     """Return the decorator of a command for one message."""
     return command(
-        f"{verb}_{place.noun}",
-        QUEUES,
-        summary,
         (
             VHOST,
             Argument(f"<{place.kind}>", place.about),
             Argument("<id>", f"number of the message, as {place.list_command} shows it"),
             TIMEOUT,
         ),
+        name=f"{verb}_{place.noun}",
+        summary=summary,
         banner=f"{doing} message {{1}} of {place.kind} '{{0}}' in vhost '{{context.vhost}}' ...",
         check=partial(_check_number, place),
+        of_leveret=_COMMANDS,
         place=place,
     )
 
@@ -75,9 +76,6 @@ def _one(place: _Place, verb: str, summary: str, doing: str) -> Callable[[Run], 
 def _all(place: _Place, summary: str, listing: str) -> Callable[[Run], Run]:
     """Return the decorator of a command that lists messages."""
     return command(
-        place.list_command,
-        QUEUES,
-        summary,
         (
             VHOST,
             Argument(f"<{place.kind}>", place.about),
@@ -85,8 +83,11 @@ def _all(place: _Place, summary: str, listing: str) -> Callable[[Run], Run]:
             HEADERS,
             TIMEOUT,
         ),
+        name=place.list_command,
+        summary=summary,
         banner=f"Listing {listing} of {place.kind} '{{0}}' in vhost '{{context.vhost}}' ...",
         check=_check_limit,
+        of_leveret=_COMMANDS,
         place=place,
     )
 
@@ -101,10 +102,11 @@ def _all(place: _Place, summary: str, listing: str) -> Callable[[Run], Run]:
     "Lists returned messages of a queue that wait for their retry, the next one that is due first",
     "delayed retries",
 )
-def _list(context: CommandContext, place: _Place) -> ResultRows:
+def _list(context: CommandContext, name: str, place: _Place) -> ResultRows:
     left, found = context.integer("limit", _LIMIT_DEFAULT), list[dict[str, Any]]()
     while left > 0:
-        part = _ask(place, context, "GET", offset=len(found), count=min(left, _BATCH))["messages"]
+        query = {"offset": len(found), "count": min(left, _BATCH)}
+        part = context.api.get(*_path(context, place, name), **query)["messages"]
         found += part
         left -= len(part)
         if not part:
@@ -114,8 +116,8 @@ def _list(context: CommandContext, place: _Place) -> ResultRows:
 
 @_one(_EXCHANGE, "show", "Shows a waiting message with its body", "Showing")
 @_one(_QUEUE, "show", "Shows a message that waits for its retry, with its body", "Showing")
-def _show(context: CommandContext, place: _Place) -> Result:
-    found = _ask(place, context, "GET", context.arguments[1])
+def _show(context: CommandContext, name: str, number: str, place: _Place) -> Result:
+    found = context.api.get(*_path(context, place, name, number))
     lines = [f"{name}: {column.read(found)}" for name, column in place.columns.items()]
     properties = found["properties"] if isinstance(found["properties"], dict) else {}
     lines += [f"properties.{name}: {value}" for name, value in properties.items()]
@@ -125,30 +127,21 @@ def _show(context: CommandContext, place: _Place) -> Result:
 
 @_one(_EXCHANGE, "cancel", "Removes a waiting message", "Cancelling")
 @_one(_QUEUE, "cancel", "Removes a message that waits for its retry", "Cancelling")
-def _cancel(context: CommandContext, place: _Place) -> Result:
-    _ask(place, context, "DELETE", context.arguments[1])
-    return _done(place, context, "cancelled")
+def _cancel(context: CommandContext, name: str, number: str, place: _Place) -> Result:
+    context.api.delete(*_path(context, place, name, number))
+    return _done(place, name, number, "cancelled")
 
 
 @_one(_EXCHANGE, "deliver", "Routes a waiting message to its queues now", "Delivering")
 @_one(_QUEUE, "deliver", "Makes a message ready that waits for its retry", "Delivering")
-def _deliver(context: CommandContext, place: _Place) -> Result:
-    _ask(place, context, "POST", context.arguments[1], "deliver")
-    return _done(place, context, "delivered")
+def _deliver(context: CommandContext, name: str, number: str, place: _Place) -> Result:
+    context.api.post(*_path(context, place, name, number, "deliver"))
+    return _done(place, name, number, "delivered")
 
 
-def _done(place: _Place, context: CommandContext, what: str) -> Outcome:
-    name, number = context.arguments
+def _done(place: _Place, name: str, number: str, what: str) -> Outcome:
     return Outcome(f"Message {number} of {place.kind} '{name}' is {what}", {"id": int(number), "result": what})
 
 
-def _ask(place: _Place, context: CommandContext, method: str, *below: str, **query: Any) -> Any:
-    path = (f"{place.kind}s", context.vhost, context.arguments[0], "delayed", *below)
-    try:
-        if method == "GET":
-            return context.api.get(*path, **query)
-        if method == "DELETE":
-            return context.api.delete(*path)
-        return context.api.post(*path)
-    except ApiFault as fault:
-        raise refused(fault, "commands for delayed messages") from fault
+def _path(context: CommandContext, place: _Place, name: str, *below: str) -> tuple[str, ...]:
+    return f"{place.kind}s", context.vhost, name, "delayed", *below

@@ -6,16 +6,9 @@ import socket
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    DEFAULT_TIMEOUT,
-    MONITORING,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-)
+from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
+    TEMPORARY,
     UNAVAILABLE,
     ApiFault,
     CommandFault,
@@ -46,51 +39,34 @@ def _ping_banner(context: CommandContext) -> str:
     )
 
 
-@command(
-    "ping",
-    MONITORING,
-    "Checks that the HTTP API responds and accepts the user's password",
-    (TIMEOUT,),
-    banner=_ping_banner,
-)
-def _ping(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner=_ping_banner)
+def ping(context: CommandContext) -> Result:
+    """Checks that the HTTP API responds and accepts the user's password."""
     try:
         context.api.get("whoami")
     except (ApiFault, Unreachable, RequestTimeout) as fault:
-        raise failed(
-            f"Failed to connect and authenticate to {context.address} in {_milliseconds(context)} ms"
-        ) from fault
+        text = f"Failed to connect and authenticate to {context.address} in {_milliseconds(context)} ms"
+        raise failed(text) from fault
     return Outcome("Ping succeeded", {"message": "Ping succeeded"})
 
 
-@command(
-    "check_running",
-    MONITORING,
-    "Health check that fails if the broker is not running",
-    (TIMEOUT,),
-    banner="Checking if RabbitMQ is running on node {context.node} ...",
-)
-@command(
-    "is_running",
-    MONITORING,
-    "Checks if the broker is fully booted and running",
-    (TIMEOUT,),
-    banner="Asking node {context.node} for its status ...",
-    result=True,
-)
-def _running(context: CommandContext, **result: bool) -> Result:
+@command((TIMEOUT,), banner="Checking if RabbitMQ is running on node {context.node} ...")
+def check_running(context: CommandContext) -> Result:
+    """Health check that fails if the broker is not running."""
     text = f"RabbitMQ on node {context.node} is fully booted and running"
-    return Outcome(text, {"message": text, **result})
+    return Outcome(text, {"message": text})
 
 
-@command(
-    "is_booting",
-    MONITORING,
-    "Checks if the broker is still booting",
-    (TIMEOUT,),
-    banner="Asking node {context.node} for its boot status ...",
-)
-def _is_booting(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Asking node {context.node} for its status ...")
+def is_running(context: CommandContext) -> Result:
+    """Checks if the broker is fully booted and running."""
+    text = f"RabbitMQ on node {context.node} is fully booted and running"
+    return Outcome(text, {"message": text, "result": True})
+
+
+@command((TIMEOUT,), banner="Asking node {context.node} for its boot status ...")
+def is_booting(context: CommandContext) -> Result:
+    """Checks if the broker is still booting."""
     # The API is started last, so the node is booted if it responds.
     text = (
         f"RabbitMQ on node {context.node} is fully booted (check with is_running), stopped or has not started"
@@ -104,23 +80,7 @@ def _passed(context: CommandContext, text: str, json: dict[str, str]) -> Outcome
     return Outcome("" if context.flag("silent") else text, json)
 
 
-@command(
-    "check_local_alarms",
-    MONITORING,
-    "Health check that fails if a memory or disk alarm is in effect",
-    (TIMEOUT,),
-    banner="Asking node {context.node} to report any local resource alarms ...",
-    where="no local alarms",
-)
-@command(
-    "check_alarms",
-    MONITORING,
-    "Same as check_local_alarms, because there is one node",
-    (TIMEOUT,),
-    banner="Asking node {context.node} to report any local resource alarms ...",
-    where="no alarms, local or clusterwide",
-)
-def _alarms(context: CommandContext, where: str) -> Result:
+def _check_alarms(context: CommandContext, where: str) -> Result:
     found = alarms(context)
     if found:
         json = {"alarms": [{"node": context.node, "resource": resource} for resource, _ in found], "result": "error"}
@@ -128,14 +88,21 @@ def _alarms(context: CommandContext, where: str) -> Result:
     return _passed(context, f"Node {context.node} reported {where}", {"result": "ok"})
 
 
-@command(
-    "check_virtual_hosts",
-    MONITORING,
-    "Health check that fails if a virtual host is not running",
-    (TIMEOUT,),
-    banner="Checking if all vhosts are running on node {context.node} ...",
-)
-def _virtual_hosts(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Asking node {context.node} to report any local resource alarms ...")
+def check_local_alarms(context: CommandContext) -> Result:
+    """Health check that fails if a memory or disk alarm is in effect."""
+    return _check_alarms(context, "no local alarms")
+
+
+@command((TIMEOUT,), banner="Asking node {context.node} to report any local resource alarms ...")
+def check_alarms(context: CommandContext) -> Result:
+    """Same as check_local_alarms, because there is one node."""
+    return _check_alarms(context, "no alarms, local or clusterwide")
+
+
+@command((TIMEOUT,), banner="Checking if all vhosts are running on node {context.node} ...")
+def check_virtual_hosts(context: CommandContext) -> Result:
+    """Health check that fails if a virtual host is not running."""
     down = [each["name"] for each in context.api.get("vhosts") if not _is_up(each)]
     if down:
         names = "\n".join(down)
@@ -161,9 +128,6 @@ def _check_unit(context: CommandContext) -> None:
 
 
 @command(
-    "check_certificate_expiration",
-    MONITORING,
-    "Health check that fails if a listener's certificate expires soon",
     (
         option("within", "length of the period; default 4", value="<period>"),
         option("unit", "unit of the period: days, weeks, months or years; default weeks", values=_UNITS),
@@ -171,7 +135,8 @@ def _check_unit(context: CommandContext) -> None:
     banner="Checking certificate expiration on node {context.node} ...",
     check=_check_unit,
 )
-def _certificates(context: CommandContext) -> Result:
+def check_certificate_expiration(context: CommandContext) -> Result:
+    """Health check that fails if a listener's certificate expires soon."""
     count, unit = _period(context)
     try:
         context.api.get("health", "checks", "certificate-expiration", str(count), unit.lower())
@@ -181,24 +146,24 @@ def _certificates(context: CommandContext) -> Result:
     return Outcome(f"No certificates are expiring within {period}.", {"result": "ok"})
 
 
+def _single_node(context: CommandContext) -> Result:
+    json = {"message": f"Target node {_SINGLE_NODE}", "result": "ok"}
+    return _passed(context, f"Node {context.node} {_SINGLE_NODE}", json)
+
+
+@command((TIMEOUT,), banner="Checking if node {context.node} is critical for quorum of any quorum queues ...")
+def check_if_node_is_quorum_critical(context: CommandContext) -> Result:
+    """Always passes: there is one node."""
+    return _single_node(context)
+
+
 @command(
-    "check_if_node_is_quorum_critical",
-    MONITORING,
-    "Always passes: there is one node",
-    (TIMEOUT,),
-    banner="Checking if node {context.node} is critical for quorum of any quorum queues ...",
-)
-@command(
-    "check_if_node_is_mirror_sync_critical",
-    MONITORING,
-    "Always passes: there are no mirrored queues",
     (TIMEOUT,),
     banner="Checking if node {context.node} is critical for data safety of any classic mirrored queues ...",
 )
-def _single_node(context: CommandContext) -> Result:
-    return _passed(
-        context, f"Node {context.node} {_SINGLE_NODE}", {"message": f"Target node {_SINGLE_NODE}", "result": "ok"}
-    )
+def check_if_node_is_mirror_sync_critical(context: CommandContext) -> Result:
+    """Always passes: there are no mirrored queues."""
+    return _single_node(context)
 
 
 def _node_health_banner(context: CommandContext) -> str:
@@ -210,14 +175,9 @@ def _node_health_banner(context: CommandContext) -> str:
     )
 
 
-@command(
-    "node_health_check",
-    "Deprecated",
-    "DEPRECATED. Use check_running, check_alarms and similar checks instead",
-    (TIMEOUT,),
-    banner=_node_health_banner,
-)
-def _node_health(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner=_node_health_banner)
+def node_health_check(context: CommandContext) -> Result:
+    """DEPRECATED. Use check_running, check_alarms and similar checks instead."""
     found = alarms(context)
     if found:
         raise failed(f"Health check failed.  Status: {'; '.join(line for _, line in found)}")
@@ -241,23 +201,17 @@ def wait_until_up(context: CommandContext, seconds: float) -> None:
         else:
             return
     text = f"Error: operation await_startup on node {context.address} timed out. Timeout value used: {seconds:g}"
-    raise CommandFault(75, text)
+    raise CommandFault(TEMPORARY, text)
 
 
-@command(
-    "listeners",
-    MONITORING,
-    "Lists active connection listeners (bound interface, port, protocol)",
-    (TIMEOUT,),
-    banner="Asking node {context.node} to report its protocol listeners ...",
-)
+@command((TIMEOUT,), name="listeners", banner="Asking node {context.node} to report its protocol listeners ...")
 def _list(context: CommandContext) -> Result:
+    """Lists active connection listeners (bound interface, port, protocol)."""
     found = listeners(context)
     if context.text("formatter") == "csv":
         return ResultRows(_COLUMNS, found)
-    return Outcome(
-        "\n".join(listener_line(each) for each in found), {"listeners": found, "node": context.node, "result": "ok"}
-    )
+    text = "\n".join(listener_line(each) for each in found)
+    return Outcome(text, {"listeners": found, "node": context.node, "result": "ok"})
 
 
 def _check_port_argument(context: CommandContext) -> None:
@@ -267,15 +221,12 @@ def _check_port_argument(context: CommandContext) -> None:
 
 
 @command(
-    "check_port_listener",
-    MONITORING,
-    "Health check that fails if nothing listens on a port",
     (Argument("<port>"), TIMEOUT),
     banner="Asking node {context.node} if there's an active listener on port {0} ...",
     check=_check_port_argument,
 )
-def _port(context: CommandContext) -> Result:
-    (port,) = context.arguments
+def check_port_listener(context: CommandContext, port: str) -> Result:
+    """Health check that fails if nothing listens on a port."""
     found = listeners(context)
     if any(str(each["port"]) == port for each in found):
         text = f"A listener for port {port} is running on node {context.node}."
@@ -299,15 +250,13 @@ def _check_protocol_argument(context: CommandContext) -> None:
 
 
 @command(
-    "check_protocol_listener",
-    MONITORING,
-    "Health check that fails if no listener uses a protocol",
     (Argument("<protocol>", "amqp, amqps, http, https, http/prometheus"), TIMEOUT),
     banner="Asking node {context.node} if there's an active listener for protocol {0} ...",
     check=_check_protocol_argument,
 )
-def _protocol(context: CommandContext) -> Result:
-    protocol = PROTOCOLS.get(context.arguments[0].lower(), context.arguments[0].lower())
+def check_protocol_listener(context: CommandContext, named: str) -> Result:
+    """Health check that fails if no listener uses a protocol."""
+    protocol = PROTOCOLS.get(named.lower(), named.lower())
     found = listeners(context)
     protocols = list(dict.fromkeys(each["protocol"] for each in found))
     if protocol in protocols:
@@ -321,14 +270,9 @@ def _protocol(context: CommandContext) -> Result:
     raise failed(text, json=json)
 
 
-@command(
-    "check_port_connectivity",
-    MONITORING,
-    "Health check that connects to the port of every listener from this machine",
-    (TIMEOUT,),
-    banner="Testing TCP connections to all active listeners on node {context.node} ...",
-)
-def _connectivity(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Testing TCP connections to all active listeners on node {context.node} ...")
+def check_port_connectivity(context: CommandContext) -> Result:
+    """Health check that connects to the port of every listener from this machine."""
     found = listeners(context)
     broken = [each for each in found if not _connects(context, each)]
     if broken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -17,6 +18,7 @@ from leveret.broker.management.cli.command_errors import (
     RequestTimeout,
     Unreachable,
     bad_argument,
+    failed,
 )
 from leveret.broker.management.cli.command_line import (
     FLAG,
@@ -212,7 +214,6 @@ complete -c leveretctl -f -a '(__leveretctl_words)'
 SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-_SECTION: Final = "Help"
 # Seconds after which names are completed no more.
 _SECONDS: Final = 2.0
 _PAGED: Final = ("queues", "exchanges")
@@ -220,41 +221,32 @@ _IN_VHOSTS: Final = (*_PAGED, "policies", "operator-policies")
 
 
 @command(
-    "help",
-    _SECTION,
-    "Displays usage information for a command",
     (Argument("[<command>]"), option("list-commands", "list only the names of all commands")),
     line="(<command> | [--list-commands])",
     offline=True,
 )
-def _help(context: CommandContext) -> Result:
-    import sys
-
+def help(context: CommandContext, name: str = "") -> Result:
+    """Displays usage information for a command."""
     terminal = sys.stdout.isatty()
     if context.flag("list-commands"):
         return Outcome("\n".join(known_commands.names()))
     if not context.arguments:
         return Outcome(command_list(terminal))
-    name = context.arguments[0]
     found = known_commands.find(name)
     if found is None:
         near = known_commands.closest_name(name)
-        raise CommandFault(
-            USAGE,
-            f"Error:\n\n{unknown_command(name, near)}" if near else f"Error:\n\n{unknown_command(name, None).rstrip()}",
-        )
+        text = unknown_command(name, near)
+        raise failed(f"\n{text if near else text.rstrip()}", USAGE)
     return Outcome(command_help(found, terminal))
 
 
-@command("version", _SECTION, "Displays CLI tools version", offline=True)
-def _version(context: CommandContext) -> Result:
+@command(offline=True)
+def version(context: CommandContext) -> Result:
+    """Displays CLI tools version."""
     return Outcome(VERSION, {"result": "ok", "value": {"version": VERSION}})
 
 
 @command(
-    "autocomplete",
-    _SECTION,
-    "Lists the completions of a word",
     (
         Argument("[prefix]", "typed part of the word"),
         Argument("[<word> ...]", "the words before it", "<word>"),
@@ -263,9 +255,9 @@ def _version(context: CommandContext) -> Result:
     line="[<word> ...] [prefix] [--for <command>]",
     offline=True,
 )
-def _autocomplete(context: CommandContext) -> Result:
-    prefix = context.arguments[-1] if context.arguments else ""
-    before = context.arguments[:-1]
+def autocomplete(context: CommandContext, *words: str) -> Result:
+    """Lists the completions of a word."""
+    prefix, before = words[-1] if words else "", words[:-1]
     if "for" in context.options:
         found = completions(context.text("for"), prefix, before, partial(_names, before))
     else:
@@ -302,9 +294,6 @@ def _check_shell(context: CommandContext) -> None:
 
 
 @command(
-    "completion",
-    _SECTION,
-    "Prints the completion script of a shell",
     (
         Argument("bash | zsh | fish", 'source it from ~/.bashrc: eval "$(leveretctl completion bash)"', "bash"),
         Argument("", "write it to a file _leveretctl in a directory of $fpath", "zsh", least=0),
@@ -313,5 +302,6 @@ def _check_shell(context: CommandContext) -> None:
     check=_check_shell,
     offline=True,
 )
-def _completion(context: CommandContext) -> Result:
-    return Outcome(SCRIPTS[context.arguments[0]].rstrip("\n"))
+def completion(context: CommandContext, shell: str, *_: str) -> Result:
+    """Prints the completion script of a shell."""
+    return Outcome(SCRIPTS[shell].rstrip("\n"))

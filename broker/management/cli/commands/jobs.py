@@ -5,14 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    QUEUES,
-    CommandContext,
-    Outcome,
-    Result,
-    command,
-    ok_result,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
@@ -82,9 +75,6 @@ def _options(context: CommandContext) -> dict[str, Any]:
 
 
 @command(
-    "return_messages",
-    QUEUES,
-    "Returns dead letters to where they come from; a crash loses none",
     (
         Argument("<queue>", "the dead-letter queue; messages that arrive after the start are left alone"),
         VHOST,
@@ -109,8 +99,8 @@ def _options(context: CommandContext) -> dict[str, Any]:
     check=_check_return,
     timeout=None,
 )
-def _return(context: CommandContext) -> Result:
-    (queue,) = context.arguments
+def return_messages(context: CommandContext, queue: str) -> Result:
+    """Returns dead letters to where they come from; a crash loses none."""
     return run_job(context, queue, "return-messages", "return", _options(context))
 
 
@@ -132,13 +122,13 @@ def run_job(context: CommandContext, queue: str, resource: str, verb: str, optio
         raise refused(fault, resource.replace("-", "_")) from fault
     if dry_run:
         return Outcome(f"Would {verb} {_report(found)}", found)
+    return _follow(context, found)
+
+
+def _follow(context: CommandContext, job: dict[str, Any]) -> Outcome:
+    """Wait until a job has ended, unless --detach is given, and show its progress."""
     if context.flag("detach"):
-        return Outcome(f"Job {found['id']} has begun", found)
-    return _ended_job(_wait_for_job(context, found))
-
-
-def _wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any]:
-    """Wait until a job has ended, and show its progress; return its last state."""
+        return Outcome(f"Job {job['id']} has begun", job)
     away = 0.0
     try:
         with ProgressLine(_WORDS[job["kind"]][0], _total(context, job), silent=context.silent) as progress:
@@ -155,7 +145,11 @@ def _wait_for_job(context: CommandContext, job: dict[str, Any]) -> dict[str, Any
     except KeyboardInterrupt:
         text = f"job {job['id']} goes on; see leveretctl list_jobs, or stop it with leveretctl cancel_job {job['id']}"
         raise CommandFault(INTERRUPTED, text, json={"id": job["id"], "result": "running"}) from None
-    return job
+    done = _WORDS[job["kind"]][1]
+    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
+    if job["state"] != "completed" or job["left_count"]:
+        raise failed(text, json={**job, "result": "error"})
+    return Outcome(text, {**job, "result": "ok"})
 
 
 def _total(context: CommandContext, job: dict[str, Any]) -> int:
@@ -173,15 +167,6 @@ def _done(job: dict[str, Any]) -> int:
     return int(job["next_offset"]) - int(job["first_offset"]) if job["kind"] == "replay" else int(job["returned"])
 
 
-def _ended_job(job: dict[str, Any]) -> Outcome:
-    """Return the result of a job that has ended."""
-    done = _WORDS[job["kind"]][1]
-    text = f"Job {job['id']} is {job['state']}{': ' + job['error'] if job['error'] else ''}. {done} {_report(job)}"
-    if job["state"] != "completed" or job["left_count"]:
-        raise failed(text, json={**job, "result": "error"})
-    return Outcome(text, {**job, "result": "ok"})
-
-
 def _report(found: dict[str, Any]) -> str:
     """Return what a job has done, or would do."""
     lines = [f"{found['returned']} messages, left {found['left_count']}"]
@@ -195,7 +180,6 @@ def _report(found: dict[str, Any]) -> str:
 
 listing(
     "list_jobs",
-    QUEUES,
     "Lists the jobs of return_messages, move_messages, replay and restore_queue, the newest first",
     JOB,
     ("id", "queue", "state", "returned", "left", "error"),
@@ -205,32 +189,19 @@ listing(
 )
 
 
-@command(
-    "cancel_job",
-    QUEUES,
-    "Cancels a running or paused job, or removes one that has ended from the list",
-    (_ID, VHOST, TIMEOUT),
-    banner="Cancelling job {0} in vhost {context.vhost} ...",
-    method="DELETE",
-)
-@command(
-    "resume_job",
-    QUEUES,
-    "Continues a job that is paused, because the broker ended badly three times in a row while it ran",
-    (_ID, VHOST, TIMEOUT),
-    banner="Resuming job {0} in vhost {context.vhost} ...",
-    method="POST",
-)
-def _change(context: CommandContext, method: str) -> Result:
-    (job,) = context.arguments
-    try:
-        if method == "DELETE":
-            context.api.delete("jobs", context.vhost, job)
-        else:
-            context.api.post("jobs", context.vhost, job, "resume")
-    except ApiFault as fault:
-        raise failed(f"no job '{job}' in vhost '{context.vhost}'" if fault.not_found else fault.reason) from fault
-    return ok_result(context)
+_NO_JOB: Final = "no job '{0}' in vhost '{context.vhost}'"
+
+
+@command((_ID, VHOST, TIMEOUT), banner="Cancelling job {0} in vhost {context.vhost} ...", not_found=_NO_JOB)
+def cancel_job(context: CommandContext, job: str) -> None:
+    """Cancels a running or paused job, or removes one that has ended from the list."""
+    context.api.delete("jobs", context.vhost, job)
+
+
+@command((_ID, VHOST, TIMEOUT), banner="Resuming job {0} in vhost {context.vhost} ...", not_found=_NO_JOB)
+def resume_job(context: CommandContext, job: str) -> None:
+    """Continues a job that is paused, because the broker ended badly three times in a row while it ran."""
+    context.api.post("jobs", context.vhost, job, "resume")
 
 
 # Messages per request: small enough to show progress, large enough to make the cost of a request negligible.
@@ -242,17 +213,13 @@ def _check_move(context: CommandContext) -> None:
     read_conditions(context.text("filter"))
 
 
-def _move_banner(context: CommandContext) -> str:
-    source, target = context.arguments
+def _move_banner(context: CommandContext, source: str, target: str) -> str:
     which = f" matching {' and '.join(context.text('filter').splitlines())}" if "filter" in context.options else ""
     most = f"at most {context.integer('limit', 0)} " if "limit" in context.options else ""
     return f"Moving {most}messages{which} from queue '{source}' to queue '{target}' in vhost '{context.vhost}' ..."
 
 
 @command(
-    "move_messages",
-    QUEUES,
-    "Moves ready messages from one queue to another, oldest first; a crash loses none",
     (
         VHOST,
         Argument("<from queue>", "source queue"),
@@ -267,12 +234,11 @@ def _move_banner(context: CommandContext) -> str:
     check=_check_move,
     timeout=None,
 )
-def _move(context: CommandContext) -> Result:
-    source, target = context.arguments
+def move_messages(context: CommandContext, source: str, target: str) -> Result:
+    """Moves ready messages from one queue to another, oldest first; a crash loses none."""
     conditions = read_conditions(context.text("filter"))
-    found = context.api.find("queues", context.vhost, source, columns="name,messages_ready")
-    if found is None:
-        raise failed(f"no queue '{source}' in vhost '{context.vhost}'")
+    missing = failed(f"no queue '{source}' in vhost '{context.vhost}'")
+    found = context.require(missing, "queues", context.vhost, source, columns="name,messages_ready")
     if "rate" in context.options or context.flag("detach"):
         return _begin_job(context, conditions)
     total = int(found.get("messages_ready", 0))
@@ -280,7 +246,13 @@ def _move(context: CommandContext) -> Result:
         total = min(total, context.integer("limit", 0))
     with ProgressLine("Moving", total, silent=context.silent or bool(conditions)) as progress:
         moved, answer = _move_all(context, total, conditions, progress)
-    return _moved(moved, {**answer, "reason": _reason(context, moved, answer)}, target)
+    reason = _reason(context, moved, answer)
+    text = f"Moved {moved} messages to queue '{target}': {reason}"
+    json = {**answer, "reason": reason, "moved": moved, "result": "ok" if answer["complete"] else "error"}
+    if not answer["complete"]:
+        # Some messages have been moved, but not all that were requested.
+        raise failed(text, json=json)
+    return Outcome(text, json)
 
 
 def _begin_job(context: CommandContext, conditions: dict[str, Any]) -> Result:
@@ -292,9 +264,7 @@ def _begin_job(context: CommandContext, conditions: dict[str, Any]) -> Result:
         job = context.api.post("queues", context.vhost, source, "move-messages", body=body)
     except ApiFault as fault:
         raise refused(fault, "move_messages") from fault
-    if context.flag("detach"):
-        return Outcome(f"Job {job['id']} has begun", job)
-    return _ended_job(_wait_for_job(context, job))
+    return _follow(context, job)
 
 
 def _move_all(
@@ -306,9 +276,8 @@ def _move_all(
     because each request scans the whole queue.
     """
     source, target = context.arguments
-    moved = 0
-    answer: dict[str, Any] = {"complete": True, "reason": "the source has no more messages", "scanned": 0}
-    scanned = 0
+    moved = scanned = 0
+    answer: dict[str, Any] = {"complete": True, "reason": "the source has no more messages"}
     while moved < total or not (total or moved):
         limit = total - moved if conditions else min(_BATCH, total - moved)
         body = {"to": target, "filter": conditions or None, "limit": max(1, limit)}
@@ -330,12 +299,3 @@ def _reason(context: CommandContext, moved: int, answer: dict[str, Any]) -> str:
         return str(answer["reason"])
     limited = "limit" in context.options and moved >= context.integer("limit", 0)
     return "the limit is reached" if limited else "the source has no more messages"
-
-
-def _moved(moved: int, answer: dict[str, Any], target: str) -> Outcome:
-    text = f"Moved {moved} messages to queue '{target}': {answer['reason']}"
-    json = {**answer, "moved": moved, "result": "ok" if answer["complete"] else "error"}
-    if not answer["complete"]:
-        # Some messages have been moved, but not all that were requested.
-        raise failed(text, json=json)
-    return Outcome(text, json)

@@ -11,15 +11,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from leveret.broker.management.cli.command import (
-    QUEUES,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    selected_columns,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, selected_columns
 from leveret.broker.management.cli.command_errors import (
     DATA,
     TEMPORARY,
@@ -82,9 +74,6 @@ _GET_COLUMNS: Final = ("exchange", "routing_key", "redelivered", "properties", "
 
 
 @command(
-    "publish",
-    QUEUES,
-    "Publishes a message; fails if no queue gets it",
     (
         VHOST,
         Argument("<routing_key>", "the routing key; for the default exchange, the queue's name"),
@@ -99,33 +88,26 @@ _GET_COLUMNS: Final = ("exchange", "routing_key", "redelivered", "properties", "
         TIMEOUT,
     ),
     banner="Publishing a message in vhost '{context.vhost}' ...",
+    not_found=lambda context, *_: f"no exchange '{context.text('exchange')}' in vhost '{context.vhost}'",
 )
-def _publish(context: CommandContext) -> Result:
-    arguments = context.arguments
+def publish(context: CommandContext, routing_key: str, body: str | None = None) -> str:
+    """Publishes a message; fails if no queue gets it."""
     properties = {"delivery_mode": _PERSISTENT, **parse_pairs(context, "property", _NUMBERS)}
     if "header" in context.options:
         properties["headers"] = parse_pairs(context, "header")
-    body = {
-        "routing_key": arguments[0],
-        "payload": arguments[1] if len(arguments) > 1 else context.stdin.read(),
+    message = {
+        "routing_key": routing_key,
+        "payload": context.stdin.read() if body is None else body,
         "payload_encoding": "string",
         "properties": properties,
     }
-    exchange = context.text("exchange")
-    try:
-        answer = context.api.post("exchanges", context.vhost, exchange or _DEFAULT_EXCHANGE, "publish", body=body)
-    except ApiFault as fault:
-        text = f"no exchange '{exchange}' in vhost '{context.vhost}'" if fault.not_found else fault.reason
-        raise failed(text) from fault
-    if not answer["routed"]:
-        raise failed(f"the message was not routed: no queue is bound for routing key '{arguments[0]}'")
-    return Outcome("Message published", {"node": context.node, "result": "ok"} if context.json else None)
+    exchange = context.text("exchange") or _DEFAULT_EXCHANGE
+    if not context.api.post("exchanges", context.vhost, exchange, "publish", body=message)["routed"]:
+        raise failed(f"the message was not routed: no queue is bound for routing key '{routing_key}'")
+    return "Message published"
 
 
 @command(
-    "get",
-    QUEUES,
-    "Takes messages out of a queue and puts them back, or removes them with --ack",
     (
         VHOST,
         Argument("<queue>", "the queue's name"),
@@ -135,18 +117,16 @@ def _publish(context: CommandContext) -> Result:
         TIMEOUT,
     ),
     banner="Getting messages of queue '{0}' in vhost '{context.vhost}' ...",
+    not_found="no queue '{0}' in vhost '{context.vhost}'",
 )
-def _get(context: CommandContext) -> Result:
+def get(context: CommandContext, queue: str) -> Result:
+    """Takes messages out of a queue and puts them back, or removes them with --ack."""
     body = {
         "count": context.integer("count", 1),
         "ackmode": "ack_requeue_false" if context.flag("ack") else "ack_requeue_true",
         "encoding": "auto",
     }
-    (queue,) = context.arguments
-    try:
-        found: list[dict[str, Any]] = context.api.post("queues", context.vhost, queue, "get", body=body)
-    except ApiFault as fault:
-        raise failed(f"no queue '{queue}' in vhost '{context.vhost}'" if fault.not_found else fault.reason) from fault
+    found: list[dict[str, Any]] = context.api.post("queues", context.vhost, queue, "get", body=body)
     rows = [{**each, "properties": compact_json(each["properties"] or {})} for each in found]
     return ResultRows(_GET_COLUMNS, rows, json=found)
 
@@ -169,9 +149,6 @@ def _check_browse(context: CommandContext) -> None:
 
 
 @command(
-    "browse",
-    QUEUES,
-    "Shows messages of a queue, ready and unacked, and changes nothing",
     (
         Argument("<queue>", "the queue's name"),
         VHOST,
@@ -185,8 +162,8 @@ def _check_browse(context: CommandContext) -> None:
     banner="Messages of queue '{0}' in vhost '{context.vhost}' ...",
     check=_check_browse,
 )
-def _browse(context: CommandContext) -> Result:
-    queue, *columns = context.arguments
+def browse(context: CommandContext, queue: str, *columns: str) -> Result:
+    """Shows messages of a queue, ready and unacked, and changes nothing."""
     names = selected_columns(columns, _BROWSE_DEFAULT)
     found: list[dict[str, Any]] = []
     unreadable = ""
@@ -390,9 +367,6 @@ def _check_keys(context: CommandContext) -> None:
 
 
 @command(
-    "delete_messages",
-    QUEUES,
-    "Deletes single messages of a queue by their keys in the tables for Spark; it may be repeated",
     (
         VHOST,
         Argument("<queue>", "the queue; it is refused if it was deleted and declared again since the keys were read"),
@@ -413,7 +387,8 @@ def _check_keys(context: CommandContext) -> None:
     check=_check_keys,
     timeout=None,
 )
-def _delete(context: CommandContext) -> Result:
+def delete_messages(context: CommandContext, queue: str) -> Result:
+    """Deletes single messages of a queue by their keys in the tables for Spark; it may be repeated."""
     is_trial = context.flag("dry-run")
     with ExitStack() as stack:
         path = context.text("skipped")
@@ -424,7 +399,7 @@ def _delete(context: CommandContext) -> Result:
         report = _Report(file)
         try:
             for batch in _batches(read_keys(context.text("keys"), context.stdin)):
-                report.add(batch[0].queue_id, _request(context, batch, is_trial))
+                report.add(batch[0].queue_id, _request(context, queue, batch, is_trial))
         except ApiFault as fault:
             raise refused(fault, "delete_messages", report.before) from fault
         except (OSError, ValueError) as error:
@@ -447,8 +422,7 @@ def _batches(keys: Iterator[MessageKey]) -> Iterator[list[MessageKey]]:
             yield batch
 
 
-def _request(context: CommandContext, batch: list[MessageKey], is_trial: bool) -> dict[str, Any]:
-    (queue,) = context.arguments
+def _request(context: CommandContext, queue: str, batch: list[MessageKey], is_trial: bool) -> dict[str, Any]:
     keys = [key[1:] for key in batch]
     body = {"queue_id": batch[0].queue_id, "keys": keys, "dry_run": is_trial}
     answer: dict[str, Any] = context.api.post("queues", context.vhost, queue, "delete-messages", body=body)

@@ -145,9 +145,6 @@ def _check(context: CommandContext) -> None:
 
 
 @command(
-    "migrate",
-    "Definitions",
-    "Brings a virtual host over from a RabbitMQ, definitions and messages; goes on where it was if it is run again",
     (
         option("from", "the other broker, as amqp://user:password@host:port", line="--from <place>"),
         option("from-http", "its HTTP API; by default port 15672 of the same host, with the same user"),
@@ -161,6 +158,9 @@ def _check(context: CommandContext) -> None:
         option("dry-run", "show what would be declared and moved, and change nothing"),
         HEADERS,
     ),
+    name="migrate",
+    summary="Brings a virtual host over from a RabbitMQ, definitions and messages;"
+    " goes on where it was if it is run again",
     banner='Migrating vhost "{context.vhost}" ...',
     check=_check,
     timeout=None,

@@ -5,15 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    MONITORING,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import SOFTWARE, USAGE, ApiFault, bad_argument, failed
 from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
 from leveret.broker.management.cli.commands.health import wait_until_up
@@ -36,30 +28,19 @@ from leveret.broker.management.cli.selectable_columns import listing
 from leveret.broker.management.fields import FEATURE_FLAG
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 
-_CONFIGURATION: Final = "Configuration and Environment"
 
-
-@command(
-    "alarms",
-    MONITORING,
-    "Lists resource alarms in effect",
-    (TIMEOUT,),
-    banner="Asking node {context.node} to report any known resource alarms ...",
-)
+@command((TIMEOUT,), name="alarms", banner="Asking node {context.node} to report any known resource alarms ...")
 def _alarms(context: CommandContext) -> Result:
+    """Lists resource alarms in effect."""
     found = alarms(context)
     listed = [{"node": context.node, "resource": resource} for resource, _ in found]
     text = "\n".join(line for _, line in found) or f"Node {context.node} reported no alarms, local or clusterwide"
     return Outcome(text, {"alarms": listed, "node": context.node, "result": "ok"})
 
 
-@command(
-    "environment",
-    _CONFIGURATION,
-    "Displays the name and value of each option of the configuration",
-    banner="Application environment of node {context.node} ...",
-)
-def _environment(context: CommandContext) -> Result:
+@command(banner="Application environment of node {context.node} ...")
+def environment(context: CommandContext) -> Result:
+    """Displays the name and value of each option of the configuration."""
     found = context.api.find("config", "effective")
     if found is None:
         raise failed(f"Node {context.node} does not show its configuration over HTTP")
@@ -71,38 +52,23 @@ def _environment(context: CommandContext) -> Result:
     return Outcome("[{leveret,\n     [" + ",\n      ".join(lines) + "]}]")
 
 
-@command(
-    "server_version",
-    MONITORING,
-    "Displays the broker's version",
-    (TIMEOUT,),
-    banner="Asking node {context.node} for its RabbitMQ version...",
-)
-def _server_version(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Asking node {context.node} for its RabbitMQ version...")
+def server_version(context: CommandContext) -> Result:
+    """Displays the broker's version."""
     version = product_and_version(context.api.get("overview"))[1]
     return Outcome(version, {"result": "ok", "value": version})
 
 
-@command(
-    "erlang_version",
-    MONITORING,
-    "Displays the version of the runtime",
-    (TIMEOUT,),
-    banner="Asking node {context.node} for its Erlang/OTP version...",
-)
-def _runtime_version(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Asking node {context.node} for its Erlang/OTP version...")
+def erlang_version(context: CommandContext) -> Result:
+    """Displays the version of the runtime."""
     text = runtime_version(context.api.get("overview"))
     return Outcome(text, {"result": "ok", "value": text})
 
 
-@command(
-    "log_location",
-    _CONFIGURATION,
-    "Shows where the broker's log goes",
-    (option("all"), TIMEOUT),
-    banner="Log file location(s) on node {context.node} ...",
-)
-def _log_location(context: CommandContext) -> Result:
+@command((option("all"), TIMEOUT), banner="Log file location(s) on node {context.node} ...")
+def log_location(context: CommandContext) -> Result:
+    """Shows where the broker's log goes."""
     paths = node_object(context, columns="name,log_files").get("log_files") or []
     shown = paths if context.flag("all") else paths[:1]
     return Outcome("\n".join(shown), {"node_name": context.node, "paths": shown, "result": "ok"})
@@ -112,13 +78,11 @@ _ATTEMPTS: Final = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_a
 
 
 @command(
-    "list_node_auth_attempt_stats",
-    MONITORING,
-    "Lists authentication attempts",
     (option("by-source", "list attempts by address and user name"),),
     banner='Listing authentication\n attempts for node "{context.node}" ...',
 )
-def _auth_attempts(context: CommandContext) -> Result:
+def list_node_auth_attempt_stats(context: CommandContext) -> Result:
+    """Lists authentication attempts."""
     by_source = context.flag("by-source")
     path = ("auth", "attempts", context.node, *(("source",) if by_source else ()))
     found: list[dict[str, Any]] = context.api.get(*path)
@@ -129,26 +93,15 @@ def _auth_attempts(context: CommandContext) -> Result:
     return ResultRows(columns, found, json={"attempts": found, "node": context.node, "result": "ok"})
 
 
-@command(
-    "reset_node_auth_attempt_metrics",
-    _CONFIGURATION,
-    "Resets the counts of authentication attempts",
-    banner="Reset auth attempt metrics on node {context.node} ...",
-)
-def _reset_auth_attempts(context: CommandContext) -> Result:
+@command(banner="Reset auth attempt metrics on node {context.node} ...")
+def reset_node_auth_attempt_metrics(context: CommandContext) -> None:
+    """Resets the counts of authentication attempts."""
     context.api.delete("auth", "attempts", context.node)
-    return ok_result(context)
 
 
-@command(
-    "memory_breakdown",
-    MONITORING,
-    "Provides a memory usage breakdown",
-    (UNIT, TIMEOUT),
-    banner="Reporting memory breakdown on node {context.node}...",
-    check=check_unit,
-)
-def _memory(context: CommandContext) -> Result:
+@command((UNIT, TIMEOUT), banner="Reporting memory breakdown on node {context.node}...", check=check_unit)
+def memory_breakdown(context: CommandContext) -> Result:
+    """Provides a memory usage breakdown."""
     memory = context.api.get("nodes", context.node, "memory")["memory"]
     found = memory_parts(memory)
     if context.text("formatter") == "csv":
@@ -161,14 +114,9 @@ def _memory(context: CommandContext) -> Result:
     return Outcome("\n".join([*lines, ""]), json)
 
 
-@command(
-    "report",
-    MONITORING,
-    "Prints all objects of the API, for a bug report",
-    banner="Reporting server status of node {context.node} ...\n",
-)
-def _report(context: CommandContext) -> Result:
-    """Collect the data for a bug report: all objects of the API as JSON."""
+@command(banner="Reporting server status of node {context.node} ...\n")
+def report(context: CommandContext) -> Result:
+    """Prints all objects of the API, for a bug report."""
     names = ("overview", "nodes", "connections", "channels", "consumers", "exchanges", "queues", "bindings")
     more = ("vhosts", "users", "permissions", "policies", "operator-policies", "parameters", "global-parameters")
     found = {name: context.api.find(name) for name in (*names, *more)}
@@ -184,15 +132,9 @@ def _report(context: CommandContext) -> Result:
     return Outcome("\n\n".join(sections))
 
 
-@command(
-    "status",
-    MONITORING,
-    "Displays status of a node",
-    (UNIT, TIMEOUT),
-    banner="Status of node {context.node} ...",
-    check=check_unit,
-)
-def _status(context: CommandContext) -> Result:
+@command((UNIT, TIMEOUT), banner="Status of node {context.node} ...", check=check_unit)
+def status(context: CommandContext) -> Result:
+    """Displays status of a node."""
     data = {
         "overview": context.api.get("overview"),
         "node": node_object(context),
@@ -312,18 +254,12 @@ def _json(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_CLUSTER: Final = "Cluster"
 _START_TIMEOUT: Final = 300
 
 
-@command(
-    "cluster_status",
-    _CLUSTER,
-    "Displays name, version, alarms, listeners and feature flags",
-    (TIMEOUT,),
-    banner="Cluster status of node {context.node} ...",
-)
-def _cluster_status(context: CommandContext) -> Result:
+@command((TIMEOUT,), banner="Cluster status of node {context.node} ...")
+def cluster_status(context: CommandContext) -> Result:
+    """Displays name, version, alarms, listeners and feature flags."""
     overview = context.api.get("overview")
     node, flags = overview["node"], context.api.get("feature-flags")
     nodes = context.api.get("nodes", columns="name,running")
@@ -385,28 +321,16 @@ def _cluster_json(
     }
 
 
-@command(
-    "set_cluster_name",
-    _CONFIGURATION,
-    "Sets the cluster name",
-    (Argument("<name>"),),
-    banner="Setting cluster name to {0} ...",
-)
-def _set_name(context: CommandContext) -> Result:
-    context.api.put("cluster-name", body={"name": context.arguments[0]})
-    return ok_result(context)
+@command((Argument("<name>"),), banner="Setting cluster name to {0} ...")
+def set_cluster_name(context: CommandContext, name: str) -> None:
+    """Sets the cluster name."""
+    context.api.put("cluster-name", body={"name": name})
 
 
-@command(
-    "await_startup",
-    "Nodes",
-    "Waits until the broker responds",
-    (option("timeout", "maximum wait in seconds; default 300"),),
-    timeout=5,
-)
-def _await_startup(context: CommandContext) -> Result:
+@command((option("timeout", "maximum wait in seconds; default 300"),), timeout=5)
+def await_startup(context: CommandContext) -> None:
+    """Waits until the broker responds."""
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
-    return ok_result(context)
 
 
 def _check_count(context: CommandContext) -> None:
@@ -414,34 +338,25 @@ def _check_count(context: CommandContext) -> None:
         raise bad_argument("Argument must be a positive integer")
 
 
-def _await_banner(context: CommandContext) -> str:
+def _await_banner(context: CommandContext, count: str) -> str:
     return (
-        f"Will wait for at least {context.arguments[0]} nodes to join the cluster of {context.address}."
+        f"Will wait for at least {count} nodes to join the cluster of {context.address}."
         f" Timeout: {context.integer('timeout', _START_TIMEOUT)} seconds."
     )
 
 
-@command(
-    "await_online_nodes",
-    _CLUSTER,
-    "Waits until the broker responds; there is always one node",
-    (Argument("<count>"), TIMEOUT),
-    banner=_await_banner,
-    check=_check_count,
-    timeout=5,
-)
-def _await_nodes(context: CommandContext) -> Result:
+@command((Argument("<count>"), TIMEOUT), banner=_await_banner, check=_check_count, timeout=5)
+def await_online_nodes(context: CommandContext, count: str) -> None:
+    """Waits until the broker responds; there is always one node."""
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
-    if int(context.arguments[0]) > 1:
+    if int(count) > 1:
         # There is always one node, so waiting would not help.
         text = f"Error: timed out while waiting. Not enough nodes joined {context.node}'s cluster."
         raise failed(text, SOFTWARE)
-    return ok_result(context)
 
 
 listing(
     "list_feature_flags",
-    "Feature flags",
     "Lists feature flags",
     FEATURE_FLAG,
     ("name", "state"),
@@ -452,31 +367,19 @@ listing(
 )
 
 
-def _enable_banner(context: CommandContext) -> str:
-    (name,) = context.arguments
+def _enable_banner(context: CommandContext, name: str) -> str:
     return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
 
 
-@command(
-    "enable_feature_flag",
-    "Feature flags",
-    "Enables a feature flag or all of them",
-    (Argument("<all | feature_flag>"),),
-    banner=_enable_banner,
-)
-def _enable_flag(context: CommandContext) -> Result:
-    (name,) = context.arguments
+@command((Argument("<all | feature_flag>"),), banner=_enable_banner)
+def enable_feature_flag(context: CommandContext, name: str) -> None:
+    """Enables a feature flag or all of them."""
     known = {flag["name"]: flag["state"] for flag in context.api.get("feature-flags")}
     if name != "all" and name not in known:
         raise failed(f"This feature flag is not supported by node {context.node}", USAGE)
-    for flag, state in known.items():
-        if name in ("all", flag) and state != "enabled":
-            _enable(context, flag)
-    return ok_result(context)
-
-
-def _enable(context: CommandContext, flag: str) -> None:
     try:
-        context.api.put("feature-flags", flag, "enable")
+        for flag, state in known.items():
+            if name in ("all", flag) and state != "enabled":
+                context.api.put("feature-flags", flag, "enable")
     except ApiFault as fault:
         raise failed(fault.reason) from fault

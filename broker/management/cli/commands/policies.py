@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    QUEUES,
-    CommandContext,
-    Outcome,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-)
-from leveret.broker.management.cli.command_errors import ApiFault, CommandFault, failed, no_such_vhost
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.command_errors import failed, no_such_vhost
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
 from leveret.broker.management.cli.node_info import product_and_version
 from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import POLICY
 
-_SECTION: Final = "Policies"
 _COLUMNS: Final = table_columns(POLICY)
 _DRY_RUN_COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")
 _EXPLAIN_COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
@@ -28,31 +20,25 @@ _PRODUCT: Final = "Leveret"
 # Resources of the API.
 _POLICIES: Final = "policies"
 _OPERATOR_POLICIES: Final = "operator-policies"
-_TITLES: Final = {_POLICIES: "policy", _OPERATOR_POLICIES: "operator policy"}
+_TITLES: Final = {_POLICIES: "Policy", _OPERATOR_POLICIES: "Operator policy"}
+_NAME: Final = Argument("<name>", "the policy's name")
 
 
-@command(
-    "list_policies",
-    _SECTION,
-    "Lists all policies in a virtual host",
-    (VHOST, HEADERS, TIMEOUT),
-    banner='Listing policies for vhost "{context.vhost}" ...',
-    resource=_POLICIES,
-)
-@command(
-    "list_operator_policies",
-    _SECTION,
-    "Lists operator policy overrides for a virtual host",
-    (VHOST, HEADERS, TIMEOUT),
-    banner='Listing operator policy overrides for vhost "{context.vhost}" ...',
-    resource=_OPERATOR_POLICIES,
-)
 def _list(context: CommandContext, resource: str) -> ResultRows:
-    found = context.api.find(resource, context.vhost)
-    if found is None:
-        raise no_such_vhost(context.vhost)
-    found.sort(key=lambda policy: (policy["priority"], policy["name"]))
-    return list_rows(_COLUMNS, found)
+    found = context.require(no_such_vhost(context.vhost), resource, context.vhost)
+    return list_rows(_COLUMNS, sorted(found, key=lambda policy: (policy["priority"], policy["name"])))
+
+
+@command((VHOST, HEADERS, TIMEOUT), banner='Listing policies for vhost "{context.vhost}" ...')
+def list_policies(context: CommandContext) -> ResultRows:
+    """Lists all policies in a virtual host."""
+    return _list(context, _POLICIES)
+
+
+@command((VHOST, HEADERS, TIMEOUT), banner='Listing operator policy overrides for vhost "{context.vhost}" ...')
+def list_operator_policies(context: CommandContext) -> ResultRows:
+    """Lists operator policy overrides for a virtual host."""
+    return _list(context, _OPERATOR_POLICIES)
 
 
 _SET_PARTS: Final = (
@@ -73,8 +59,7 @@ _SET_LINE: Final = (
 )
 
 
-def _set_banner(context: CommandContext, title: str) -> str:
-    name, pattern, definition = context.arguments
+def _set_banner(title: str, context: CommandContext, name: str, pattern: str, definition: str) -> str:
     verb = "Dry run of" if context.flag("dry-run") else "Setting"
     return (
         f'{verb} {title} "{name}" for pattern "{pattern}" to "{definition}"'
@@ -82,26 +67,20 @@ def _set_banner(context: CommandContext, title: str) -> str:
     )
 
 
-@command(
-    "set_policy",
-    _SECTION,
-    "Sets or updates a policy",
-    (*_SET_PARTS,),
-    line=_SET_LINE,
-    banner=lambda context: _set_banner(context, "policy"),
-    resource=_POLICIES,
-)
-@command(
-    "set_operator_policy",
-    _SECTION,
-    "Sets an operator policy, which bounds what user policies may set",
-    (*_SET_PARTS,),
-    line=_SET_LINE,
-    banner=lambda context: _set_banner(context, "operator policy override"),
-    resource=_OPERATOR_POLICIES,
-)
-def _set(context: CommandContext, resource: str) -> Result:
-    name, pattern, definition = context.arguments
+@command(_SET_PARTS, line=_SET_LINE, banner=partial(_set_banner, "policy"))
+def set_policy(context: CommandContext, name: str, pattern: str, definition: str) -> Result | None:
+    """Sets or updates a policy."""
+    return _set(context, _POLICIES, name, pattern, definition)
+
+
+@command(_SET_PARTS, line=_SET_LINE, banner=partial(_set_banner, "operator policy override"))
+def set_operator_policy(context: CommandContext, name: str, pattern: str, definition: str) -> Result | None:
+    """Sets an operator policy, which bounds what user policies may set."""
+    return _set(context, _OPERATOR_POLICIES, name, pattern, definition)
+
+
+def _set(context: CommandContext, resource: str, name: str, pattern: str, definition: str) -> Result | None:
+    path = resource, context.vhost, name
     body = {
         "pattern": pattern,
         "definition": parse_object(definition, "policy definition"),
@@ -109,43 +88,33 @@ def _set(context: CommandContext, resource: str) -> Result:
         "apply-to": context.text("apply-to", "all"),
     }
     if context.flag("dry-run"):
-        return _dry_run(context, resource, body)
-    put(context, (resource, context.vhost, name), body)
-    notice = context.api.notice
-    if not notice:
-        return ok_result(context)
-    text = f'{_TITLES[resource].capitalize()} "{name}": {notice}'
+        return _dry_run(context, path, body)
+    put(context, path, body)
+    if not context.api.notice:
+        return None
+    text = f'{_TITLES[resource]} "{name}": {context.api.notice}'
     return Outcome(text, {"node": context.node, "result": "ok", "message": text} if context.json else None)
 
 
-@command(
-    "clear_policy",
-    _SECTION,
-    "Clears (removes) a policy",
-    (VHOST, Argument("<name>", "the policy's name")),
-    banner='Clearing policy "{0}" on vhost "{context.vhost}" ...',
-    resource=_POLICIES,
-)
-@command(
-    "clear_operator_policy",
-    _SECTION,
-    "Clears an operator policy",
-    (VHOST, Argument("<name>", "the policy's name")),
-    banner='Clearing operator policy "{0}" on vhost "{context.vhost}" ...',
-    resource=_OPERATOR_POLICIES,
-)
-def _clear(context: CommandContext, resource: str) -> Result:
-    clear(context, (resource, context.vhost, context.arguments[0]))
-    return ok_result(context)
+@command((VHOST, _NAME), banner='Clearing policy "{0}" on vhost "{context.vhost}" ...')
+def clear_policy(context: CommandContext, name: str) -> None:
+    """Clears (removes) a policy."""
+    clear(context, (_POLICIES, context.vhost, name))
 
 
-def _dry_run(context: CommandContext, resource: str, body: dict[str, Any]) -> ResultRows:
+@command((VHOST, _NAME), banner='Clearing operator policy "{0}" on vhost "{context.vhost}" ...')
+def clear_operator_policy(context: CommandContext, name: str) -> None:
+    """Clears an operator policy."""
+    clear(context, (_OPERATOR_POLICIES, context.vhost, name))
+
+
+def _dry_run(context: CommandContext, path: tuple[str, ...], body: dict[str, Any]) -> ResultRows:
     """Request a dry run of a policy."""
     name, _ = product_and_version(context.api.get("overview", columns="node,product_name"))
     if name != _PRODUCT:
         # RabbitMQ would ignore the parameter and set the policy.
         raise failed(f"the broker does not support dry runs of policies: it is {name}, not {_PRODUCT}")
-    answer = put(context, (resource, context.vhost, context.arguments[0]), body, dry_run=True)
+    answer = put(context, path, body, dry_run=True)
     rows = [_row(each) for each in answer["queues"]]
     return ResultRows(_DRY_RUN_COLUMNS, rows, streamed=True, json=answer, footer=_summary(answer))
 
@@ -196,28 +165,21 @@ def _summary(answer: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _not_explained(context: CommandContext, queue: str) -> str:
+    if context.api.find("queues", context.vhost, queue, columns="name") is None:
+        return f"no queue '{queue}' in vhost '{context.vhost}'"
+    return "the broker does not support explain_queue: it is not Leveret"
+
+
 @command(
-    "explain_queue",
-    QUEUES,
-    "Shows the effective settings of a queue, their sources, and how full the queue is",
     (VHOST, Argument("<queue>", "the queue's name"), TIMEOUT),
     banner="Explaining queue '{0}' in vhost '{context.vhost}' ...",
+    not_found=_not_explained,
 )
-def _explain(context: CommandContext) -> Result:
-    (name,) = context.arguments
-    try:
-        found = context.api.get("queues", context.vhost, name, "explain")
-    except ApiFault as fault:
-        raise _to_fault(context, name, fault) from fault
+def explain_queue(context: CommandContext, name: str) -> Result:
+    """Shows the effective settings of a queue, their sources, and how full the queue is."""
+    found = context.api.get("queues", context.vhost, name, "explain")
     return ResultRows(_EXPLAIN_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
-
-
-def _to_fault(context: CommandContext, name: str, fault: ApiFault) -> CommandFault:
-    if not fault.not_found:
-        return failed(fault.reason)
-    if context.api.find("queues", context.vhost, name, columns="name") is None:
-        return failed(f"no queue '{name}' in vhost '{context.vhost}'")
-    return failed("the broker does not support explain_queue: it is not Leveret")
 
 
 def _notes(found: dict[str, Any]) -> list[str]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Container
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
-    MONITORING,
-    QUEUES,
     CommandContext,
     Outcome,
     Result,
     ResultRows,
     command,
-    ok_result,
     selected_columns,
 )
 from leveret.broker.management.cli.command_errors import (
@@ -49,16 +46,13 @@ def _ready(find: Callable[..., Any], vhost: str, name: str) -> int | None:
     return None if found is None else int(found.get("messages_ready", 0))
 
 
-def _delete_banner(context: CommandContext) -> str:
+def _delete_banner(context: CommandContext, name: str) -> str:
     conditions = [f"if queue is {word[3:]}" for word in ("if-empty", "if-unused") if context.flag(word)]
     condition = f" {' and '.join(conditions)}" if conditions else ""
-    return f"Deleting queue '{context.arguments[0]}' on vhost '{context.vhost}'{condition} ..."
+    return f"Deleting queue '{name}' on vhost '{context.vhost}'{condition} ..."
 
 
 @command(
-    "delete_queue",
-    QUEUES,
-    "Deletes a queue",
     (
         VHOST,
         Argument("<queue_name>", "the queue's name"),
@@ -68,8 +62,8 @@ def _delete_banner(context: CommandContext) -> str:
     ),
     banner=_delete_banner,
 )
-def _delete(context: CommandContext) -> Result:
-    (name,) = context.arguments
+def delete_queue(context: CommandContext, name: str) -> Result:
+    """Deletes a queue."""
     ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("Queue not found", USAGE)
@@ -88,15 +82,12 @@ def _delete(context: CommandContext) -> Result:
 
 
 @command(
-    "purge_queue",
-    QUEUES,
-    "Removes all ready messages from a queue",
     (VHOST, Argument("<queue>", "the queue's name; unacknowledged messages are kept"), TIMEOUT),
     banner="Purging queue '{0}' in vhost '{context.vhost}' ...",
     timeout=None,
 )
-def _purge(context: CommandContext) -> Result:
-    (name,) = context.arguments
+def purge_queue(context: CommandContext, name: str) -> None:
+    """Removes all ready messages from a queue."""
     ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("not_found")
@@ -106,7 +97,6 @@ def _purge(context: CommandContext) -> Result:
             context.api.delete("queues", context.vhost, name, "contents")
         finally:
             watch.stop()
-    return ok_result(context)
 
 
 class _PurgeProgress:
@@ -142,15 +132,12 @@ class _PurgeProgress:
 _QUEUE_COLUMNS: Final = table_columns(QUEUE)
 
 
-def _list_banner(context: CommandContext) -> str:
+def _list_banner(context: CommandContext, *columns: str) -> str:
     timeout = float(context.integer("timeout", DEFAULT_TIMEOUT))
     return f"Timeout: {timeout} seconds ...\nListing queues for vhost {context.vhost} ..."
 
 
 @command(
-    "list_queues",
-    MONITORING,
-    "Lists queues and their properties",
     (
         VHOST,
         option("online", "list only queues that are available"),
@@ -162,8 +149,9 @@ def _list_banner(context: CommandContext) -> str:
     ),
     banner=_list_banner,
 )
-def _list_queues(context: CommandContext) -> ResultRows:
-    names = selected_columns(context.arguments, _QUEUE_DEFAULT)
+def list_queues(context: CommandContext, *columns: str) -> ResultRows:
+    """Lists queues and their properties."""
+    names = selected_columns(columns, _QUEUE_DEFAULT)
     found = _load_queues(context, names)
     if context.flag("offline") and not (context.flag("online") or context.flag("local")):
         found = [each for each in found if each.get("state") in _DOWN]
@@ -189,7 +177,6 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
 
 listing(
     "list_exchanges",
-    MONITORING,
     "Lists exchanges",
     EXCHANGE,
     ("name", "type"),
@@ -201,7 +188,6 @@ listing(
 
 listing(
     "list_bindings",
-    MONITORING,
     "Lists all bindings on a vhost",
     BINDING,
     tuple(table_columns(BINDING)),
@@ -214,7 +200,7 @@ listing(
 _ARGUMENT: Final = option(
     "argument", "an argument, such as x-max-length=1000; the value is JSON, or else text; may be repeated"
 )
-_ENDS: Final = (
+_BINDING: Final = (
     Argument("<exchange>", "the source"),
     Argument("<queue>", "the destination: a queue, or an exchange with --to-exchange"),
     Argument("[routing_key]", "the routing key; default: an empty one"),
@@ -248,9 +234,6 @@ def _value(text: str) -> Any:
 
 
 @command(
-    "declare_queue",
-    QUEUES,
-    "Declares a queue, durable unless --transient is given",
     (
         VHOST,
         Argument("<queue>", "the queue's name"),
@@ -262,18 +245,15 @@ def _value(text: str) -> Any:
     ),
     banner="Declaring queue '{0}' in vhost '{context.vhost}' ...",
 )
-def _declare_queue(context: CommandContext) -> Result:
+def declare_queue(context: CommandContext, name: str) -> None:
+    """Declares a queue, durable unless --transient is given."""
     arguments = parse_pairs(context, "argument")
     if "type" in context.options:
         arguments["x-queue-type"] = context.text("type")
-    _put(context, "queues", arguments)
-    return ok_result(context)
+    _put(context, "queues", name, arguments)
 
 
 @command(
-    "declare_exchange",
-    QUEUES,
-    "Declares an exchange, durable unless --transient is given",
     (
         VHOST,
         Argument("<exchange>", "the exchange's name"),
@@ -286,30 +266,21 @@ def _declare_queue(context: CommandContext) -> Result:
     ),
     banner="Declaring exchange '{0}' in vhost '{context.vhost}' ...",
 )
-def _declare_exchange(context: CommandContext) -> Result:
-    name_of_type = context.arguments[1] if len(context.arguments) > 1 else "direct"
+def declare_exchange(context: CommandContext, name: str, kind: str = "direct") -> None:
+    """Declares an exchange, durable unless --transient is given."""
     arguments = parse_pairs(context, "argument")
-    _put(context, "exchanges", arguments, type=name_of_type, internal=context.flag("internal"))
-    return ok_result(context)
+    _put(context, "exchanges", name, arguments, type=kind, internal=context.flag("internal"))
 
 
-def _put(context: CommandContext, resource: str, arguments: dict[str, Any], **more: Any) -> None:
-    body = {
-        "durable": not context.flag("transient"),
-        "auto_delete": context.flag("auto-delete"),
-        "arguments": arguments,
-        **more,
-    }
+def _put(context: CommandContext, resource: str, name: str, arguments: dict[str, Any], **more: Any) -> None:
+    kept = {"durable": not context.flag("transient"), "auto_delete": context.flag("auto-delete")}
     try:
-        context.api.put(resource, context.vhost, context.arguments[0], body=body)
+        context.api.put(resource, context.vhost, name, body={**kept, "arguments": arguments, **more})
     except ApiFault as fault:
         raise failed(fault.reason) from fault
 
 
 @command(
-    "delete_exchange",
-    QUEUES,
-    "Deletes an exchange with its bindings",
     (
         VHOST,
         Argument("<exchange>", "the exchange's name"),
@@ -317,67 +288,54 @@ def _put(context: CommandContext, resource: str, arguments: dict[str, Any], **mo
         TIMEOUT,
     ),
     banner="Deleting exchange '{0}' in vhost '{context.vhost}' ...",
+    not_found="Exchange not found",
 )
-def _delete_exchange(context: CommandContext) -> Result:
+def delete_exchange(context: CommandContext, name: str) -> None:
+    """Deletes an exchange with its bindings."""
     condition = {"if-unused": True} if context.flag("if-unused") else {}
-    try:
-        context.api.request("DELETE", ("exchanges", context.vhost, context.arguments[0]), query=condition)
-    except ApiFault as fault:
-        raise failed("Exchange not found" if fault.not_found else fault.reason) from fault
-    return ok_result(context)
+    context.api.request("DELETE", ("exchanges", context.vhost, name), query=condition)
 
 
-def _bindings(context: CommandContext) -> tuple[str, ...]:
-    """Return the path of the bindings between the exchange and the destination."""
+class _Ends(NamedTuple):
+    """What a binding connects."""
+
+    vhost: str
+    exchange: str
+    kind: str
+    destination: str
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Path of the bindings between the exchange and the destination."""
+        return "bindings", self.vhost, "e", self.exchange, self.kind[0], self.destination
+
+    def __str__(self) -> str:
+        return f"exchange '{self.exchange}' to {self.kind} '{self.destination}' in vhost '{self.vhost}'"
+
+
+def _ends(context: CommandContext) -> _Ends:
     exchange, destination = context.arguments[:2]
-    kind = "e" if context.flag("to-exchange") else "q"
-    return "bindings", context.vhost, "e", exchange, kind, destination
+    return _Ends(context.vhost, exchange, "exchange" if context.flag("to-exchange") else "queue", destination)
 
 
-def _named_ends(context: CommandContext) -> tuple[str, str, str]:
-    exchange, destination = context.arguments[:2]
-    return exchange, "exchange" if context.flag("to-exchange") else "queue", destination
+def _no_ends(context: CommandContext, *_: str) -> str:
+    vhost, exchange, kind, destination = _ends(context)
+    return f"no exchange '{exchange}' or {kind} '{destination}' in vhost '{vhost}'"
 
 
-def _ends(context: CommandContext) -> str:
-    exchange, kind, destination = _named_ends(context)
-    return f"exchange '{exchange}' to {kind} '{destination}' in vhost '{context.vhost}'"
+@command((VHOST, *_BINDING, TIMEOUT), banner=lambda context, *_: f"Binding {_ends(context)} ...", not_found=_no_ends)
+def bind(context: CommandContext, exchange: str, destination: str, routing_key: str = "") -> None:
+    """Binds a queue or an exchange to an exchange."""
+    body = {"routing_key": routing_key, "arguments": parse_pairs(context, "argument")}
+    context.api.post(*_ends(context).path, body=body)
 
 
-@command(
-    "bind",
-    QUEUES,
-    "Binds a queue or an exchange to an exchange",
-    (VHOST, *_ENDS, TIMEOUT),
-    banner=lambda context: f"Binding {_ends(context)} ...",
-)
-def _bind(context: CommandContext) -> Result:
-    body = {"routing_key": _routing_key(context), "arguments": parse_pairs(context, "argument")}
-    try:
-        context.api.post(*_bindings(context), body=body)
-    except ApiFault as fault:
-        exchange, kind, destination = _named_ends(context)
-        missing = f"no exchange '{exchange}' or {kind} '{destination}' in vhost '{context.vhost}'"
-        raise failed(missing if fault.not_found else fault.reason) from fault
-    return ok_result(context)
-
-
-@command(
-    "unbind",
-    QUEUES,
-    "Removes a binding with this routing key and these arguments",
-    (VHOST, *_ENDS, TIMEOUT),
-    banner=lambda context: f"Unbinding {_ends(context)} ...",
-)
-def _unbind(context: CommandContext) -> Result:
-    wanted = _routing_key(context), parse_pairs(context, "argument")
-    found = context.api.find(*_bindings(context)) or []
+@command((VHOST, *_BINDING, TIMEOUT), banner=lambda context, *_: f"Unbinding {_ends(context)} ...")
+def unbind(context: CommandContext, exchange: str, destination: str, routing_key: str = "") -> None:
+    """Removes a binding with this routing key and these arguments."""
+    wanted, ends = (routing_key, parse_pairs(context, "argument")), _ends(context)
+    found = context.api.find(*ends.path) or []
     keys = [each["properties_key"] for each in found if (each["routing_key"], each["arguments"]) == wanted]
     if not keys:
-        raise failed(f"there is no such binding: {_ends(context)} with routing key '{wanted[0]}'")
-    context.api.delete(*_bindings(context), keys[0])
-    return ok_result(context)
-
-
-def _routing_key(context: CommandContext) -> str:
-    return context.arguments[2] if len(context.arguments) > 2 else ""
+        raise failed(f"there is no such binding: {ends} with routing key '{routing_key}'")
+    context.api.delete(*ends.path, keys[0])

@@ -5,26 +5,23 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command, ok_result
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.command_errors import ApiFault, failed, refused
 from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
 from leveret.broker.management.cli.selectable_columns import table_columns, to_rows
 from leveret.broker.management.fields import STANDBY
 
 _COLUMNS: Final = table_columns(STANDBY)
-_CLUSTER: Final = "Cluster"
 _WAIT_SECONDS: Final = 30.0
 _PAUSE: Final = 0.05
 
 
 @command(
-    "replication_status",
-    _CLUSTER,
-    "Displays the leader, and the other nodes: who is in sync, and how far each is",
     (option("local", "ask the node itself, which may be a standby, rather than the leader"), TIMEOUT),
     banner="Status of replication ...",
 )
-def _status(context: CommandContext) -> Result:
+def replication_status(context: CommandContext) -> Result:
+    """Displays the leader, and the other nodes: who is in sync, and how far each is."""
     told = _ask(context, *(("local",) if context.flag("local") else ()))
     lines = [
         f"Node: {told['node']}, role: {told['role']}",
@@ -43,16 +40,14 @@ def _status(context: CommandContext) -> Result:
 
 
 @command(
-    "failover",
-    _CLUSTER,
-    "Lets another node of the in-sync set lead; clients are closed, and may connect again at once",
     (Argument("[<node>]", "name of the node (replication.node); by default any that is in sync"), TIMEOUT),
     banner="Letting another node lead ...",
 )
-def _fail_over(context: CommandContext) -> Result:
+def failover(context: CommandContext, node: str = "") -> Result:
+    """Lets another node of the in-sync set lead; clients are closed, and may connect again at once."""
     before = _ask(context)
     try:
-        answer = context.api.request("POST", ("replication", "failover"), body={"node": "".join(context.arguments)})
+        answer = context.api.post("replication", "failover", body={"node": node})
     except ApiFault as fault:
         raise failed(fault.reason) from fault
     wanted, deadline = answer["node"], time.monotonic() + _WAIT_SECONDS
@@ -69,32 +64,20 @@ def _fail_over(context: CommandContext) -> Result:
 
 
 @command(
-    "forget_cluster_node",
-    _CLUSTER,
-    "Removes a node from the cluster that is away and does not come back",
     (option("offline", "has no effect"), Argument("<existing_cluster_member_node>", "name of the node"), TIMEOUT),
     banner="Removing node {0} from the cluster",
+    of_leveret="forget_cluster_node",
 )
-def _forget(context: CommandContext) -> Result:
-    try:
-        context.api.delete("replication", "nodes", context.arguments[0])
-    except ApiFault as fault:
-        raise refused(fault, "forget_cluster_node") from fault
-    return ok_result(context)
+def forget_cluster_node(context: CommandContext, node: str) -> None:
+    """Removes a node from the cluster that is away and does not come back."""
+    context.api.delete("replication", "nodes", node)
 
 
-@command(
-    "promote",
-    _CLUSTER,
-    "Lets an observer, or a standby that is not in sync, lead when all others are lost; ask that node itself",
-    (option("force", "do it; otherwise only what may be missing is displayed"), TIMEOUT),
-)
-def _promote(context: CommandContext) -> Result:
+@command((option("force", "do it; otherwise only what may be missing is displayed"), TIMEOUT), of_leveret="promote")
+def promote(context: CommandContext) -> Result:
+    """Lets an observer, or a standby that is not in sync, lead when all others are lost; ask that node itself."""
     force = context.flag("force")
-    try:
-        answer = context.api.request("POST", ("replication", "promote"), query={"force": "true"} if force else {})
-    except ApiFault as fault:
-        raise refused(fault, "promote") from fault
+    answer = context.api.request("POST", ("replication", "promote"), query={"force": "true"} if force else {})
     missing = answer["missing"]
     known = f"{missing['operations']} operations that the last leader had told of"
     seconds = missing["seconds"]

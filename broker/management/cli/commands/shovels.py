@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command, ok_result
+from leveret.broker.management.cli.command import CommandContext, ResultRows, command
 from leveret.broker.management.cli.command_errors import ApiFault, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument
 
-_SHOVELS: Final = "Shovels"
 #: Columns by the field of the API, sorted as RabbitMQ does. Those that are not optional are there for all shovels.
 _COLUMNS: Final = {
     "dest_uri": "destination",
@@ -31,14 +30,9 @@ _COLUMNS: Final = {
 _ALWAYS: Final = ("dest_uri", "timestamp", "name", "src_uri", "state", "reason", "type")
 
 
-@command(
-    "shovel_status",
-    _SHOVELS,
-    "Displays status of Shovel on a node",
-    (HEADERS, TIMEOUT),
-    banner="Shovel status on node {context.node}",
-)
-def _status(context: CommandContext) -> ResultRows:
+@command((HEADERS, TIMEOUT), banner="Shovel status on node {context.node}")
+def shovel_status(context: CommandContext) -> ResultRows:
+    """Displays status of Shovel on a node."""
     found = context.api.get("shovels")
     fields = [name for name in _COLUMNS if name in _ALWAYS or any(name in shovel for shovel in found)]
     rows = [
@@ -51,31 +45,23 @@ def _status(context: CommandContext) -> ResultRows:
 
 
 @command(
-    "restart_shovel",
-    _SHOVELS,
-    "Restarts a dynamic Shovel",
     (VHOST, Argument("<name>", "name of the Shovel to restart")),
     banner="Restarting dynamic Shovel {0} in virtual host {context.vhost} on node {context.node}",
 )
-def _restart(context: CommandContext) -> Result:
-    return _delete(context, "restart")
+def restart_shovel(context: CommandContext, name: str) -> None:
+    """Restarts a dynamic Shovel."""
+    _delete(context, name, "restart")
 
 
-@command(
-    "delete_shovel",
-    _SHOVELS,
-    "Deletes a Shovel",
-    (VHOST, Argument("<name>", "Shovel to delete")),
-    banner="Deleting shovel {0} in vhost {context.vhost}",
-)
-def _remove(context: CommandContext) -> Result:
-    return _delete(context)
+@command((VHOST, Argument("<name>", "Shovel to delete")), banner="Deleting shovel {0} in vhost {context.vhost}")
+def delete_shovel(context: CommandContext, name: str) -> None:
+    """Deletes a Shovel."""
+    _delete(context, name)
 
 
-def _delete(context: CommandContext, *action: str) -> Result:
-    (name,) = context.arguments
+def _delete(context: CommandContext, *path: str) -> None:
     try:
-        context.api.delete("shovels", "vhost", context.vhost, name, *action)
+        context.api.delete("shovels", "vhost", context.vhost, *path)
     except ApiFault as fault:
         if not fault.not_found:
             raise
@@ -83,4 +69,3 @@ def _delete(context: CommandContext, *action: str) -> Result:
             f"Shovel with the given name was not found on the target node '{context.node}' and / or virtual host"
             f" '{context.vhost}'"
         ) from fault
-    return ok_result(context)

@@ -6,15 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import (
-    MONITORING,
-    CommandContext,
-    Result,
-    ResultRows,
-    command,
-    ok_result,
-)
-from leveret.broker.management.cli.command_errors import DATA, ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command import CommandContext, Result, ResultRows, command
+from leveret.broker.management.cli.command_errors import DATA, bad_argument, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, Argument, option
 
 #: Forms of files, by the ends of their names.
@@ -31,9 +24,6 @@ def _check(context: CommandContext) -> None:
 
 
 @command(
-    "sql",
-    MONITORING,
-    "Runs a SELECT over messages, delayed, events, queues and segments, those of queues that the user may read",
     (
         HEADERS,
         Argument("[statement]", "the statement; default: what stands on the standard input"),
@@ -44,24 +34,23 @@ def _check(context: CommandContext) -> None:
         TIMEOUT,
     ),
     check=_check,
+    of_leveret="SQL",
     timeout=3600,
 )
-def _sql(context: CommandContext) -> Result:
+def sql(context: CommandContext, statement: str | None = None) -> Result | None:
+    """Runs a SELECT over messages, delayed, events, queues and segments, those of queues that the user may read."""
     output = context.text("output")
     form = _FORMS[Path(output).suffix] if output else "json"
-    request: dict[str, Any] = {"statement": (context.arguments or [context.stdin.read()])[0], "format": form}
+    request: dict[str, Any] = {"statement": context.stdin.read() if statement is None else statement, "format": form}
     if "limit" in context.options:
         request["rows"] = context.integer("limit", 1)
-    try:
-        found = context.api.raw("POST", ("sql",), body=request)
-    except ApiFault as fault:
-        raise refused(fault, "SQL") from fault
+    found = context.api.raw("POST", ("sql",), body=request)
     if output:
         try:
             Path(output).write_bytes(found)
         except OSError as error:
             raise failed(f"Could not write to {output}: {error.strerror}", DATA) from error
-        return ok_result(context)
+        return None
     return _rows(json.loads(found))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import QUEUES, CommandContext, Outcome, Result, ResultRows, command
-from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed, refused
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.command_errors import bad_argument
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.jobs import DETACH, LIMIT, RATE, check_positive, run_job
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_filter_options
@@ -17,17 +17,18 @@ _NAME_COLUMNS: Final = table_columns(CONSUMER_NAME)
 _NAME_DEFAULT: Final = ("name", "next_offset", "lag", "missed", "waiting", "consumer_tag", "channel")
 _STREAM: Final = Argument("<stream>", "the stream")
 _NAME: Final = Argument("<name>", "the value of x-stream-consumer-name")
+_NAMES: Final = "commands for consumer names"
+_READERS: Final = "commands for readers"
 
 
 @command(
-    "list_consumer_names",
-    QUEUES,
-    "Lists the named consumers of a stream: where each goes on, how far that is behind, and who is active",
     (VHOST, _STREAM, HEADERS, TIMEOUT),
     banner="Listing consumer names of stream '{0}' in vhost '{context.vhost}' ...",
+    of_leveret=_NAMES,
 )
-def _list_names(context: CommandContext) -> ResultRows:
-    return to_rows(_NAME_COLUMNS, _NAME_DEFAULT, _ask_names(context, "GET"))
+def list_consumer_names(context: CommandContext, stream: str) -> ResultRows:
+    """Lists the named consumers of a stream: where each goes on, how far that is behind, and who is active."""
+    return to_rows(_NAME_COLUMNS, _NAME_DEFAULT, context.api.get("queues", context.vhost, stream, "consumer-names"))
 
 
 def _check_place(shown: str, place: str) -> None:
@@ -38,38 +39,26 @@ def _check_place(shown: str, place: str) -> None:
 
 
 @command(
-    "set_consumer_name",
-    QUEUES,
-    "Sets where the next consumer of a name begins in a stream; adds the name if it is unknown",
     (VHOST, _STREAM, _NAME, Argument("<next>", f"its next message: {', '.join(FORMS)}"), TIMEOUT),
     banner="Setting consumer name '{1}' of stream '{0}' in vhost '{context.vhost}' ...",
     check=lambda context: _check_place("<next>", context.arguments[2]),
+    of_leveret=_NAMES,
 )
-def _set_name(context: CommandContext) -> Result:
-    stream, name, place = context.arguments
-    _ask_names(context, "PUT", {"next": place})
+def set_consumer_name(context: CommandContext, stream: str, name: str, place: str) -> Result:
+    """Sets where the next consumer of a name begins in a stream; adds the name if it is unknown."""
+    context.api.put("queues", context.vhost, stream, "consumer-names", name, body={"next": place})
     return Outcome(f"Consumer name '{name}' of stream '{stream}' goes on with {place}", {"name": name, "next": place})
 
 
 @command(
-    "delete_consumer_name",
-    QUEUES,
-    "Deletes a consumer name of a stream; a later consumer of the name begins with the next message",
     (VHOST, _STREAM, _NAME, TIMEOUT),
     banner="Deleting consumer name '{1}' of stream '{0}' in vhost '{context.vhost}' ...",
+    of_leveret=_NAMES,
 )
-def _delete_name(context: CommandContext) -> Result:
-    stream, name = context.arguments
-    _ask_names(context, "DELETE")
+def delete_consumer_name(context: CommandContext, stream: str, name: str) -> Result:
+    """Deletes a consumer name of a stream; a later consumer of the name begins with the next message."""
+    context.api.delete("queues", context.vhost, stream, "consumer-names", name)
     return Outcome(f"Consumer name '{name}' of stream '{stream}' is deleted", {"name": name, "result": "deleted"})
-
-
-def _ask_names(context: CommandContext, method: str, body: Any = None) -> Any:
-    path = ("queues", context.vhost, context.arguments[0], "consumer-names", *context.arguments[1:2])
-    try:
-        return context.api.request(method, path, body=body)
-    except ApiFault as fault:
-        raise refused(fault, "commands for consumer names") from fault
 
 
 def _check_replay(context: CommandContext) -> None:
@@ -92,9 +81,6 @@ def _options(context: CommandContext) -> dict[str, Any]:
 
 
 @command(
-    "replay",
-    QUEUES,
-    "Publishes messages of a stream again, into an exchange or a queue; the stream keeps them",
     (
         Argument("<stream>", "the stream; messages that arrive after the start are left out"),
         option(
@@ -118,42 +104,27 @@ def _options(context: CommandContext) -> dict[str, Any]:
     check=_check_replay,
     timeout=None,
 )
-def _replay(context: CommandContext) -> Result:
-    (stream,) = context.arguments
+def replay(context: CommandContext, stream: str) -> Result:
+    """Publishes messages of a stream again, into an exchange or a queue; the stream keeps them."""
     return run_job(context, stream, "replay", "replay", _options(context))
 
 
 _READER_COLUMNS: Final = table_columns(READER)
 
 
-@command(
-    "list_readers",
-    QUEUES,
-    "Lists the named readers of streaming queries: what they read, and what is kept for them",
-    (HEADERS, TIMEOUT),
-    banner="Listing readers ...",
-)
-def _list_readers(context: CommandContext) -> ResultRows:
-    return to_rows(_READER_COLUMNS, tuple(_READER_COLUMNS), _ask_readers(context, "GET"))
+@command((HEADERS, TIMEOUT), banner="Listing readers ...", of_leveret=_READERS)
+def list_readers(context: CommandContext) -> ResultRows:
+    """Lists the named readers of streaming queries: what they read, and what is kept for them."""
+    return to_rows(_READER_COLUMNS, tuple(_READER_COLUMNS), context.api.get("readers"))
 
 
 @command(
-    "delete_reader",
-    QUEUES,
-    "Deletes a named reader of a streaming query: nothing is kept for it any more",
     (Argument("<name>", "the option reader of the query"), TIMEOUT),
     banner="Deleting reader '{0}' ...",
+    not_found="there is no reader '{0}'",
+    of_leveret=_READERS,
 )
-def _delete_reader(context: CommandContext) -> Result:
-    (name,) = context.arguments
-    _ask_readers(context, "DELETE")
+def delete_reader(context: CommandContext, name: str) -> Result:
+    """Deletes a named reader of a streaming query: nothing is kept for it any more."""
+    context.api.delete("readers", name)
     return Outcome(f"Reader '{name}' is deleted", {"name": name, "result": "deleted"})
-
-
-def _ask_readers(context: CommandContext, method: str) -> Any:
-    try:
-        return context.api.request(method, ("readers", *context.arguments[:1]))
-    except ApiFault as fault:
-        if fault.not_found and context.arguments:
-            raise failed(f"there is no reader '{context.arguments[0]}'") from fault
-        raise refused(fault, "commands for readers") from fault

@@ -6,7 +6,7 @@ import getpass
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, ok_result
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
     DATA,
     NO_USER,
@@ -23,8 +23,6 @@ from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, 
 from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import PERMISSION, TOPIC_PERMISSION, USER
 
-_SECTION: Final = "Users"
-_ACCESS: Final = "Access Control"
 _USERS: Final = table_columns(USER)
 _USER: Final = Argument("<username>", "the user's name")
 _ADDED: Final = (
@@ -33,8 +31,6 @@ _ADDED: Final = (
 )
 # Parts of the API's reasons for refusing a user whose password is correct.
 _AUTHENTICATED_REASONS: Final = ("management user", "localhost")
-
-
 #: The API's reason for a password against the rules of the broker.
 _REFUSED_PASSWORD: Final = "credential_validation_failed"
 
@@ -44,27 +40,14 @@ def _json(context: CommandContext, message: str) -> dict[str, str] | None:
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
-def _check_user_and_vhost(context: CommandContext, user: str, vhost: str) -> None:
+def _check_user_and_vhost(context: CommandContext, user: str) -> None:
     """Check that a user and a virtual host exist."""
-    for fault in (_vhost_fault(context, vhost), _user_fault(context, user)):
-        if fault is not None:
-            raise fault
-
-
-def _user_fault(context: CommandContext, user: str) -> CommandFault | None:
-    """Return the fault for a user that does not exist, None if the user exists."""
-    if context.api.find("users", user) is not None:
-        return None
-    message = f"User {user} does not exist"
-    return failed(message, NO_USER, json=_json(context, message), json_status=UNAVAILABLE)
-
-
-def _vhost_fault(context: CommandContext, vhost: str) -> CommandFault | None:
-    """Return the fault for a virtual host that does not exist, None if it exists."""
-    if context.api.find("vhosts", vhost) is not None:
-        return None
-    message = f"Virtual host {vhost} does not exist"
-    return failed(message, json=_json(context, message))
+    if context.api.find("vhosts", context.vhost) is None:
+        message = f"Virtual host {context.vhost} does not exist"
+        raise failed(message, json=_json(context, message))
+    if context.api.find("users", user) is None:
+        message = f"User {user} does not exist"
+        raise failed(message, NO_USER, json=_json(context, message), json_status=UNAVAILABLE)
 
 
 def _check_pattern(fault: ApiFault) -> None:
@@ -84,19 +67,20 @@ def _characters(codes: list[int]) -> str:
     return "".join(map(chr, codes))
 
 
-@command("list_users", _SECTION, "List user names and tags", (HEADERS, TIMEOUT), banner="Listing users ...")
-def _list(context: CommandContext) -> ResultRows:
+@command((HEADERS, TIMEOUT), banner="Listing users ...")
+def list_users(context: CommandContext) -> ResultRows:
+    """List user names and tags."""
     return list_rows(_USERS, context.api.get("users"))
 
 
-def _password(context: CommandContext, status: int = DATA) -> str:
-    """Return the password from the command line, or read it from standard input as rabbitmqctl does.
+def _password(context: CommandContext, given: str | None, status: int = DATA) -> str:
+    """Return the given password, or read it from standard input as rabbitmqctl does.
 
     Raises:
         CommandFault: standard input is empty (exit status `status`).
     """
-    if len(context.arguments) > 1:
-        return context.arguments[1]
+    if given is not None:
+        return given
     if context.stdin.isatty():
         return getpass.getpass("Password: ")
     if not (context.silent or context.json):
@@ -113,16 +97,13 @@ def _check_name(context: CommandContext) -> None:
 
 
 @command(
-    "add_user",
-    _SECTION,
-    "Creates a user, without permissions for any virtual host",
     (_USER, Argument("<password>", "read from standard input if omitted; an empty password disables login", least=0)),
     banner='Adding user "{0}" ...',
     check=_check_name,
 )
-def _add(context: CommandContext) -> Result:
-    name = context.arguments[0]
-    password = _password(context)
+def add_user(context: CommandContext, name: str, given: str | None = None) -> Result:
+    """Creates a user, without permissions for any virtual host."""
+    password = _password(context, given)
     if context.api.find("users", name) is not None:
         json = _json(context, f"User {name} already exists")
         raise failed(f'User "{name}" already exists', SOFTWARE, json=json, json_status=UNAVAILABLE)
@@ -144,22 +125,15 @@ def _password_fields(password: str) -> dict[str, str]:
     return {"password": password} if password else {"password_hash": ""}
 
 
-@command(
-    "delete_user",
-    _SECTION,
-    "Removes a user and closes the user's connections",
-    (_USER,),
-    banner='Deleting user "{0}" ...',
-)
-def _delete(context: CommandContext) -> Result:
-    (name,) = context.arguments
+@command((_USER,), banner='Deleting user "{0}" ...')
+def delete_user(context: CommandContext, name: str) -> None:
+    """Removes a user and closes the user's connections."""
     try:
         context.api.delete("users", name)
     except ApiFault as fault:
         if fault.not_found:
             raise _missing(context, name) from fault
         raise
-    return ok_result(context)
 
 
 def _missing(context: CommandContext, name: str) -> CommandFault:
@@ -167,9 +141,8 @@ def _missing(context: CommandContext, name: str) -> CommandFault:
     return failed(f'User "{name}" does not exist', NO_USER, json=json, json_status=UNAVAILABLE)
 
 
-def _change(context: CommandContext, **changes: Any) -> Result:
+def _change(context: CommandContext, name: str, **changes: Any) -> None:
     """Change some properties of a user. The API replaces all of them, so the others are sent back unchanged."""
-    name = context.arguments[0]
     found = context.api.find("users", name)
     if found is None:
         raise _missing(context, name)
@@ -179,43 +152,32 @@ def _change(context: CommandContext, **changes: Any) -> Result:
         if found.get("hashing_algorithm"):
             body["hashing_algorithm"] = found["hashing_algorithm"]
     _put(context, name, {**body, **changes})
-    return ok_result(context)
 
 
 @command(
-    "change_password",
-    _SECTION,
-    "Changes the user password",
     (_USER, Argument("<password>", "new password; read from standard input if omitted", least=0)),
     banner='Changing password for user "{0}" ...',
 )
-def _change_password(context: CommandContext) -> Result:
-    return _change(context, **_password_fields(_password(context, SOFTWARE)))
+def change_password(context: CommandContext, name: str, given: str | None = None) -> None:
+    """Changes the user password."""
+    _change(context, name, **_password_fields(_password(context, given, SOFTWARE)))
+
+
+@command((_USER,), banner='Clearing password for user "{0}" ...')
+def clear_password(context: CommandContext, name: str) -> None:
+    """Disables password login for a user."""
+    context.require(no_such_user(name), "users", name)
+    _change(context, name, password_hash="")
 
 
 @command(
-    "clear_password",
-    _SECTION,
-    "Disables password login for a user",
-    (_USER,),
-    banner='Clearing password for user "{0}" ...',
-)
-def _clear_password(context: CommandContext) -> Result:
-    if context.api.find("users", context.arguments[0]) is None:
-        raise no_such_user(context.arguments[0])
-    return _change(context, password_hash="")
-
-
-@command(
-    "authenticate_user",
-    _SECTION,
-    "Attempts to authenticate a user. Exits with a non-zero code if authentication fails.",
     (_USER, Argument("<password>", "read from standard input if omitted", least=0)),
+    name="authenticate_user",
+    summary="Attempts to authenticate a user. Exits with a non-zero code if authentication fails.",
     banner='Authenticating user "{0}" ...',
 )
-def _authenticate(context: CommandContext) -> Result:
-    name = context.arguments[0]
-    password = _password(context, SOFTWARE)
+def _authenticate(context: CommandContext, name: str, given: str | None = None) -> Result:
+    password = _password(context, given, SOFTWARE)
     login = context.api.as_user(name, password)
     try:
         login.get("whoami")
@@ -230,20 +192,13 @@ def _authenticate(context: CommandContext) -> Result:
     return Outcome("Success", {"message": "Success"})
 
 
-def _set_tags_banner(context: CommandContext) -> str:
-    user, *tags = context.arguments
-    return f'Setting tags for user "{user}" to [{", ".join(tags)}] ...'
-
-
 @command(
-    "set_user_tags",
-    _SECTION,
-    "Sets user tags",
     (_USER, Argument("<tag> [...]", "one tag per argument; they replace the existing tags", "<tags>", least=0)),
-    banner=_set_tags_banner,
+    banner=lambda _, user, *tags: f'Setting tags for user "{user}" to [{", ".join(tags)}] ...',
 )
-def _set_tags(context: CommandContext) -> Result:
-    return _change(context, tags=",".join(context.arguments[1:]))
+def set_user_tags(context: CommandContext, name: str, *tags: str) -> None:
+    """Sets user tags."""
+    _change(context, name, tags=",".join(tags))
 
 
 # Resource of the API -> the columns of its list.
@@ -255,58 +210,50 @@ def _rights(resource: str) -> tuple[str, ...]:
     return tuple(_RIGHTS[resource])[2:]
 
 
-@command(
-    "list_permissions",
-    _ACCESS,
-    "Lists user permissions in a virtual host",
-    (VHOST, HEADERS, TIMEOUT),
-    banner='Listing permissions for vhost "{context.vhost}" ...',
-    resource="permissions",
-)
-@command(
-    "list_topic_permissions",
-    _ACCESS,
-    "Lists topic permissions in a virtual host",
-    (VHOST, HEADERS, TIMEOUT),
-    banner='Listing topic permissions for vhost "{context.vhost}" ...',
-    resource="topic-permissions",
-)
-def _list_permissions(context: CommandContext, resource: str) -> ResultRows:
-    found = context.api.find("vhosts", context.vhost, resource)
-    if found is None:
-        raise no_such_vhost(context.vhost)
+def _list_in_vhost(context: CommandContext, resource: str) -> ResultRows:
+    found = context.require(no_such_vhost(context.vhost), "vhosts", context.vhost, resource)
     return list_rows(_RIGHTS[resource], found, "user", *_rights(resource))
 
 
-@command(
-    "list_user_permissions",
-    _ACCESS,
-    "Lists permissions of a user across all virtual hosts",
-    (HEADERS, _USER, TIMEOUT),
-    banner='Listing permissions for user "{0}" ...',
-    resource="permissions",
-)
-@command(
-    "list_user_topic_permissions",
-    _ACCESS,
-    "Lists user topic permissions",
-    (HEADERS, _USER, TIMEOUT),
-    banner='Listing topic permissions for user "{0}" ...',
-    resource="topic-permissions",
-    headed=False,
-)
-def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -> ResultRows:
-    (user,) = context.arguments
-    found = context.api.find("users", user, resource)
-    if found is None:
-        raise no_such_user(user)
-    return list_rows(_RIGHTS[resource], found, "vhost", *_rights(resource))._replace(headed=headed)
+@command((VHOST, HEADERS, TIMEOUT), banner='Listing permissions for vhost "{context.vhost}" ...')
+def list_permissions(context: CommandContext) -> ResultRows:
+    """Lists user permissions in a virtual host."""
+    return _list_in_vhost(context, "permissions")
+
+
+@command((VHOST, HEADERS, TIMEOUT), banner='Listing topic permissions for vhost "{context.vhost}" ...')
+def list_topic_permissions(context: CommandContext) -> ResultRows:
+    """Lists topic permissions in a virtual host."""
+    return _list_in_vhost(context, "topic-permissions")
+
+
+def _list_of_user(context: CommandContext, user: str, resource: str) -> ResultRows:
+    found = context.require(no_such_user(user), "users", user, resource)
+    return list_rows(_RIGHTS[resource], found, "vhost", *_rights(resource))
+
+
+@command((HEADERS, _USER, TIMEOUT), banner='Listing permissions for user "{0}" ...')
+def list_user_permissions(context: CommandContext, user: str) -> ResultRows:
+    """Lists permissions of a user across all virtual hosts."""
+    return _list_of_user(context, user, "permissions")
+
+
+@command((HEADERS, _USER, TIMEOUT), banner='Listing topic permissions for user "{0}" ...')
+def list_user_topic_permissions(context: CommandContext, user: str) -> ResultRows:
+    """Lists user topic permissions."""
+    return _list_of_user(context, user, "topic-permissions")._replace(headed=False)
+
+
+def _set(context: CommandContext, resource: str, user: str, *values: str) -> None:
+    try:
+        context.api.put(resource, context.vhost, user, body=dict(zip(_rights(resource), values, strict=True)))
+    except ApiFault as fault:
+        _check_pattern(fault)
+        _check_user_and_vhost(context, user)
+        raise
 
 
 @command(
-    "set_permissions",
-    _ACCESS,
-    "Sets user permissions for a vhost",
     (
         VHOST,
         _USER,
@@ -315,12 +262,13 @@ def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -
         Argument("<read>", "pattern of the names that the user may consume from"),
     ),
     banner='Setting permissions for user "{0}" in vhost "{context.vhost}" ...',
-    resource="permissions",
 )
+def set_permissions(context: CommandContext, user: str, *patterns: str) -> None:
+    """Sets user permissions for a vhost."""
+    _set(context, "permissions", user, *patterns)
+
+
 @command(
-    "set_topic_permissions",
-    _ACCESS,
-    "Sets user topic permissions for an exchange",
     (
         VHOST,
         _USER,
@@ -329,57 +277,42 @@ def _list_of_user(context: CommandContext, resource: str, headed: bool = True) -
         Argument("<read>", "pattern of the routing keys that the user may bind with"),
     ),
     banner='Setting topic permissions on "{1}" for user "{0}" in vhost "{context.vhost}" ...',
-    resource="topic-permissions",
 )
-def _set(context: CommandContext, resource: str) -> Result:
-    user, *values = context.arguments
+def set_topic_permissions(context: CommandContext, user: str, *patterns: str) -> None:
+    """Sets user topic permissions for an exchange."""
+    _set(context, "topic-permissions", user, *patterns)
+
+
+def _clear(context: CommandContext, resource: str, user: str, *exchange: str) -> None:
     try:
-        context.api.put(resource, context.vhost, user, body=dict(zip(_rights(resource), values, strict=True)))
+        context.api.delete(resource, context.vhost, user, *exchange)
     except ApiFault as fault:
-        _check_pattern(fault)
-        _check_user_and_vhost(context, user, context.vhost)
-        raise
-    return ok_result(context)
+        # Clearing permissions that do not exist succeeds if the user and the virtual host exist.
+        _check_user_and_vhost(context, user)
+        if not fault.not_found:
+            raise
 
 
-def _clear_topic_banner(context: CommandContext) -> str:
-    user, *exchange = context.arguments
+@command((VHOST, _USER), banner='Clearing permissions for user "{0}" in vhost "{context.vhost}" ...')
+def clear_permissions(context: CommandContext, user: str) -> None:
+    """Revokes user permissions for a vhost."""
+    _clear(context, "permissions", user)
+
+
+def _clear_topic_banner(context: CommandContext, user: str, *exchange: str) -> str:
     where = f' on "{exchange[0]}"' if exchange else ""
     return f'Clearing topic permissions{where} for user "{user}" in vhost "{context.vhost}" ...'
 
 
 @command(
-    "clear_permissions",
-    _ACCESS,
-    "Revokes user permissions for a vhost",
-    (VHOST, _USER),
-    banner='Clearing permissions for user "{0}" in vhost "{context.vhost}" ...',
-    resource="permissions",
+    (VHOST, _USER, Argument("[<exchange>]", "topic exchange; default: all", "<exchange>")), banner=_clear_topic_banner
 )
-@command(
-    "clear_topic_permissions",
-    _ACCESS,
-    "Clears user topic permissions for a vhost or exchange",
-    (VHOST, _USER, Argument("[<exchange>]", "topic exchange; default: all", "<exchange>")),
-    banner=_clear_topic_banner,
-    resource="topic-permissions",
-)
-def _clear(context: CommandContext, resource: str) -> Result:
-    user, *exchange = context.arguments
-    try:
-        context.api.delete(resource, context.vhost, user, *exchange)
-    except ApiFault as fault:
-        # Clearing permissions that do not exist succeeds if the user and the virtual host exist.
-        _check_user_and_vhost(context, user, context.vhost)
-        if not fault.not_found:
-            raise
-    return ok_result(context)
+def clear_topic_permissions(context: CommandContext, user: str, *exchange: str) -> None:
+    """Clears user topic permissions for a vhost or exchange."""
+    _clear(context, "topic-permissions", user, *exchange)
 
 
 @command(
-    "explain_access",
-    _ACCESS,
-    "Shows which authentication backend decides what a user may do, and why",
     (
         VHOST,
         _USER,
@@ -390,8 +323,8 @@ def _clear(context: CommandContext, resource: str) -> Result:
     ),
     banner="Explaining access of user '{0}' in vhost '{context.vhost}' ...",
 )
-def _explain(context: CommandContext) -> Result:
-    (name,) = context.arguments
+def explain_access(context: CommandContext, name: str) -> Result:
+    """Shows which authentication backend decides what a user may do, and why."""
     wanted = context.options.get("resource"), context.options.get("operation")
     key = context.options.get("routing-key")
     operation = wanted[1] or ("configure" if wanted[0] else None)

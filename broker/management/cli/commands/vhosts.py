@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management import fields
-from leveret.broker.management.cli.command import (
-    CommandContext,
-    Outcome,
-    Result,
-    command,
-    ok_result,
-)
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
 from leveret.broker.management.cli.command_errors import (
     DATA,
     SOFTWARE,
@@ -25,14 +19,12 @@ from leveret.broker.management.cli.commands.definitions import clear, parse_obje
 from leveret.broker.management.cli.printing import compact_json
 from leveret.broker.management.cli.selectable_columns import list_rows, listing, table_columns
 
-_SECTION: Final = "Virtual hosts"
 _VHOST_LIMITS: Final = table_columns(fields.VHOST_LIMIT)
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
 listing(
     "list_vhosts",
-    "Access Control",
     "Lists virtual hosts",
     fields.VHOST,
     ("name",),
@@ -43,23 +35,18 @@ listing(
 
 
 @command(
-    "add_vhost",
-    _SECTION,
-    "Creates a virtual host",
     (
         Argument("<vhost>", "name of the virtual host; the user who creates it gets all permissions in it"),
         option("description", "description of the virtual host"),
         option("tags", "tags separated by commas"),
         option("default-queue-type", "type of queues that are declared without one"),
     ),
-    line=(
-        '<vhost> [--description <description> --tags "<tag1>,<tag2>,<...>"'
-        " --default-queue-type <quorum|classic|stream>]"
-    ),
+    line='<vhost> [--description <description> --tags "<tag1>,<tag2>,<...>"'
+    " --default-queue-type <quorum|classic|stream>]",
     banner='Adding vhost "{0}" ...',
 )
-def _add(context: CommandContext) -> Result:
-    (name,) = context.arguments
+def add_vhost(context: CommandContext, name: str) -> None:
+    """Creates a virtual host."""
     queue_type = context.text("default-queue-type")
     if queue_type and queue_type not in _QUEUE_TYPES:
         raise failed("invalid_queue_type")
@@ -69,87 +56,59 @@ def _add(context: CommandContext) -> Result:
         if queue_type:
             body["default_queue_type"] = queue_type
         context.api.put("vhosts", name, body=body)
-    return ok_result(context)
 
 
 @command(
-    "delete_vhost",
-    _SECTION,
-    "Deletes a virtual host",
-    (Argument("<vhost>", "name of the virtual host; everything in it is deleted"),),
-    banner='Deleting vhost "{0}" ...',
+    (Argument("<vhost>", "name of the virtual host; everything in it is deleted"),), banner='Deleting vhost "{0}" ...'
 )
-def _delete(context: CommandContext) -> Result:
-    (name,) = context.arguments
-    if context.api.find("vhosts", name) is None:
-        raise no_such_vhost(name)
+def delete_vhost(context: CommandContext, name: str) -> None:
+    """Deletes a virtual host."""
+    context.require(no_such_vhost(name), "vhosts", name)
     context.api.delete("vhosts", name)
-    return ok_result(context)
 
 
 def _change(context: CommandContext, name: str, missing: CommandFault, **changes: Any) -> None:
     """Change some properties of a virtual host. The API replaces all of them, so the others are sent back unchanged."""
-    found = context.api.find("vhosts", name)
-    if found is None:
-        raise missing
+    found = context.require(missing, "vhosts", name)
     kept: dict[str, Any] = {"description": found.get("description", ""), "tags": ",".join(found.get("tags") or ())}
     if found.get("default_queue_type", "undefined") in _QUEUE_TYPES:
         kept["default_queue_type"] = found["default_queue_type"]
     context.api.put("vhosts", name, body={**kept, **changes})
 
 
-def _set_tags_banner(context: CommandContext) -> str:
-    vhost, *tags = context.arguments
-    return f'Setting tags for virtual host "{vhost}" to [{", ".join(tags)}] ...'
-
-
 @command(
-    "set_vhost_tags",
-    _SECTION,
-    "Sets virtual host tags",
     (
         Argument("<vhost>", "name of the virtual host"),
         Argument("<tag> [...]", "one tag per argument; they replace the existing tags", "<tags>", least=0),
     ),
-    banner=_set_tags_banner,
+    banner=lambda _, vhost, *tags: f'Setting tags for virtual host "{vhost}" to [{", ".join(tags)}] ...',
 )
-def _set_tags(context: CommandContext) -> Result:
-    name, *tags = context.arguments
-    missing = failed(f'Virtual host "{name}" does not exist', DATA)
-    _change(context, name, missing, tags=",".join(tags))
-    return ok_result(context)
+def set_vhost_tags(context: CommandContext, name: str, *tags: str) -> None:
+    """Sets virtual host tags."""
+    _change(context, name, failed(f'Virtual host "{name}" does not exist', DATA), tags=",".join(tags))
 
 
-@command(
-    "trace_on",
-    _SECTION,
-    "Also publishes every message of a virtual host to amq.rabbitmq.trace",
-    (VHOST,),
-    banner='Starting tracing for vhost "{context.vhost}" ...',
-    on=True,
-)
-@command(
-    "trace_off",
-    _SECTION,
-    "Stops tracing a virtual host",
-    (VHOST,),
-    banner='Stopping tracing for vhost "{context.vhost}" ...',
-    on=False,
-)
-def _trace(context: CommandContext, on: bool) -> Result:
-    _change(context, context.vhost, no_such_vhost(context.vhost), tracing=on)
-    text = f"Trace {'enabled' if on else 'disabled'} for vhost {context.vhost}"
+@command((VHOST,), banner='Starting tracing for vhost "{context.vhost}" ...')
+def trace_on(context: CommandContext) -> Result:
+    """Also publishes every message of a virtual host to amq.rabbitmq.trace."""
+    return _trace(context, tracing=True)
+
+
+@command((VHOST,), banner='Stopping tracing for vhost "{context.vhost}" ...')
+def trace_off(context: CommandContext) -> Result:
+    """Stops tracing a virtual host."""
+    return _trace(context, tracing=False)
+
+
+def _trace(context: CommandContext, *, tracing: bool) -> Result:
+    _change(context, context.vhost, no_such_vhost(context.vhost), tracing=tracing)
+    text = f"Trace {'enabled' if tracing else 'disabled'} for vhost {context.vhost}"
     return Outcome(text, {"message": text})
 
 
-@command(
-    "restart_vhost",
-    _SECTION,
-    "Restarts the queues of a virtual host that failed",
-    (VHOST, TIMEOUT),
-    banner="Trying to restart vhost '{context.vhost}' on node '{context.node}' ...",
-)
-def _restart(context: CommandContext) -> Result:
+@command((VHOST, TIMEOUT), banner="Trying to restart vhost '{context.vhost}' on node '{context.node}' ...")
+def restart_vhost(context: CommandContext) -> Result:
+    """Restarts the queues of a virtual host that failed."""
     if context.api.find("vhosts", context.vhost) is None:
         text = f"Failed to start vhost '{context.vhost}' on node '{context.node}': no such virtual host"
         raise failed(text, SOFTWARE)
@@ -167,19 +126,12 @@ def _list_vhost_limits_banner(context: CommandContext) -> str:
     return f'Listing limits for vhost "{context.vhost}" ...'
 
 
-@command(
-    "list_vhost_limits",
-    _SECTION,
-    "Displays configured virtual host limits",
-    (VHOST, option("global", "list the limits of all virtual hosts"), HEADERS),
-    banner=_list_vhost_limits_banner,
-)
-def _list_vhost_limits(context: CommandContext) -> Result:
+@command((VHOST, option("global", "list the limits of all virtual hosts"), HEADERS), banner=_list_vhost_limits_banner)
+def list_vhost_limits(context: CommandContext) -> Result:
+    """Displays configured virtual host limits."""
     if context.flag("global"):
         return list_rows(_VHOST_LIMITS, context.api.get("vhost-limits"))
-    found = context.api.find("vhost-limits", context.vhost)
-    if found is None:
-        raise no_such_vhost(context.vhost)
+    found = context.require(no_such_vhost(context.vhost), "vhost-limits", context.vhost)
     if not found:
         return list_rows(_VHOST_LIMITS, [])
     limits = compact_json(found[0]["value"])
@@ -191,28 +143,18 @@ def _limits_path(context: CommandContext) -> tuple[str, ...]:
 
 
 @command(
-    "set_vhost_limits",
-    _SECTION,
-    "Sets virtual host limits",
     (VHOST, Argument("<definition>", 'JSON object with "max-connections", "max-queues" or both; -1 means no limit')),
     banner='Setting vhost limits to "{0}" for vhost "{context.vhost}" ...',
 )
-def _set_vhost_limits(context: CommandContext) -> Result:
-    limits = parse_object(context.arguments[0], "limits definition")
-    put(context, _limits_path(context), {"value": limits})
-    return ok_result(context)
+def set_vhost_limits(context: CommandContext, definition: str) -> None:
+    """Sets virtual host limits."""
+    put(context, _limits_path(context), {"value": parse_object(definition, "limits definition")})
 
 
-@command(
-    "clear_vhost_limits",
-    _SECTION,
-    "Clears virtual host limits",
-    (VHOST,),
-    banner='Clearing vhost "{context.vhost}" limits ...',
-)
-def _clear_vhost_limits(context: CommandContext) -> Result:
+@command((VHOST,), banner='Clearing vhost "{context.vhost}" limits ...')
+def clear_vhost_limits(context: CommandContext) -> None:
+    """Clears virtual host limits."""
     clear(context, _limits_path(context))
-    return ok_result(context)
 
 
 def _user(context: CommandContext) -> str:
@@ -226,42 +168,33 @@ def _list_user_limits_banner(context: CommandContext) -> str:
 
 
 @command(
-    "list_user_limits",
-    "Users",
-    "Displays configured user limits",
     (option("user", "user to show; default guest"), option("global", "list limits for all the users")),
     banner=_list_user_limits_banner,
 )
-def _list_user_limits(context: CommandContext) -> Result:
+def list_user_limits(context: CommandContext) -> Result:
+    """Displays configured user limits."""
     if context.flag("global"):
         return list_rows(table_columns(fields.USER_LIMIT), context.api.get("user-limits"))
     user = _user(context)
-    found = context.api.find("user-limits", user)
-    if found is None:
-        raise no_such_user(user)
+    found = context.require(no_such_user(user), "user-limits", user)
     limits = compact_json(found[0]["value"]) if found else "{}"
     return Outcome(limits, {"message": limits})
 
 
 @command(
-    "set_user_limits",
-    "Users",
-    "Sets user limits",
     (
         Argument("<username>", "the user's name"),
         Argument("<definition>", 'JSON object with "max-connections", "max-channels" or both; -1 means no limit'),
     ),
     banner='Setting user limits to "{1}" for user "{0}" ...',
 )
-def _set_user_limits(context: CommandContext) -> Result:
-    user, text = context.arguments
+def set_user_limits(context: CommandContext, user: str, text: str) -> None:
+    """Sets user limits."""
     limits = parse_object(text, "limits definition")
     _check_user_limits(limits)
-    if context.api.find("users", user) is None:
-        raise no_such_user(user)
+    context.require(no_such_user(user), "users", user)
     for name, value in limits.items():
         context.api.put("user-limits", user, name, body={"value": value})
-    return ok_result(context)
 
 
 def _check_user_limits(limits: dict[str, Any]) -> None:
@@ -274,27 +207,21 @@ def _check_user_limits(limits: dict[str, Any]) -> None:
             raise failed(f"{name} should be a number, actually was {compact_json(value)}")
 
 
-def _clear_user_limits_banner(context: CommandContext) -> str:
-    user, limit = context.arguments
+def _clear_user_limits_banner(context: CommandContext, user: str, limit: str) -> str:
     what = "all limits" if limit == "all" else f'"{limit}" limit'
     return f'Clearing {what} for user "{user}" ...'
 
 
 @command(
-    "clear_user_limits",
-    "Users",
-    "Clears user connection/channel limits",
     (
         Argument("<username>", "the user's name"),
         Argument("<limit_type> | all", "max-connections, max-channels or all", "<limit_type>"),
     ),
     banner=_clear_user_limits_banner,
 )
-def _clear_user_limits(context: CommandContext) -> Result:
-    user, limit = context.arguments
-    if context.api.find("users", user) is None:
-        raise no_such_user(user)
+def clear_user_limits(context: CommandContext, user: str, limit: str) -> None:
+    """Clears user connection/channel limits."""
+    context.require(no_such_user(user), "users", user)
     for name in _USER_LIMITS:
         if limit in ("all", name):
             context.api.delete("user-limits", user, name)
-    return ok_result(context)

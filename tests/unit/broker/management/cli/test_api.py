@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.broker.management.cli.api import Api, to_command_fault
-from leveret.broker.management.cli.command_errors import ApiFault, RequestTimeout, Unreachable
+from leveret.broker.management.cli.api import Api
+from leveret.broker.management.cli.command_errors import ApiFault, RequestTimeout, Unreachable, to_command_fault
 from leveret.broker.management.cli.command_line import Address
 from tests.support.stub_api import StubApi, stub_api
 
