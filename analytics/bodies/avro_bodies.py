@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,9 +20,9 @@ from leveret.analytics.bodies.payloads import (
     Payloads,
     read_rows,
     registry_hint,
-    registry_number,
+    require_number,
 )
-from leveret.analytics.bodies.schema_registry import RegistryError, Schema, registry_at
+from leveret.analytics.bodies.schema_registry import RegistryError, registry_at
 from leveret.analytics.errors import OptionError
 
 #: What a container file and a single object begin with.
@@ -101,10 +101,12 @@ class AvroBodies:
     def __init__(self, text: str, needs: Sequence[str] = (), registry: str = "") -> None:
         self._named: dict[str, Any] = {}
         try:
-            self._schema = _parsed(Schema(text, needs), self._named)
+            self._schema = _parsed(text, needs, self._named)
             self.kind, self._convert = _kind_of(self._schema, self._named, ())
         except _NO_SCHEMA as error:
-            raise OptionError(f"bodySchema is not an Avro schema: {str(error) or type(error).__name__}") from error
+            raise OptionError(
+                f"the schema of bodies is not an Avro schema: {str(error) or type(error).__name__}"
+            ) from error
         self._registry = registry_at(registry) if registry else None
         #: The schemas of the registry, and why others cannot be used, by number.
         self._writers: dict[int, Any] = {}
@@ -141,9 +143,7 @@ class AvroBodies:
 
     def _of_registry(self, octets: bytes) -> Any:
         """Return the value of a body that was written with a schema of the registry."""
-        number = registry_number(octets)
-        if number is None:
-            raise BodyError("the body does not begin with the five bytes of a schema registry: 0, and its schema")
+        number = require_number(octets)
         writer = self._writer(number)
         source = io.BytesIO(octets)
         source.seek(REGISTRY_BYTES)
@@ -161,7 +161,8 @@ class AvroBodies:
         assert self._registry is not None
         if number not in self._writers and number not in self._refused:
             try:
-                self._writers[number] = _parsed(self._registry.schema(number), {})
+                found = self._registry.schema(number, "avro")
+                self._writers[number] = _parsed(found.content, dict(found.needs).values(), {})
             except RegistryError as error:
                 self._refused[number] = str(error)
             except _NO_SCHEMA as error:
@@ -178,10 +179,10 @@ class AvroBodies:
         return found[0]
 
 
-def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
-    for text in schema.needs:
-        fastavro.parse_schema(json.loads(text), named)
-    return fastavro.parse_schema(json.loads(schema.text), named)
+def _parsed(text: str | bytes, needs: Iterable[str], named: dict[str, Any]) -> Any:
+    for each in needs:
+        fastavro.parse_schema(json.loads(each), named)
+    return fastavro.parse_schema(json.loads(text), named)
 
 
 def _kind_of(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> _Kind:

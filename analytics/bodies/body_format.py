@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from leveret.analytics.bodies.json_schema import is_json_schema, type_of_schema
 from leveret.analytics.bodies.schema_registry import Schema, registry_at
+from leveret.analytics.bodies.sql_types import SqlType, read_type
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.data_files import contents_of
 from leveret.analytics.errors import AnalyticsError, OptionError
@@ -35,7 +36,7 @@ class BodyFormat:
         schema: Of Avro, the text of the schema; of Protobuf, the descriptors.
         message: Of Protobuf, the full name of the message.
         needs: Of Avro, the texts of schemas that the schema refers to.
-        registry: Of Avro, the URL or directory of the registry whose five bytes bodies begin with; empty for none.
+        registry: The URL or directory of the registry whose five bytes bodies begin with; empty for none.
     """
 
     form: str
@@ -60,31 +61,33 @@ class BodyFormat:
             # Imported late, as what parses JSON takes long to load; most queries do not need it.
             from leveret.analytics.bodies.json_bodies import JsonBodies
 
-            return JsonBodies(self.kind)
+            return JsonBodies(self.kind, begins_with_number=bool(self.registry))
         return _reader(self.form, self.schema, self.message, self.needs, self.registry)
 
 
-def json_format(schema: str) -> BodyFormat:
+def json_format(schema: str, registry: str = "") -> BodyFormat:
     """Return the format of JSON bodies of a type.
 
     Args:
         schema: The type in Spark's DDL, or a JSON schema.
+        registry: See BodyFormat.
     Raises:
         OptionError: It is not a type.
     """
-    kind = type_of_schema(schema) if is_json_schema(schema) else parse_type(schema)
-    return BodyFormat("json", type_ddl(kind))
+    return BodyFormat("json", _type_of_json(Schema(schema)).ddl, registry=registry)
 
 
-def schema_format(options: BodyOptions) -> BodyFormat:
-    """Return the format of Avro or Protobuf bodies, whose schema says the type of their values.
+def format_of_bodies(options: BodyOptions) -> BodyFormat:
+    """Return the format of bodies whose schema is known.
 
     Raises:
-        OptionError: The schema cannot be read, or does not say it.
-        AnalyticsError: This Python lacks the library for the format.
+        OptionError: The schema cannot be read, or is not one.
+        AnalyticsError: This Python lacks the library for the format, or a registry cannot be asked.
     """
     if options.rule is not None:
         return _format_of_rule(options.rule)
+    if options.form == "json":
+        return json_format(options.schema)
     schema: str | bytes = options.schema
     if options.form == "protobuf" or not options.schema.lstrip().startswith(("{", "[", '"')):
         schema = _contents(options.schema)
@@ -98,16 +101,21 @@ def schema_format(options: BodyOptions) -> BodyFormat:
 
 
 def _format_of_rule(rule: BodyRule) -> BodyFormat:
-    """Return the format of the Avro or Protobuf bodies of a rule."""
-    if rule.form == "protobuf":
-        descriptors = b64decode(rule.schema)
-        kind = _reader("protobuf", descriptors, rule.message).kind
-        return BodyFormat("protobuf", type_ddl(kind), descriptors, rule.message)
-    schema, needs = Schema(rule.schema)
-    if not schema:
-        schema, needs = registry_at(rule.registry).latest(rule.subject)
-    kind = _reader("avro", schema, "", needs).kind
-    return BodyFormat("avro", type_ddl(kind), schema, "", needs, rule.registry)
+    """Return the format of the bodies of a rule."""
+    if rule.schema:
+        schema = Schema(b64decode(rule.schema) if rule.form == "protobuf" else rule.schema)
+    else:
+        schema = registry_at(rule.registry).latest(rule.subject, rule.form)
+    if rule.form == "json":
+        return BodyFormat("json", _type_of_json(schema).ddl, registry=rule.registry)
+    needs = [str(text) for _, text in schema.needs]
+    reader = _reader(rule.form, schema.content, rule.message, needs, rule.registry)
+    return BodyFormat(rule.form, type_ddl(reader.kind), schema.content, rule.message, needs, rule.registry)
+
+
+def _type_of_json(schema: Schema) -> SqlType:
+    text = str(schema.content)
+    return type_of_schema(text, schema.needs) if is_json_schema(text) else read_type(text)
 
 
 def _contents(location: str) -> bytes:
@@ -128,6 +136,8 @@ def _reader(form: str, schema: str | bytes, message: str, needs: Sequence[str] =
             f"bodies={form} needs the Python package {package}: pip install 'leveret[{form}]', also for Spark's workers"
         ) from error
     reader: BodyReader = (
-        module.AvroBodies(schema, needs, registry) if form == "avro" else module.ProtobufBodies(schema, message)
+        module.AvroBodies(schema, needs, registry)
+        if form == "avro"
+        else module.ProtobufBodies(schema, message, registry)
     )
     return reader

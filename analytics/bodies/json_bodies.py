@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from leveret.analytics.bodies.json_values import Place, fit_into
-from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint
+from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, registry_hint, without_number
 from leveret.analytics.bodies.value_types import TIMES
 
 #: Bodies that are read in bulk at once. If that fails, it is tried with parts of them; a few are read one by one.
@@ -46,16 +46,24 @@ _DAYS: Final = range(TIMES.start // 86_400_000_000, TIMES.stop // 86_400_000_000
 
 
 class JsonBodies:
-    """Reads JSON bodies."""
+    """Reads JSON bodies.
 
-    def __init__(self, kind: pa.DataType) -> None:
+    Args:
+        kind: The type of the values.
+        begins_with_number: Whether they begin with the five bytes of a schema registry.
+    """
+
+    def __init__(self, kind: pa.DataType, begins_with_number: bool = False) -> None:
         self.kind = kind
+        self._begins_with_number = begins_with_number
         self._fit = fit_into(kind)
         self._in_bulk = pa.types.is_struct(kind) and kind.num_fields > 0 and _suits_bulk(kind)
         self._read_kind = _read_as(kind) if self._in_bulk else kind
 
     def read(self, payloads: Payloads) -> pa.Array:
         """Return the values of bodies, and add what is wrong with some to the reasons."""
+        if self._begins_with_number:
+            payloads = without_number(payloads)
         octets = payloads.octets
         chunks = [
             self._chunk(payloads, start, octets.slice(start, _AT_ONCE)) for start in range(0, len(octets), _AT_ONCE)

@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Final
+from urllib.parse import unquote, urljoin
 
-import pyarrow as pa
-
+from leveret.analytics.bodies.sql_types import SqlType, struct
 from leveret.analytics.errors import OptionError
 
-_PLAIN: Final[dict[str, Any]] = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "null": pa.string(),
+_TEXT: Final = SqlType("string")
+_PLAIN: Final = {
+    "string": _TEXT,
+    "integer": SqlType("bigint"),
+    "number": SqlType("double"),
+    "boolean": SqlType("boolean"),
+    "null": _TEXT,
 }
-_FORMATS: Final[dict[str, Any]] = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
+_FORMATS: Final = {"date-time": SqlType("timestamp"), "date": SqlType("date")}
 #: Types that a value of an enumeration has.
 _CLASSES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 _DEPTH_MAX: Final = 64
+#: References to references can make a short text a very large type.
+_PARTS_MAX: Final = 10_000
 
 
 def is_json_schema(text: str) -> bool:
@@ -34,19 +38,26 @@ def is_json_schema(text: str) -> bool:
     return text.lstrip().startswith("{")
 
 
-def type_of_schema(text: str) -> pa.DataType:
+def type_of_schema(text: str, others: Sequence[tuple[str, str]] = ()) -> SqlType:
     """Return the type of the values that a JSON schema describes.
 
+    Args:
+        others: Schemas that it may refer to, each by the name that `$ref` has for it.
     Raises:
         OptionError: It is not a JSON schema, or its type cannot be known: a reference leads nowhere, or into itself.
     """
+    schemas = _Schemas(_parsed(text, "the schema of bodies"), dict(others))
+    return schemas.type_of(schemas.root, "the schema", ())
+
+
+def _parsed(text: str, what: str) -> Mapping[str, Any]:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"bodySchema is not a JSON schema: {error}") from None
+        raise OptionError(f"{what} is not a JSON schema: {error}") from None
     if not isinstance(schema, Mapping):
-        raise OptionError("bodySchema is not a JSON schema: it is no object")
-    return _Schemas(schema).type_of(schema, "the schema", ())
+        raise OptionError(f"{what} is not a JSON schema: it is no object")
+    return schema
 
 
 class _Schemas:
@@ -54,12 +65,19 @@ class _Schemas:
 
     Args:
         root: The whole schema.
+        others: The texts of others by name.
+        name: Its own name among them.
     """
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
+    def __init__(self, root: Mapping[str, Any], others: Mapping[str, str], name: str = "") -> None:
+        self.root = root
+        self._others = others
+        self._name = name
+        self._known: dict[str, _Schemas] = {name: self}
+        #: How many parts all of them have had.
+        self._parts = count(1)
 
-    def type_of(self, schema: Any, where: str, within: tuple[str, ...]) -> pa.DataType:
+    def type_of(self, schema: Any, where: str, within: tuple[str, ...]) -> SqlType:
         """Return the type of a part of the schema.
 
         Args:
@@ -67,25 +85,31 @@ class _Schemas:
             within: References by which it was reached.
         """
         if schema is True:
-            return pa.string()
+            return _TEXT
         if not isinstance(schema, Mapping):
-            raise OptionError(f"bodySchema is not a JSON schema: {where} is no object")
+            raise OptionError(f"the schema of bodies is not a JSON schema: {where} is no object")
         if len(within) > _DEPTH_MAX:
-            raise OptionError(f"bodySchema is nested too deeply at {where}")
+            raise OptionError(f"the schema of bodies is nested too deeply at {where}")
+        if next(self._parts) > _PARTS_MAX:
+            raise OptionError(f"the schema of bodies has more than {_PARTS_MAX} parts with all that it refers to")
         if "$ref" in schema:
             reference = schema["$ref"]
-            if reference in within:
-                raise OptionError(f"bodySchema refers to itself at {where} ({reference}), for which Spark has no type")
-            return self.type_of(self._found(reference, where), where, (*within, str(reference)))
+            there, found = self._found(reference, where)
+            place = f"{there._name}#{str(reference).partition('#')[2]}"
+            if place in within:
+                raise OptionError(
+                    f"the schema of bodies refers to itself at {where} ({reference}), for which Spark has no type"
+                )
+            return there.type_of(found, where, (*within, place))
         for key in ("allOf", "anyOf", "oneOf"):
             if key in schema:
                 return self._combined(schema, key, where, within)
         return self._plain(schema, where, within)
 
-    def _plain(self, schema: Mapping[str, Any], where: str, within: tuple[str, ...]) -> pa.DataType:
+    def _plain(self, schema: Mapping[str, Any], where: str, within: tuple[str, ...]) -> SqlType:
         names = _type_names(schema, where)
         if len(names) > 1:
-            return pa.float64() if set(names) == {"integer", "number"} else pa.string()
+            return _PLAIN["number"] if set(names) == {"integer", "number"} else _TEXT
         name = names[0] if names else ""
         if name == "object":
             return self._object(schema, where, within)
@@ -93,31 +117,31 @@ class _Schemas:
             items = schema.get("items", True)
             # Earlier drafts have a list here for arrays whose places have types of their own.
             if isinstance(items, list) or "prefixItems" in schema:
-                return pa.list_(pa.string())
-            return pa.list_(self.type_of(items, f"the items of {where}", (*within, "")))
+                return SqlType("array", (_TEXT,))
+            return SqlType("array", (self.type_of(items, f"the items of {where}", (*within, "")),))
         if name == "string":
-            return _FORMATS.get(str(schema.get("format")), pa.string())
-        return _PLAIN.get(name, pa.string())
+            return _FORMATS.get(str(schema.get("format")), _TEXT)
+        return _PLAIN.get(name, _TEXT)
 
-    def _object(self, schema: Mapping[str, Any], where: str, within: tuple[str, ...]) -> pa.DataType:
+    def _object(self, schema: Mapping[str, Any], where: str, within: tuple[str, ...]) -> SqlType:
         properties = schema.get("properties", {})
         if not isinstance(properties, Mapping):
-            raise OptionError(f"bodySchema is not a JSON schema: 'properties' of {where} is no object")
+            raise OptionError(f"the schema of bodies is not a JSON schema: 'properties' of {where} is no object")
         if properties:
             inner = (*within, "")
-            return pa.struct(
-                [(name, self.type_of(each, f"'{name}' of {where}", inner)) for name, each in properties.items()]
+            return struct(
+                (name, self.type_of(each, f"'{name}' of {where}", inner)) for name, each in properties.items()
             )
         others = schema.get("additionalProperties", True)
         if isinstance(others, Mapping):
-            return pa.map_(pa.string(), self.type_of(others, f"the properties of {where}", (*within, "")))
+            return SqlType("map", (_TEXT, self.type_of(others, f"the properties of {where}", (*within, ""))))
         # Parquet has no struct without fields.
-        return pa.string()
+        return _TEXT
 
-    def _combined(self, schema: Mapping[str, Any], key: str, where: str, within: tuple[str, ...]) -> pa.DataType:
+    def _combined(self, schema: Mapping[str, Any], key: str, where: str, within: tuple[str, ...]) -> SqlType:
         choices = schema[key]
         if not isinstance(choices, list) or not choices:
-            raise OptionError(f"bodySchema is not a JSON schema: '{key}' of {where} is no list")
+            raise OptionError(f"the schema of bodies is not a JSON schema: '{key}' of {where} is no list")
         found = [
             self.type_of(each, where, (*within, ""))
             for each in choices
@@ -126,23 +150,37 @@ class _Schemas:
         if key == "allOf":
             own = {name: each for name, each in schema.items() if name != key}
             found += [self._plain(own, where, within)] if own.keys() & {"type", "properties"} else []
-            if found and all(map(pa.types.is_struct, found)):
-                fields = {field.name: field.type for kind in found for field in kind}
-                return pa.struct(list(fields.items()))
-        return found[0] if found and all(each == found[0] for each in found) else pa.string()
+            if found and all(each.name == "struct" for each in found):
+                fields = [pair for each in found for pair in zip(each.fields, each.parts, strict=True)]
+                return struct(dict(fields).items())
+        return found[0] if found and all(each == found[0] for each in found) else _TEXT
 
-    def _found(self, reference: Any, where: str) -> Any:
-        """Return what a reference leads to, in this schema: no other one is fetched."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            raise OptionError(f"bodySchema refers to another schema at {where} ({reference}); write that into this one")
-        found: Any = self._root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            name = part.replace("~1", "/").replace("~0", "~")
+    def _found(self, reference: Any, where: str) -> tuple[_Schemas, Any]:
+        """Return what a reference leads to, in this schema or in one given with it: none is fetched."""
+        document, _, path = reference.partition("#") if isinstance(reference, str) else (None, "", "")
+        there = self if document == "" else self._other(document)
+        if there is None:
+            raise OptionError(
+                f"the schema of bodies refers to another schema at {where} ({reference}); write that into this one"
+            )
+        found: Any = there.root
+        for part in path.strip("/").split("/"):
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
             if name:
                 found = found.get(name) if isinstance(found, Mapping) else None
         if found is None:
-            raise OptionError(f"bodySchema has no {reference}, to which {where} refers")
-        return found
+            raise OptionError(f"the schema of bodies has no {reference}, to which {where} refers")
+        return there, found
+
+    def _other(self, document: str | None) -> _Schemas | None:
+        for name in (document, urljoin(str(self.root.get("$id", "")), document)) if document else ():
+            if name in self._others and name not in self._known:
+                there = _Schemas(_parsed(self._others[name], name), self._others, name)
+                there._known, there._parts = self._known, self._parts
+                self._known[name] = there
+            if name in self._known:
+                return self._known[name]
+        return None
 
 
 def _type_names(schema: Mapping[str, Any], where: str) -> list[str]:
@@ -157,5 +195,5 @@ def _type_names(schema: Mapping[str, Any], where: str) -> list[str]:
             named = ["object"]
     names = [named] if isinstance(named, str) else named
     if not isinstance(names, Sequence) or not all(each in (*_PLAIN, "object", "array", "") for each in names):
-        raise OptionError(f"bodySchema is not a JSON schema: {where} has the type {json.dumps(named)[:100]}")
+        raise OptionError(f"the schema of bodies is not a JSON schema: {where} has the type {json.dumps(named)[:100]}")
     return [each for each in names if each != "null"] or (["null"] if names else [])

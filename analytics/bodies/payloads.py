@@ -33,6 +33,7 @@ class BodyReader(Protocol):
 
 #: What serializers of a schema registry put in front of a body: a zero, and the number of its schema.
 REGISTRY_BYTES: Final = 5
+_END: Final = (1 << 31) - 1
 
 
 class BodyError(ValueError):
@@ -44,6 +45,18 @@ def registry_number(octets: bytes) -> int | None:
     if len(octets) < REGISTRY_BYTES or octets[0]:
         return None
     return int.from_bytes(octets[1:REGISTRY_BYTES], "big")
+
+
+def require_number(octets: bytes) -> int:
+    """Return the number of a body's schema in a schema registry.
+
+    Raises:
+        BodyError: It does not begin as its serializers do.
+    """
+    number = registry_number(octets)
+    if number is None:
+        raise BodyError("the body does not begin with the five bytes of a schema registry: 0, and its schema")
+    return number
 
 
 def registry_hint(octets: bytes) -> str:
@@ -74,6 +87,20 @@ class Payloads(NamedTuple):
     octets: pa.Array
     charsets: dict[int, str]
     reasons: dict[int, str]
+
+
+def without_number(payloads: Payloads) -> Payloads:
+    """Return bodies without the five bytes of a schema registry they begin with; others get a reason."""
+    octets = payloads.octets
+    begins = pc.and_(pc.starts_with(octets, b"\0"), pc.greater_equal(pc.binary_length(octets), REGISTRY_BYTES))
+    for row in pc.indices_nonzero(pc.invert(pc.fill_null(begins, True))).to_pylist():
+        try:
+            require_number(octets[row].as_py())
+        except BodyError as error:
+            payloads.reasons[row] = str(error)
+    # Arrow fails without an end.
+    bare = pc.if_else(begins, pc.binary_slice(octets, REGISTRY_BYTES, _END), pa.scalar(None, pa.binary()))
+    return payloads._replace(octets=bare)
 
 
 def compressions_in(headers: pa.Array) -> pa.Array:

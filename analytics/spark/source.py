@@ -16,8 +16,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from leveret.analytics.archive.layout import Sources, find_sources, locations_of
-from leveret.analytics.bodies.body_format import BodyFormat, json_format, schema_format
-from leveret.analytics.bodies.value_types import parse_type, quoted, type_ddl
+from leveret.analytics.bodies.body_format import BodyFormat, format_of_bodies, json_format
+from leveret.analytics.bodies.sql_types import quoted
+from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.columns import VALUE, VALUE_ERROR, ddl_of, reads_values, types_of
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.options import Options, parse_options
@@ -168,8 +169,8 @@ class LeveretDataSource(DataSource):
             return format_of(options, self.session, self._sources)
         chosen = ddl_of_spark(schema[VALUE].dataType)
         if options.bodies.form == "json":
-            return json_format(chosen)
-        bodies = schema_format(options.bodies)
+            return json_format(chosen, "" if options.bodies.rule is None else options.bodies.rule.registry)
+        bodies = format_of_bodies(options.bodies)
         if chosen != bodies.ddl:
             raise AnalyticsError(f"the schema has column {VALUE} {chosen}, but by bodySchema it is {bodies.ddl}")
         return bodies

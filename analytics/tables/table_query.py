@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from leveret.analytics.archive.layout import Sources
 from leveret.analytics.arrow_schema import schema_of
-from leveret.analytics.bodies.body_format import BodyFormat, json_format, schema_format
+from leveret.analytics.bodies.body_format import BodyFormat, format_of_bodies
 from leveret.analytics.bodies.value_types import schema_text, type_ddl
 from leveret.analytics.columns import reads_values, types_of
 from leveret.analytics.errors import AnalyticsError, OptionError
-from leveret.analytics.option_values import BodyOptions
 from leveret.analytics.options import Options, chosen_columns, named_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.body_rules import with_rule
@@ -126,7 +125,7 @@ def format_of(options: Options, session: str = "", sources: Sources | None = Non
     if bodies is None:
         return None
     try:
-        if bodies.form != "json" or bodies.schema:
+        if bodies.form != "json" or bodies.schema or bodies.rule is not None:
             return format_of_bodies(bodies)
     except AnalyticsError as error:
         if bodies.rule is None:
@@ -137,13 +136,3 @@ def format_of(options: Options, session: str = "", sources: Sources | None = Non
     from leveret.analytics.tables.sampling import inferred_type
 
     return BodyFormat("json", type_ddl(inferred_type(options, bodies.sample, session, sources)))
-
-
-def format_of_bodies(bodies: BodyOptions) -> BodyFormat:
-    """Return the format of bodies whose schema is known.
-
-    Raises:
-        OptionError: The schema cannot be read, or is not one.
-        AnalyticsError: This Python lacks the library for the format, or a registry cannot be asked.
-    """
-    return json_format(bodies.schema) if bodies.form == "json" else schema_format(bodies)

@@ -9,7 +9,7 @@ kept with its reason. If the registry was away, it is read again when its file i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 
 from leveret.analytics.archive.file_reading import conformed
 from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type, typed_schema
-from leveret.analytics.bodies.body_format import BodyFormat, json_format
+from leveret.analytics.bodies.body_format import BodyFormat, format_of_bodies
 from leveret.analytics.bodies.payloads import BodyReader, Payloads, archived_payloads, columns_of
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.columns import OF_RULE, VALUE, VALUE_ERROR
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.option_values import BodyOptions
 from leveret.analytics.tables.body_rules import rules_of
-from leveret.analytics.tables.table_query import format_of_bodies
 from leveret.storage.readers.body_rules import BodyRule
 from leveret.storage.readers.reader_file import matches
 
@@ -100,7 +99,7 @@ class TypedTables:
         kind = found.kind if known is None else _merged(table, parse_type(known), found.kind)
         self.types[table] = type_ddl(kind)
         # Bodies without a schema of their own are read as what the table has.
-        reader = json_format(type_ddl(kind)).reader() if found.form == "json" else found.reader()
+        reader = (replace(found, ddl=type_ddl(kind)) if found.form == "json" else found).reader()
         return _Open(rule, reader, kind)
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -26,7 +26,7 @@ from leveret.broker.core.definitions import exporting as export
 from leveret.broker.core.definitions.restoring import restore as restore_broker
 from leveret.broker.core.json_values import parse_json
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.body_rules import read_static_rules
+from leveret.broker.operations.body_rules import check_imported, check_static_rules
 from leveret.broker.operations.importing import (
     find_left_out,
     load_components,
@@ -211,7 +211,7 @@ def load_definitions(
         policies = [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]
         import_definitions({"policies": policies}, broker, accounts, "the option policies")
     with _refusals("bodies", refuse):
-        read_static_rules(settings.bodies)
+        check_static_rules(settings.bodies)
     for name, value in settings.shovels.items():
         with _refusals("shovels", refuse):
             try:
@@ -290,6 +290,7 @@ def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Ac
         DefinitionsError: An entry is invalid; the entries before it stay imported.
     """
     left_out: list[str] = []
+    check_imported(document)
     for _ in import_steps(document, broker, accounts, left_out):
         pass
     log_left_out(left_out, source)
@@ -325,7 +326,7 @@ def import_steps(
     """Import a definitions document in small steps. Existing definitions stay.
 
     Args:
-        document: Document as RabbitMQ exports it; unknown sections are skipped.
+        document: Document as RabbitMQ exports it; unknown sections are skipped. check_imported() has checked it.
         broker: Broker to add virtual hosts and their contents to.
         accounts: Accounts to add users and permissions to.
         left_out: What is left out is added, one text for each; see importing.py.

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from leveret.storage.disk.files import Files, write_draft
 from leveret.storage.format import crc_of, is_text, pack_checked
 from leveret.storage.readers.reader_file import LIST_MAX, names_in
+from leveret.storage.url_secrets import mask_url
 
 NAME: Final = "bodies.json"
 #: The component of its parameters.
@@ -49,11 +50,11 @@ class BodyRule:
         queue: The queues: a name, a pattern with `*`, `?` and `[…]`, or a list of these as JSON.
         vhost: Their virtual host, or such a pattern or list; None for all.
         form: `json`, `avro` or `protobuf`.
-        schema: Of JSON, a type in Spark's DDL or a JSON schema; of Avro, a schema, empty for that of `subject`; of
-            Protobuf, a descriptor set in base64.
-        message: Of Protobuf, the full name of the message.
-        registry: Of Avro, the URL or directory of the registry whose five bytes bodies begin with; empty for none.
-        subject: Of Avro, the subject in the registry whose latest schema says the type.
+        schema: Of JSON, a type in Spark's DDL or a JSON schema; of Avro, a schema; of Protobuf, a descriptor set in
+            base64. Empty for that of `subject`.
+        message: Of Protobuf, the full name of the message; empty for the first one of the schema of `subject`.
+        registry: The URL or directory of the registry whose five bytes bodies begin with; empty for none.
+        subject: The subject in the registry whose latest schema says the type.
     """
 
     name: str
@@ -107,8 +108,8 @@ def read_rule(
     schema = reader.schema(form, read_file)
     message, registry, subject = (reader.text(key) for key in ("message", "registry", "subject"))
     if not problems:
-        problems += _problems_of(name, form, schema, message)
-        problems += _problems_of_registry(name, form, schema, registry, subject, may_be_directory=read_file is not None)
+        problems += _problems_of(name, form, schema, message, has_registry=bool(registry))
+        problems += _problems_of_registry(name, schema, registry, subject, may_be_directory=read_file is not None)
     host = reader.names("vhost") if read_file is not None else vhost
     if problems or queue is None:
         raise InvalidRule("\n".join(problems))
@@ -174,39 +175,33 @@ class _Reader:
         return ""
 
 
-def _problems_of(name: str, form: str, schema: str, message: str) -> Iterable[str]:
+def _problems_of(name: str, form: str, schema: str, message: str, has_registry: bool) -> Iterable[str]:
     """Yield what is wrong with the schema of a rule."""
     if message and form != "protobuf":
         yield f"{name}: 'message' is for the format protobuf"
     if form == "protobuf":
-        if not schema or not message:
+        if not message if schema else not has_registry:
             yield (
                 f"{name}: the format protobuf needs 'schema', in base64 what protoc --include_imports "
-                "--descriptor_set_out has written, and 'message', the full name of the message"
+                "--descriptor_set_out has written, and 'message', its full name; or 'registry' and 'subject'"
             )
-        elif not _is_base64(schema):
+        elif schema and not _is_base64(schema):
             yield f"{name}: 'schema' is not base64: write base64 -w0 FILE of the descriptor set"
+    elif not schema:
+        if not has_registry:
+            what = "columns such as 'id bigint, tag string', or a JSON schema; or" if form == "json" else "or"
+            yield f"{name}: the format {form} needs 'schema', {what} 'registry' and 'subject'"
     elif form == "json":
-        if not schema:
-            yield f"{name}: the format json needs 'schema': columns such as 'id bigint, tag string', or a JSON schema"
-        elif schema.lstrip().startswith("{") and not _is_json(schema, dict):
+        if schema.lstrip().startswith("{") and not _is_json(schema, dict):
             yield f"{name}: 'schema' is not a JSON schema: it is no JSON object"
-    elif schema and not _is_json(schema, dict, list):
+    elif not _is_json(schema, dict, list):
         yield f"{name}: 'schema' is not an Avro schema: it is no JSON object or list"
 
 
-def _problems_of_registry(
-    name: str, form: str, schema: str, registry: str, subject: str, may_be_directory: bool
-) -> Iterable[str]:
-    if form != "avro":
-        yield from (f"{name}: '{key}' is for the format avro" for key in ("registry",) if registry)
-        yield from (f"{name}: '{key}' is for the format avro" for key in ("subject",) if subject)
-        return
+def _problems_of_registry(name: str, schema: str, registry: str, subject: str, may_be_directory: bool) -> Iterable[str]:
     if not registry:
         if subject:
             yield f"{name}: 'subject' needs 'registry', the URL of the schema registry"
-        elif not schema:
-            yield f"{name}: the format avro needs 'schema', or 'registry' and 'subject'"
         return
     if not schema and not subject:
         yield f"{name}: a registry needs 'subject', whose latest schema says the type, or 'schema'"
@@ -217,6 +212,9 @@ def _problems_of_registry(
         yield f"{name}: 'registry' has no host"
     if not is_url and not may_be_directory:
         yield f"{name}: 'registry' is the URL of a schema registry, http://… or https://…"
+    if mask_url(registry) != registry or (is_url and "@" in urlsplit(registry).netloc):
+        # Rules are in a file that all readers of the data directory read, and in definitions.
+        yield f"{name}: 'registry' has a login; write that for its host in the file ~/.netrc of those who read bodies"
 
 
 def _host_of(url: str) -> str:

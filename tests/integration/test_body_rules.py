@@ -19,7 +19,7 @@ from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
-from tests.support.schema_registry import RegistryServer, framed
+from tests.support.schema_registry import RegistryServer, framed, register_json, register_protobuf
 from tests.support.wire import Connection
 from tests.unit.analytics.bodies.test_avro_bodies import encoded
 
@@ -57,11 +57,18 @@ def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
             statement = f"select {columns} from bodies_{table} order by seq"
             return api.request("POST", "sql", body={"statement": statement})["rows"]
 
+        for name, register in (("json_orders", register_json), ("protobuf_orders", register_protobuf)):
+            rule, bodies = register(registry)
+            publish(broker, rule["queue"], *bodies)
+            api.request("PUT", "parameters", "bodies", "/", name, body={"value": rule})
         Leveretctl(broker.http_url).output("set_parameter", "bodies", "orders", json.dumps(ORDER))
         rule = {"queue": "mails", "format": "avro", "registry": registry.url, "subject": "mails-value"}
         api.request("PUT", "parameters", "bodies", "/", "mails", body={"value": rule})
         wait_until(lambda: ask("value.n", "static") == [[1]], "a tick")
         assert ask("value.id, value_error is null, body", "orders") == [[7, True, '{"id": 7}'], [None, False, "{"]]
+        for name in ("json_orders", "protobuf_orders"):
+            assert ask("value.id, value.line.n, value.other", name)[0] == [1, 4, 7]
+        registry.asked.clear()
         unknown = f"schema 99 is not in the registry {registry.url}; register it there"
         assert ask("value.to, value_error", "mails") == [["you", None], [None, unknown]]
         found = leveret.scan(broker.data_dir, columns=["value", "value_error"], bodies="mails").read_all()
@@ -80,7 +87,7 @@ def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
             assert "rule 'mails' for bodies: the registry http://127.0.0.1" in json.loads(error.read())["reason"]
         assert ask("value.n", "static") == [[1]]
         api.request("DELETE", "parameters", "bodies", "/", "orders")
-        wait_until(lambda: "orders" not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
+        wait_until(lambda: '"orders"' not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
         broker.kill()
         broker.start()
         assert "mails" in (broker.data_dir / "bodies.json").read_text()
@@ -94,6 +101,12 @@ def test_wrong_rules_are_refused(tmp_path: Path) -> None:
             ("orders", {**ORDER, "format": "xml"}, "orders: 'format' is one of json, avro, protobuf, not 'xml'"),
             ("orders", {**ORDER, "schema_file": "/etc/passwd"}, "orders: unknown key 'schema_file'"),
             ("orders", {**ORDER, "schema": json.loads('{"a":' * 200 + "1" + "}" * 200)}, "orders: nested too deep"),
+            (
+                "orders",
+                {**ORDER, "schema": "id bigin"},
+                "orders: cannot read the schema 'id bigin' at 'bigin'; write it",
+            ),
+            ("orders", {**ORDER, "format": "avro"}, "orders: the schema of bodies is not an Avro schema: "),
         ):
             status, said = refusal(api, name, value)
             assert (status, reason in said) == (400, True), said
@@ -112,12 +125,22 @@ def test_wrong_rules_are_refused(tmp_path: Path) -> None:
             api.request("POST", "definitions", body={"parameters": [entry]})
         with caught.value as error:
             assert "orders: 'queue' is missing" in json.loads(error.read())["reason"]
+        entry["value"] = {**ORDER, "schema": "id bigin"}
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            api.request("POST", "definitions", body={"vhosts": [{"name": "third"}], "parameters": [entry]})
+        with caught.value as error:
+            assert "orders: cannot read the schema 'id bigin'" in json.loads(error.read())["reason"]
+        # Nothing of it was imported.
+        assert "third" not in {each["name"] for each in api.request("GET", "vhosts")}
 
 
 def test_a_wrong_rule_of_the_configuration_is_named_at_the_start(tmp_path: Path) -> None:
     config = tmp_path / "leveret.yaml"
     config.write_text("bodies: {orders: {queue: q, format: json, schema_file: /nowhere}}\n")
     with pytest.raises(RuntimeError, match="bodies: orders: schema_file /nowhere cannot be read: No such file"):
+        LeveretProcess(tmp_path, config=config)
+    config.write_text("bodies: {orders: {queue: q, format: json, schema: id bigin}}\n")
+    with pytest.raises(RuntimeError, match="bodies: orders: cannot read the schema 'id bigin' at 'bigin'; write it as"):
         LeveretProcess(tmp_path, config=config)
 
 

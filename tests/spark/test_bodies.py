@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
 from tests.support.documentation import block
+from tests.support.schema_registry import RegistryServer, register_json, register_protobuf
 
 pytestmark = pytest.mark.spark
 
@@ -89,6 +90,36 @@ def test_a_rule(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) 
     assert typed.selectExpr(*sums.split(", ")).first() == (19_900, 205, 5)
     with pytest.raises(Exception, match="there is no rule 'mail' for bodies"):
         load(spark, builder.path, bodies="mail").collect()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("register", [register_json, register_protobuf])
+def test_a_registry(
+    spark: SparkSession,
+    builder: DirectoryBuilder,
+    tmp_path: Path,
+    register: Callable[[RegistryServer], tuple[dict[str, str], list[bytes]]],
+) -> None:
+    """In Spark's workers, and in the table that the archiver makes."""
+    with RegistryServer() as server:
+        rule, bodies = register(server)
+        write_rules(DiskFiles(), builder.path, [read_rule("shop", rule, "/")])
+        builder.publish(builder.store(builder.queue(rule["queue"])), bodies)
+        builder.tick()
+        frame = load(spark, builder.path, bodies="shop").orderBy("seq")
+        one, other = frame.select("value.id", "value.line.n", "value.other", "value_error").collect()
+        assert (tuple(one), other.value_error is None) == ((1, 4, 7, None), False)
+        # A schema of the query's own.
+        chosen = spark.read.format("leveret").schema("value struct<id: bigint>") if rule["format"] == "json" else None
+        if chosen is not None:
+            assert chosen.option("bodies", "shop").load(builder.path).where("value.id = 1").count() == 1
+        archive(builder, ArchiveFiles(str(tmp_path / "archive")))
+    typed = spark.read.parquet(str(tmp_path / "archive" / "bodies_shop"))
+    found = typed.orderBy("seq").select("value.line.n", "value_error", "body").collect()
+    assert [(row.n, row.value_error is None, row.body is None) for row in found] == [
+        (4, True, True),
+        (None, False, False),
+    ]
 
 
 def test_a_stream(spark: SparkSession, builder: DirectoryBuilder, tmp_path: Path) -> None:

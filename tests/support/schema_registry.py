@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 
 class RegistryServer:
@@ -41,6 +44,11 @@ class RegistryServer:
         self._numbers += 1
         versions = sum(path.startswith(f"/subjects/{subject}/versions/") for path in self._answers)
         answer = {"subject": subject, "id": self._numbers, "schema": json.dumps(schema), **more}
+        # What format=serialized gives of Protobuf.
+        compiled = answer.pop("compiled", None)
+        if compiled is not None:
+            serialized = {**answer, "schema": b64encode(compiled).decode()}
+            self._answers[f"/schemas/ids/{self._numbers}?format=serialized"] = serialized
         self._answers[f"/schemas/ids/{self._numbers}"] = answer
         self._answers[f"/subjects/{subject}/versions/{max(1, versions)}"] = answer
         self._answers[f"/subjects/{subject}/versions/latest"] = answer
@@ -84,6 +92,58 @@ class RegistryServer:
                 pass
 
         return Handler
+
+
+ORDER_SCHEMA: Final = {
+    "properties": {
+        "id": {"type": "integer"},
+        "line": {"$ref": "line.json"},
+        "other": {"$ref": "https://shop/line.json#/properties/n"},
+    }
+}
+ORDER: Final = {"id": 1, "line": {"n": 4}, "other": 7}
+
+
+def register_json(registry: RegistryServer) -> tuple[dict[str, str], list[bytes]]:
+    """Register a JSON schema that refers to others; return a rule for it, and a body of ORDER and one that is none."""
+    line = {"$id": "https://shop/line.json", "properties": {"n": {"type": "integer"}}}
+    registry.register("line", line, schemaType="JSON")
+    references = [
+        {"name": "line.json", "subject": "line", "version": 1},
+        {"name": "https://shop/line.json", "subject": "line", "version": 1},
+    ]
+    number = registry.register("order-value", ORDER_SCHEMA, schemaType="JSON", references=references)
+    rule = {"queue": "json.orders", "format": "json", "registry": registry.url, "subject": "order-value"}
+    return rule, [framed(number, json.dumps(ORDER).encode()), json.dumps(ORDER).encode()]
+
+
+def order_files() -> FileDescriptorSet:
+    """`order.proto` with the messages Refund and Order (of ORDER), and `line.proto`, which it imports."""
+    files = FileDescriptorSet()
+    line = files.file.add(name="line.proto", package="shop", syntax="proto3")
+    line.message_type.add(name="Line").field.add(name="n", number=1, type=5, label=1)
+    order = files.file.add(name="order.proto", package="shop", syntax="proto3")
+    order.dependency.extend(["line.proto", "google/protobuf/wrappers.proto", "confluent/meta.proto"])
+    order.message_type.add(name="Refund").field.add(name="id", number=1, type=5, label=1)
+    message = order.message_type.add(name="Order")
+    message.field.add(name="id", number=1, type=5, label=1)
+    message.field.add(name="line", number=2, type=11, type_name=".shop.Line", label=1)
+    message.field.add(name="other", number=3, type=11, type_name=".google.protobuf.Int32Value", label=1)
+    return files
+
+
+def register_protobuf(registry: RegistryServer) -> tuple[dict[str, str], list[bytes]]:
+    """Register a Protobuf schema that imports others; return a rule, a body of ORDER, and one of another message."""
+    line, order = order_files().file
+    # Registries name files as they like.
+    line.name = order.name = "default"
+    registry.register("line.proto", "…", schemaType="PROTOBUF", compiled=line.SerializeToString())
+    references = [{"name": "line.proto", "subject": "line.proto", "version": 1}]
+    compiled = order.SerializeToString()
+    number = registry.register("orders", "…", schemaType="PROTOBUF", compiled=compiled, references=references)
+    rule = {"queue": "protobuf.orders", "format": "protobuf", "registry": registry.url, "subject": "orders"}
+    body = b"\x08\x01\x12\x02\x08\x04\x1a\x02\x08\x07"
+    return {**rule, "message": "shop.Order"}, [framed(number, b"\x02\x02" + body), framed(number, b"\x00" + body[:2])]
 
 
 def framed(number: int, octets: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import LongText, bad_request, encode, missing, not_authorised, notice
+from leveret.broker.operations.body_rules import check_imported
 from leveret.broker.operations.broker_definitions import (
     export_steps,
     import_steps,
@@ -82,6 +84,7 @@ class Definitions(Controller):
         left_out: list[str] = []
         try:
             require_tags(document)
+            await asyncio.to_thread(check_imported, document)
             await run_in_slices(import_steps(document, self._broker, self._accounts, left_out))
         except DefinitionsError as error:
             raise bad_request(error.reason) from None

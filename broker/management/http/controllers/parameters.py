@@ -6,6 +6,7 @@ have resources of their own. As parameters they are shown and set in their raw f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from leveret.broker.management.http.responses import (
     not_found,
     object_response,
 )
-from leveret.broker.operations.body_rules import set_body_rule
+from leveret.broker.operations.body_rules import check_schemas, read_body_rule, set_body_rule
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.virtual_hosts import (
     InvalidLimits,
@@ -104,7 +105,7 @@ class Parameters(Controller):
         elif component == SHOVEL:
             created = self._set_shovel(principal, check_length(name), value)
         elif component == BODIES:
-            created = self._set_body_rule(vhost, check_length(name), value)
+            created = await self._set_body_rule(vhost, check_length(name), value)
         else:
             raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
         return web.Response(status=201 if created else 204)
@@ -154,8 +155,11 @@ class Parameters(Controller):
         except InvalidShovel as invalid:
             raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}") from None
 
-    def _set_body_rule(self, vhost: VirtualHost, name: str, value: Any) -> bool:
+    async def _set_body_rule(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         try:
+            await asyncio.to_thread(check_schemas, [read_body_rule(vhost, name, value)])
+            if self._broker.vhosts.get(vhost.name) is not vhost:
+                raise not_found()
             return set_body_rule(self._broker, vhost, name, value)
         except InvalidRule as invalid:
             raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}\n") from None

@@ -151,7 +151,7 @@ def test_other_forms() -> None:
     ],
 )
 def test_schemas_that_are_none(text: str, reason: str) -> None:
-    with pytest.raises(OptionError, match=rf"bodySchema is not an Avro schema: .*{reason}"):
+    with pytest.raises(OptionError, match=rf"the schema of bodies is not an Avro schema: .*{reason}"):
         AvroBodies(text)
 
 

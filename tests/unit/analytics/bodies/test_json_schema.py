@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from leveret.analytics.bodies.json_schema import type_of_schema
-from leveret.analytics.bodies.value_types import type_ddl
 from leveret.analytics.errors import OptionError
 
 
 def ddl(schema: Any) -> str:
-    return type_ddl(type_of_schema(json.dumps(schema)))
+    return type_of_schema(json.dumps(schema)).ddl
 
 
 @pytest.mark.parametrize(

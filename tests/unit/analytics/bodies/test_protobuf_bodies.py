@@ -158,11 +158,15 @@ def test_damage() -> None:
 
 
 def test_descriptors_that_are_none() -> None:
-    with pytest.raises(OptionError, match="bodySchema is not a descriptor set of Protobuf with all imports: "):
+    with pytest.raises(
+        OptionError, match="the schema of bodies is not a descriptor set of Protobuf with all imports: "
+    ):
         ProtobufBodies(b"syntax = proto3", "shop.Order")
     alone = FileDescriptorSet.FromString(descriptors())
     del alone.file[0]
-    with pytest.raises(OptionError, match="bodySchema is not a descriptor set of Protobuf with all imports: "):
+    with pytest.raises(
+        OptionError, match="the schema of bodies is not a descriptor set of Protobuf with all imports: "
+    ):
         ProtobufBodies(alone.SerializeToString(), "shop.Order")
-    with pytest.raises(OptionError, match=r"bodySchema has no message 'Order'; it has .*, shop\.Order$"):
+    with pytest.raises(OptionError, match=r"the schema of bodies has no message 'Order'; it has .*, shop\.Order$"):
         ProtobufBodies(descriptors(), "Order")

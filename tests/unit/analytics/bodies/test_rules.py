@@ -9,15 +9,26 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 import leveret
 from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.bodies.protobuf_bodies import ProtobufBodies
+from leveret.analytics.bodies.schema_registry import registry_at
 from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
-from tests.support.schema_registry import RegistryServer, framed
+from tests.support.schema_registry import ORDER as BODY
+from tests.support.schema_registry import (
+    RegistryServer,
+    framed,
+    order_files,
+    register_json,
+    register_protobuf,
+)
+from tests.unit.analytics.bodies.payloads import read
 from tests.unit.analytics.bodies.test_avro_bodies import encoded
 
 ORDER = {"queue": "orders.*", "format": "json", "schema": {"properties": {"id": {"type": "integer"}}}}
@@ -138,3 +149,81 @@ def test_a_registry(builder: DirectoryBuilder) -> None:
     rules(builder, mail={"queue": "mail.eu", "format": "avro", "registry": server.url, "subject": "other"})
     with pytest.raises(AnalyticsError, match=r"rule 'mail' for bodies: the registry http://.* cannot be reached"):
         rows(builder.path, bodies="mail")
+
+
+def test_registries_of_json_and_protobuf(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    """With schemas that refer to others; and the same in a directory."""
+    with RegistryServer() as server:
+        of_json, json_bodies = register_json(server)
+        of_protobuf, protobuf_bodies = register_protobuf(server)
+        unknown = framed(77, b"\0")
+        for rule, bodies in ((of_json, json_bodies), (of_protobuf, [*protobuf_bodies, unknown])):
+            builder.publish(builder.store(builder.queue(rule["queue"])), bodies)
+        builder.tick()
+        rules(builder, json_orders=of_json, protobuf_orders=of_protobuf)
+        no_number = "the body does not begin with the five bytes of a schema registry: 0, and its schema"
+        assert rows(builder.path, bodies="json_orders") == [
+            ("json.orders", None, no_number),
+            ("json.orders", BODY, None),
+        ]
+        assert rows(builder.path, bodies="protobuf_orders") == [
+            ("protobuf.orders", None, f"schema 77 is not in the registry {server.url}; register it there"),
+            ("protobuf.orders", None, "the body is shop.Refund of schema 4, and the rule is of shop.Order"),
+            ("protobuf.orders", BODY, None),
+        ]
+        # Without a message it is the first one.
+        rules(builder, first={**of_protobuf, "message": ""})
+        assert [row[1] for row in rows(builder.path, bodies="first")] == [None, None, {"id": 1}]
+    directory = tmp_path / "schemas"
+    directory.mkdir()
+    (directory / "orders.json").write_text('{"properties": {"id": {"type": "integer"}}}')
+    files = order_files()
+    del files.file[1].dependency[1:], files.file[1].message_type[1].field[2:]
+    for name in ("orders", "4"):
+        (directory / f"{name}.desc").write_bytes(files.SerializeToString())
+    rule = {"registry": str(directory), "subject": "orders"}
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"json_orders": {**of_json, **rule}, "protobuf_orders": {**of_protobuf, **rule}}))
+    assert rows(builder.path, bodies="json_orders", body_rules=str(file))[1][1] == {"id": 1}
+    found = rows(builder.path, bodies="protobuf_orders", body_rules=str(file))
+    assert found[0][2] == f"schema 77 is not in the directory {directory}: there is no 77.desc"
+    assert found[2][1] == {"id": 1, "line": {"n": 4}}
+
+
+@pytest.mark.parametrize(
+    ("compiled", "place", "reason"),
+    [
+        (b"", b"\0", "has no message at [0]"),
+        (b"\xff", b"\0", "is not a descriptor set of Protobuf"),
+        (None, b"\0", "is not in the registry"),
+        (order_files().file[0].SerializeToString(), b"\2\4", "has no message at [2]"),
+        (order_files().file[0].SerializeToString(), b"\1", "does not have the place of its message"),
+        (order_files().file[0].SerializeToString(), b"\x02", "does not have the place of its message"),
+        (order_files().file[0].SerializeToString(), b"\xff" * 9, "does not have the place of its message"),
+        (order_files().file[0].SerializeToString(), b"\0\xff", "is not Protobuf of this message"),
+    ],
+)
+def test_schemas_and_bodies_of_protobuf_that_lie(compiled: bytes | None, place: bytes, reason: str) -> None:
+    with RegistryServer() as server:
+        more = {} if compiled is None else {"compiled": compiled}
+        number = server.register("orders", "", schemaType="PROTOBUF", **more)
+        reader = ProtobufBodies(FileDescriptorSet(file=order_files().file[:1]).SerializeToString(), "", server.url)
+        ((value, said),) = read(reader, framed(number, place))
+        assert value is None
+        assert reason in str(said)
+
+
+def test_a_registry_that_does_not_compile(builder: DirectoryBuilder) -> None:
+    with RegistryServer() as server:
+        rule = {"queue": "q", "format": "protobuf", "registry": server.url, "subject": "orders"}
+        rules(builder, orders=rule)
+        text = 'syntax = "proto3";'
+        for fault in (None, 501):
+            number = server.register("orders", text, schemaType="PROTOBUF")
+            server._answers[f"/schemas/ids/{number}?format=serialized"] = {"schemaType": "PROTOBUF", "schema": text}
+            server.status = fault
+            registry_at.cache_clear()
+            with pytest.raises(
+                AnalyticsError, match=r"subject orders is not compiled by the registry http.*=serialized"
+            ):
+                rows(builder.path, bodies="orders")

@@ -71,15 +71,15 @@ def test_a_schema_with_references(server: RegistryServer) -> None:
     outer = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "line", "type": "shop.Line"}]}
     references = [{"name": "shop.Line", "subject": "line", "version": 1}]
     number = server.register("order", outer, references=references)
-    schema = SchemaRegistry(server.url).latest("order")
-    bodies = AvroBodies(schema.text, schema.needs, server.url)
+    schema = SchemaRegistry(server.url).latest("order", "avro")
+    bodies = AvroBodies(str(schema.content), [text for _, text in schema.needs], server.url)
     assert read(bodies, framed(number, b"\x08")) == [({"line": {"n": 4}}, None)]
 
 
 def test_references_in_a_circle_end(server: RegistryServer) -> None:
     references = [{"name": "a", "subject": "a", "version": 1}]
     server.register("a", FIRST, references=references)
-    assert SchemaRegistry(server.url).latest("a").needs == (json.dumps(FIRST),)
+    assert SchemaRegistry(server.url).latest("a", "avro").needs == [("a", json.dumps(FIRST))]
 
 
 def test_what_is_missing_is_asked_for_again_later(server: RegistryServer) -> None:
@@ -87,12 +87,12 @@ def test_what_is_missing_is_asked_for_again_later(server: RegistryServer) -> Non
     registry = SchemaRegistry(server.url, clock)
     for _ in range(3):
         with pytest.raises(RegistryError) as refused:
-            registry.schema(1)
+            registry.schema(1, "avro")
         assert not refused.value.is_away
     assert server.asked == ["/schemas/ids/1"]
     number = server.register("orders", FIRST)
     clock.now += 31
-    assert registry.schema(number).text == json.dumps(FIRST)
+    assert registry.schema(number, "avro").content == json.dumps(FIRST)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_missing_is_asked_for_again_later(server: RegistryServer) -> Non
         ({"body": b"[" * 1000}, "does not answer as a schema registry"),
         ({"body": b'{"schema": "1", "references": [1]}'}, "does not answer as a schema registry"),
         ({"body": b" " * (5 << 20)}, "cannot be reached: its answer has more than 4194304 bytes"),
-        ({"login": "Basic other"}, "refuses access (401); give user and password in its URL"),
+        ({"login": "Basic other"}, "refuses access (401); write user and password for its host in"),
         ({"trickles": True}, "cannot be reached: no answer in 1 s; start it, or correct its URL"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_registry_that_does_not_do_its_work(
     registry = SchemaRegistry(server.url, Clock())
     for number in (1, 1, 2, 3):
         with pytest.raises(RegistryError) as refused:
-            registry.schema(number)
+            registry.schema(number, "avro")
         assert (refused.value.is_away, said in str(refused.value)) == (True, True)
     # It is not asked for each message, and not for each schema.
     assert len(server.asked) == 1
@@ -131,36 +131,47 @@ def test_a_registry_that_is_away_is_found_when_it_is_back(server: RegistryServer
     server.status = 503
     registry = SchemaRegistry(server.url, clock)
     with pytest.raises(RegistryError):
-        registry.schema(number)
+        registry.schema(number, "avro")
     server.status = None
     with pytest.raises(RegistryError):
-        registry.schema(number)
+        registry.schema(number, "avro")
     clock.now += 31
-    assert registry.schema(number).text == json.dumps(FIRST)
+    assert registry.schema(number, "avro").content == json.dumps(FIRST)
 
 
 def test_nobody_listens() -> None:
     with RegistryServer() as server:
         url = server.url
     with pytest.raises(RegistryError, match="cannot be reached: Connection refused; start it, or correct its URL"):
-        SchemaRegistry(url).schema(1)
+        SchemaRegistry(url).schema(1, "avro")
 
 
-def test_user_and_password_are_sent_and_not_shown(server: RegistryServer) -> None:
+def test_user_and_password_are_those_of_netrc(
+    server: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(file))
     server.login = f"Basic {b64encode(b'me:s/cret').decode()}"
     number = server.register("orders", FIRST)
-    url = server.url.replace("//", "//me:s%2Fcret@")
-    assert SchemaRegistry(url).schema(number).text == json.dumps(FIRST)
+    url = server.url
+    file.write_text("machine other login me password other\ndefault login me password s/cret\n")
+    with pytest.raises(RegistryError, match=f"refuses access .401.; write user and password for its host in {file}"):
+        SchemaRegistry(url).schema(number, "avro")
+    file.write_text("machine 127.0.0.1 login me password s/cret\n")
+    assert SchemaRegistry(url).schema(number, "avro").content == json.dumps(FIRST)
     server.login = "Basic other"
     with pytest.raises(RegistryError) as refused:
-        SchemaRegistry(url).schema(number)
+        SchemaRegistry(url).schema(number, "avro")
     assert "cret" not in str(refused.value)
+    file.write_text("machine 127.0.0.1 s/cret\n")
+    with pytest.raises(RegistryError, match=f"{file} is not a netrc file: line . is wrong; start it"):
+        SchemaRegistry(url).schema(number, "avro")
 
 
 def test_schemas_of_other_kinds_are_refused(server: RegistryServer) -> None:
     number = server.register("orders", {}, schemaType="PROTOBUF")
     with pytest.raises(RegistryError, match=f"schema {number} of the registry {server.url} is PROTOBUF, not Avro"):
-        SchemaRegistry(server.url).schema(number)
+        SchemaRegistry(server.url).schema(number, "avro")
 
 
 def test_a_schema_that_is_none_is_told(server: RegistryServer) -> None:
@@ -175,9 +186,9 @@ def test_a_directory(tmp_path: Path) -> None:
     (tmp_path / "orders-value.avsc").write_text(json.dumps(SECOND))
     (tmp_path / "8.avsc").write_bytes(b"\xff")
     registry = SchemaRegistry(str(tmp_path))
-    assert registry.schema(7).text == json.dumps(FIRST)
-    assert registry.latest("orders-value").text == json.dumps(SECOND)
+    assert registry.schema(7, "avro").content == json.dumps(FIRST)
+    assert registry.latest("orders-value", "avro").content == json.dumps(SECOND)
     with pytest.raises(RegistryError, match=f"schema 9 is not in the directory {tmp_path}: there is no 9.avsc"):
-        registry.schema(9)
+        registry.schema(9, "avro")
     with pytest.raises(RegistryError, match="it is not UTF-8"):
-        registry.schema(8)
+        registry.schema(8, "avro")

@@ -32,7 +32,7 @@ def test_rules_of_parameters() -> None:
     assert read_rule("o_2", {**JSON, "queue": ["a", "b*"], "format": "JSON"}, "/").queue == '["a", "b*"]'
     assert read_rule("orders", AVRO, "/").schema == '{"type": "record", "name": "o", "fields": []}'
     assert read_rule("orders", PROTOBUF, "/").message == "shop.Order"
-    registry = {"queue": "q", "format": "avro", "registry": "https://me:pw@registry:8081", "subject": "orders-value"}
+    registry = {"queue": "q", "format": "avro", "registry": "https://registry:8081", "subject": "orders-value"}
     assert read_rule("orders", registry, "/").subject == "orders-value"
 
 
@@ -58,13 +58,27 @@ def test_rules_of_files(tmp_path: Path) -> None:
         ("orders", {**JSON, "queue": "q" * 70_000}, "orders: 'queue' has more than 65536 characters"),
         ("orders", {**JSON, "format": "xml"}, "orders: 'format' is one of json, avro, protobuf, not 'xml'"),
         ("orders", {**JSON, "format": 1}, "orders: 'format' is a text, not 1"),
-        ("orders", {"queue": "q", "format": "json"}, "orders: the format json needs 'schema'"),
+        (
+            "orders",
+            {"queue": "q", "format": "json"},
+            "orders: the format json needs 'schema', columns such as 'id bigint",
+        ),
         ("orders", {**JSON, "schema": "{x"}, "orders: 'schema' is not a JSON schema"),
         ("orders", {**JSON, "schema": 1}, "orders: 'schema' is a text or an object, not 1"),
         ("orders", {**JSON, "schema": "x" * 2_000_000}, "orders: 'schema' has more than 1048576 characters"),
         ("orders", {**JSON, "message": "m"}, "orders: 'message' is for the format protobuf"),
-        ("orders", {**JSON, "registry": "http://h"}, "orders: 'registry' is for the format avro"),
-        ("orders", {"queue": "q", "format": "avro"}, "orders: the format avro needs 'schema', or 'registry'"),
+        (
+            "orders",
+            {**AVRO, "registry": "http://me:pw@h"},
+            "orders: 'registry' has a login; write that for its host in the file",
+        ),
+        ("orders", {**AVRO, "registry": "http://me@h"}, "orders: 'registry' has a login"),
+        ("orders", {**AVRO, "registry": "http://h?key=x"}, "orders: 'registry' has a login"),
+        (
+            "orders",
+            {"queue": "q", "format": "avro"},
+            "orders: the format avro needs 'schema', or 'registry' and 'subject'",
+        ),
         ("orders", {**AVRO, "schema": "/etc/passwd"}, "orders: 'schema' is not an Avro schema"),
         ("orders", {**AVRO, "subject": "s"}, "orders: 'subject' needs 'registry'"),
         ("orders", {"queue": "q", "format": "avro", "registry": "http://h"}, "orders: a registry needs 'subject'"),
