@@ -20,20 +20,17 @@ from leveret.broker.management.http.controllers.cluster import (
 )
 from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
-from leveret.broker.management.http.controllers.delayed_messages import DelayedMessages
 from leveret.broker.management.http.controllers.exchanges import Bindings, Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
-from leveret.broker.management.http.controllers.iceberg import IcebergCatalog
 from leveret.broker.management.http.controllers.jobs import BackupResources, JobResources
 from leveret.broker.management.http.controllers.losses import Losses
+from leveret.broker.management.http.controllers.messages import DeadLetters, DelayedMessages, QueueBrowse, QueueMessages
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
 from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage, PolicyKeys
-from leveret.broker.management.http.controllers.queue_messages import DeadLetters, QueueBrowse, QueueMessages
-from leveret.broker.management.http.controllers.queues import Queues
+from leveret.broker.management.http.controllers.queues import ConsumerNames, Queues, Readers
 from leveret.broker.management.http.controllers.sessions import BrowserSession, OAuthSessions, Sessions
 from leveret.broker.management.http.controllers.shovels import ShovelResources
-from leveret.broker.management.http.controllers.sql import SqlStatements
-from leveret.broker.management.http.controllers.streams import ConsumerNames, Readers
+from leveret.broker.management.http.controllers.tables import IcebergCatalog, SqlStatements
 from leveret.broker.management.http.controllers.users import Permissions, Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.durability import save_after_changes, wait_for_changes

@@ -15,10 +15,9 @@ from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.auth.users import User
 from leveret.broker.management.http.access import Access, has_tag
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.logins import cookie_name, session_token
+from leveret.broker.management.http.logins import OAuthLogin, cookie_name, session_token
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
 from leveret.broker.management.http.responses import failure, json_response, login_failed, not_found
-from leveret.broker.management.http.sign_on import OAuthLogin
 from leveret.broker.printable import escape_line
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer
 from leveret.broker.auth.oauth2.verifier import TokenVerifier
 from leveret.broker.config.options import Management
-from leveret.broker.management.http.sign_on import OAuthLogin
+from leveret.broker.management.http.logins import OAuthLogin
 from leveret.broker.unfinished import Unanswered
 from tests.support.sign_on_provider import SignOnProvider
 from tests.support.stepping_clock import AdvancedClock

@@ -1,10 +1,11 @@
-"""Gets, looks at, moves and deletes messages of a queue, and counts its dead letters by where they come from and why.
+"""Messages of a queue: get, look at, move and delete them, count dead letters; and those that wait until they are due.
 
 RabbitMQ only has the first of these.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -18,12 +19,18 @@ from leveret.broker.core.queues.browsing import Browsed, Browser, Place, read_pl
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Holder, Queue
-from leveret.broker.core.scheduling.slices import run_in_slices
+from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.documents.messages import browsed_document, got_document, message_text
-from leveret.broker.management.http.durability import wait_until_settled
+from leveret.broker.management.http.controllers.exchanges import exchange_name
+from leveret.broker.management.http.documents.messages import (
+    browsed_document,
+    got_document,
+    message_text,
+    waiting_document,
+)
+from leveret.broker.management.http.durability import wait_until_settled, wait_until_stored
 from leveret.broker.management.http.request_bodies import (
     parse_integer,
     read_flag,
@@ -42,10 +49,11 @@ from leveret.broker.management.http.responses import (
     not_authorised,
 )
 from leveret.broker.operations import queues
+from leveret.broker.operations import single_messages as messages
 from leveret.broker.operations.jobs.job_options import read_move_options
 from leveret.broker.operations.jobs.returning import MoveEnd
 from leveret.broker.operations.principal import Principal
-from leveret.broker.operations.single_messages import Removal
+from leveret.broker.operations.single_messages import Removal, Waiting
 from leveret.policies.dead_letter import DeathOrigin, death_origin
 from leveret.policies.message_filter import MessageFilter, read_filter
 from leveret.protocol.constants import INT64_END
@@ -72,8 +80,7 @@ class QueueMessages(Controller):
         require_keys({**document, **({} if mode is None else {"ackmode": mode})}, "ackmode", "count", "encoding")
         count = read_integer(document["count"])
         truncate = read_integer(document["truncate"]) if "truncate" in document else None
-        if document["encoding"] not in ("auto", "base64"):
-            raise bad_request("Unsupported encoding. Please use auto or base64.")
+        as_base64 = _is_base64(document["encoding"])
         if mode not in _ACK_MODES:
             raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(_ACK_MODES)}.")
         try:
@@ -83,7 +90,7 @@ class QueueMessages(Controller):
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
         take = partial(_take, principal, queue)
-        return await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, take)
+        return await _get(queue, count, str(mode), as_base64, truncate, take)
 
     @route("POST", "queues/{vhost}/{name}/move-messages")
     async def move(self, request: web.Request) -> web.Response:
@@ -146,6 +153,13 @@ class QueueMessages(Controller):
         with bad_request_if(ValueError):
             job = self._context.jobs.begin("move", principal, name, document)
         return json_response(job.shown(), status=201)
+
+
+def _is_base64(encoding: object) -> bool:
+    """Check whether bodies are encoded as base64 even if they are UTF-8."""
+    if encoding not in ("auto", "base64"):
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    return encoding == "base64"
 
 
 def _read_keys(value: object) -> list[tuple[int, int]]:
@@ -344,16 +358,12 @@ def _read(query: Mapping[str, str]) -> _Request:
     Raises:
         HTTPBadRequest: A parameter is invalid.
     """
-    encoding = query.get("encoding", "auto")
-    if encoding not in ("auto", "base64"):
-        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    as_base64 = _is_base64(query.get("encoding", "auto"))
     count = _number(query, "count", 1, _COUNT_MAX)
     with bad_request_if(ValueError):
         start = read_place(query["from"]) if query.get("from") else None
         wanted = read_filter(_filter_document(query.get("filter", "")))
-    return _Request(
-        start, _COUNT if count is None else count, wanted, _number(query, "truncate", 0), encoding == "base64"
-    )
+    return _Request(start, _COUNT if count is None else count, wanted, _number(query, "truncate", 0), as_base64)
 
 
 def _filter_document(text: str) -> object:
@@ -489,3 +499,111 @@ class _Counting:
 
 def _shown(count: _Count) -> dict[str, Any]:
     return {"messages": count.messages, "oldest": count.oldest // 1000 or None, "newest": count.newest // 1000 or None}
+
+
+_PATH: Final = "{kind:exchange|queue}s/{vhost}/{name}/delayed"
+_ONE: Final = f"{_PATH}/{{id}}"
+#: Numbers of messages are at least 1 and take 64 bits.
+_NUMBER_MAX: Final = (1 << 64) - 1
+
+
+class DelayedMessages(Controller):
+    """The resource ``delayed`` of exchanges and queues."""
+
+    @route("GET", _PATH)
+    async def list(self, request: web.Request) -> web.Response:
+        """List waiting messages without their bodies, the next one that is due first."""
+        schedule = self._open(request).schedule
+        offset = _number_or(request, "offset", 0, 0, None)
+        count = _number_or(request, "count", _COUNT, 1, _COUNT_MAX)
+        total = 0 if schedule is None else schedule.count
+        text = LongText()
+        text.add(f'{encode({"messages_delayed": total, "offset": offset})[:-1]},"messages":[')
+        comma = ""
+        async for each in in_slices(() if schedule is None else schedule.waiting(offset, count)):
+            text.add(comma + encode(waiting_document(each, _has_delay(request))))
+            comma = ","
+        text.add("]}")
+        return text.response()
+
+    @route("GET", _ONE)
+    async def show(self, request: web.Request) -> web.Response:
+        """Show a waiting message with its body."""
+        schedule = self._open(request).schedule
+        as_base64 = _is_base64(request.query.get("encoding", "auto"))
+        truncate = _number_or(request, "truncate", -1, 0, None)
+        found = None if schedule is None else schedule.find(self._number(request))
+        if found is None:
+            raise self._gone(request)
+        document, limit = waiting_document(found, _has_delay(request)), None if truncate < 0 else truncate
+        text = LongText()
+        await run_in_slices(text.steps(message_text(document, found.message.body, as_base64, limit)))
+        return text.response()
+
+    @route("DELETE", _ONE)
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Remove a waiting message."""
+        if not self._open(request).cancel(self._number(request)):
+            raise self._gone(request)
+        self._tell("cancelled", request)
+        await wait_until_stored(self._broker)
+        return web.Response(status=204)
+
+    @route("POST", f"{_ONE}/deliver")
+    async def deliver(self, request: web.Request) -> web.Response:
+        """Treat a waiting message as if it were due."""
+        waiting = self._open(request)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def finish(was_waiting: bool) -> None:
+            # The client may have gone.
+            if not done.done():
+                done.set_result(was_waiting)
+
+        waiting.deliver_now(self._number(request), finish)
+        if not await done:
+            raise self._gone(request)
+        self._tell("delivered", request)
+        await wait_until_stored(self._broker)
+        return web.Response(status=204)
+
+    def _tell(self, what: str, request: web.Request) -> None:
+        match = request.match_info
+        about = {"vhost": match["vhost"], "name": match["name"], match["kind"]: match["name"], "message_count": 1}
+        self._broker.events.tell(f"message.{what}", dict, {**about, "id": match["id"]})
+
+    def _number(self, request: web.Request) -> int:
+        """Return the number of the message in the path."""
+        text = request.match_info["id"]
+        if not (text.isascii() and text.isdigit()) or len(text) > len(str(_NUMBER_MAX)) or int(text) > _NUMBER_MAX:
+            raise self._gone(request)
+        return int(text)
+
+    def _gone(self, request: web.Request) -> web.HTTPException:
+        match = request.match_info
+        where = f"{match['kind']} '{match['name']}' in vhost '{match['vhost']}'"
+        return missing(f"no message {match['id']} waits in {where}")
+
+    def _open(self, request: web.Request) -> Waiting:
+        """Find the messages, which the user may see."""
+        principal, name = self._access.require_connect(request), request.match_info["name"]
+        if request.match_info["kind"] == "queue":
+            return messages.open_queue(principal, name)
+        return messages.open_exchange(principal, exchange_name(name))
+
+
+def _has_delay(request: web.Request) -> bool:
+    """Check whether the messages say how long they wait: those of exchanges do."""
+    return request.match_info["kind"] == "exchange"
+
+
+def _number_or(request: web.Request, name: str, default: int, least: int, most: int | None) -> int:
+    """Return a number of the query."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    value = read_integer(text)
+    if value < least or (most is not None and value > most):
+        limits = f"{least} or more" if most is None else f"{least} to {most}"
+        raise bad_request(f"{name} must be {limits}, is {value}")
+    return value
