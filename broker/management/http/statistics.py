@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiohttp import web
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.counters.history import STEP, SampledCounters
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
+from leveret.broker.core.counters.history import STEP, LossHistory, SampledCounters
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.census import Census
 from leveret.broker.management.http.request_bodies import SETTINGS, IntegerTooLong, parse_integer
@@ -152,6 +153,29 @@ def message_stats(
         if any(row[place] for places in group.values() for place in places):
             rates.add_to(shown, group, row, followed, "msg_rates")
     return shown
+
+
+_LOSSES: Final = {
+    QueueCounters: numbers(QueueCounters.LOSS_FIELDS, *QueueCounters.LOSS_FIELDS),
+    ExchangeCounters: numbers(ExchangeCounters.LOSS_FIELDS, *ExchangeCounters.LOSS_FIELDS),
+}
+_NO_HISTORY: Final = LossHistory()
+
+
+def loss_stats(counters: QueueCounters | ExchangeCounters, rates: Rates, retained: int = 0) -> dict[str, Any]:
+    """Return the losses of one object with rates and samples, like ``message_stats``; empty without losses.
+
+    Args:
+        counters: Counters of the object.
+        rates: Rates of the request. The range of message rates applies.
+        retained: Number of dead letters that wait for a queue that accepts them.
+    """
+    if not counters.has_losses:
+        return {}
+    row = counters.loss_row(retained)
+    if not any(row):
+        return {}
+    return rates.add_to({}, _LOSSES[type(counters)], row, counters.losses or _NO_HISTORY, "msg_rates")
 
 
 def delivery_numbers(fields: Sequence[str]) -> Numbers:

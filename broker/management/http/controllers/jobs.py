@@ -27,7 +27,6 @@ from leveret.broker.management.http.responses import (
     not_authorised,
     object_response,
 )
-from leveret.broker.operations.backups import BackupRow
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
 from leveret.broker.operations.jobs.job_queues import new_work, open_source
 from leveret.broker.operations.jobs.plans import Counts
@@ -140,19 +139,6 @@ class JobResources(Controller):
         return existing(self._context.jobs.find(request.match_info["vhost"], request.match_info["job"]))
 
 
-class BackupView:
-    """The attributes of a backup that the fields of BACKUP are read from."""
-
-    __slots__ = ("row",)
-
-    def __init__(self, row: BackupRow) -> None:
-        self.row = row
-
-    # Rounded up: what is restored at a moment must have been sent.
-    moment = property(lambda self: -(-self.row.time // 1000))
-    until = property(lambda self: max(self.moment, self.row.until // 1000))
-
-
 _backup: Final = document_maker(BACKUP)
 
 
@@ -175,6 +161,6 @@ class BackupResources(Controller):
                 "failures": found.failures,
                 "error": found.error or None,
                 "restorable": [{"from": -(-first // 1000), "to": last // 1000} for first, last in found.spans],
-                "backups": [_backup(BackupView(row)) for row in reversed(found.rows)],
+                "backups": [_backup(row) for row in reversed(found.rows)],
             }
         )

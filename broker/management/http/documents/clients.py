@@ -39,13 +39,6 @@ class ConnectionView(ErlangProcess):
         self._alarmed = alarmed
 
     client_properties = property(lambda self: table_to_json(self.client.client_properties))
-    host = property(lambda self: self.client.local[0])
-    port = property(lambda self: self.client.local[1])
-    peer_host = property(lambda self: self.client.peer[0])
-    peer_port = property(lambda self: self.client.peer[1])
-    channels = property(lambda self: len(self.client.channels))
-    send_pend = property(lambda self: self.client.output.pending_bytes())
-    ssl = property(lambda self: self.client.tls is not None)
     tls = property(lambda self: self.client.tls or _NoTls)
 
     @property
@@ -86,9 +79,6 @@ class ChannelView(ErlangProcess):
 
     name = property(lambda self: channel_name(self.channel))
     connection_details = property(lambda self: connection_details(self.client))
-    consumer_count = property(lambda self: len(self.channel.consumers))
-    messages_uncommitted = property(lambda self: self.channel.uncommitted[0])
-    acks_uncommitted = property(lambda self: self.channel.uncommitted[1])
     user_provided_name = property(lambda self: client_provided_name(self.client) or None)
 
     @property
@@ -121,7 +111,6 @@ class ConsumerView:
 
     queue_details = property(lambda self: {"name": self.consumer.queue.name, "vhost": self.consumer.queue.vhost_name})
     channel_details = property(lambda self: _channel_details(self.consumer.channel, self.node))
-    ack_required = property(lambda self: not self.consumer.no_ack)
     arguments = property(lambda self: table_to_json(self.consumer.arguments))
     timeout = property(lambda self: self.consumer.timeout_ms or self._consumer_timeout or 0)
     next_offset = property(lambda self: self._place[0])
@@ -161,8 +150,6 @@ class ConsumerNameView:
 
     next_offset = property(lambda self: self._stream.readers.distance(self.entry.next)[0])
     lag = property(lambda self: self._stream.readers.distance(self.entry.next)[1])
-    changed = property(lambda self: self.entry.changed // 1000 or None)
-    waiting = property(lambda self: len(self.entry.waiting))
 
     @property
     def active(self) -> dict[str, Any] | None:

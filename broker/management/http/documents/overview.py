@@ -191,18 +191,11 @@ class NodeView:
         self.statistics = broker.statistics
         self._settings = settings
 
-    uptime = property(lambda self: self.node.uptime())
-    uptime_seconds = property(lambda self: self.node.uptime() / 1000)
     os_pid = property(lambda self: str(os.getpid()))
     processors = property(lambda self: os.cpu_count() or 1)
     files_max = property(lambda self: open_files_max())
-    memory_alarm = property(lambda self: "memory" in self.broker.alarms.resources)
-    disk_alarm = property(lambda self: "disk" in self.broker.alarms.resources)
     exchange_types = property(lambda self: exchange_types())
     contexts = property(lambda self: web_contexts(self.node, self._settings, with_node=False))
-    config_files = property(lambda self: list(self.node.config_files))
-    db_dir = property(lambda self: str(self.node.data_dir.absolute()))
-    files = property(lambda self: self.broker.stores.file_counts)
 
     @property
     def auth_mechanisms(self) -> list[dict[str, Any]]:

@@ -19,9 +19,8 @@ from leveret.broker.core.queues.traits import UNBOUNDED
 from leveret.broker.core.vhosts.vhost_policies import effective_definition
 from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
-from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
-from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
+from leveret.broker.management.http.statistics import Rates, delivery_numbers, loss_stats, message_stats, numbers
 from leveret.policies.policy_keys import KEYS
 from leveret.policies.queue_settings import read_retry, resolve_setting
 from leveret.protocol.field_table import find, plain_values
@@ -81,9 +80,7 @@ class QueueView(ErlangProcess):
             self._row = self.counters.row(self.queue.store.ready_count, self.queue.unacked_count)
         return self._row
 
-    exclusive = property(lambda self: self.queue.owner is not None)
     arguments = property(lambda self: table_to_json(self.queue.arguments))
-    nodes = property(lambda self: [self.node])
     policy = property(lambda self: None if self.queue.policy is None else self.queue.policy.name)
     operator_policy = property(
         lambda self: None if self.queue.operator_policy is None else self.queue.operator_policy.name
@@ -96,14 +93,7 @@ class QueueView(ErlangProcess):
         )
     )
     effective_arguments = property(lambda self: effective_arguments(self.queue))
-    consumer_count = property(lambda self: len(self.queue.consumers))
     consumer_capacity = property(lambda self: self.counters.capacity if len(self.queue.consumers) else 0)
-    readers = property(lambda self: {self.node: len(self.queue.consumers)})
-    messages = property(
-        lambda self: self.queue.store.ready_count + self.queue.unacked_count + self.queue.withheld_count()
-    )
-    held_bytes = property(lambda self: self.queue.store.ready_bytes + self.queue.unacked_bytes)
-    message_bytes = property(lambda self: self.held_bytes + self.queue.withheld_bytes())
     dropped = property(lambda self: {**_NO_DROPS, **self.counters.dropped})
     dead_lettered = property(lambda self: {**_NO_LETTERS, **self.counters.dead_lettered})
     dead_letters_lost = property(lambda self: {**_NO_LETTERS, **self.counters.dead_letters_lost})
@@ -112,7 +102,6 @@ class QueueView(ErlangProcess):
     exact_unacked_age = property(lambda self: oldest_unacked_age(self.queue))
     oldest_ready_age = property(lambda self: _rounded(oldest_ready_age(self.queue)))
     oldest_unacked_age = property(lambda self: _rounded(oldest_unacked_age(self.queue)))
-    open_files = property(lambda self: {self.node: self.figures.segments})
     loss_stats = property(lambda self: loss_stats(self.counters, self.rates, self.queue.retained_count) or None)
     message_stats = property(lambda self: message_stats(self.rates, _MESSAGES, self.row, self.counters) or None)
 
@@ -192,8 +181,6 @@ class QueueView(ErlangProcess):
         }
 
     stream = property(lambda self: _stream(self.queue, self.figures))
-    first_offset = property(lambda self: self.queue.stream.offsets[0])
-    next_offset = property(lambda self: self.queue.stream.offsets[1])
 
     @property
     def delivery_limit(self) -> int | str:

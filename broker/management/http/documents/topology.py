@@ -19,9 +19,8 @@ from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.fields import BINDING, EXCHANGE, VHOST
-from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.documents.views import document_maker, sort_keys
-from leveret.broker.management.http.statistics import Rates, message_stats, numbers
+from leveret.broker.management.http.statistics import Rates, loss_stats, message_stats, numbers
 from leveret.protocol.field_table import encode_table
 
 #: Separate groups, so that each number is shown if it is more than 0.
@@ -50,7 +49,6 @@ class ExchangeView:
 
     arguments = property(lambda self: table_to_json(self.exchange.arguments))
     policy = property(lambda self: None if self.exchange.policy is None else self.exchange.policy.name)
-    binding_count = property(lambda self: len(self.exchange.bindings))
 
     @property
     def waiting(self) -> WaitingMessages | None:
@@ -101,18 +99,14 @@ class ExchangeView:
 class VirtualHostView:
     """The attributes of a virtual host that the fields of VHOST are read from."""
 
-    __slots__ = ("_node", "metadata", "vhost")
+    __slots__ = ("metadata", "node", "vhost")
 
     one = 1
 
     def __init__(self, vhost: VirtualHost, node: str = "") -> None:
         self.vhost = vhost
         self.metadata = vhost.metadata
-        self._node = node
-
-    tags = property(lambda self: list(self.metadata.tags))
-    default_queue_type = property(lambda self: self.metadata.default_queue_type or "undefined")
-    cluster_state = property(lambda self: {self._node: "running"})
+        self.node = node
 
     @property
     def further(self) -> dict[str, Any]:

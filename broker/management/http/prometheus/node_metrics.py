@@ -16,7 +16,7 @@ from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.fields import NODE, Metric, metrics_of
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.documents.overview import NodeView
-from leveret.broker.management.http.documents.views import attributes
+from leveret.broker.management.http.documents.views import values_of
 from leveret.broker.management.http.prometheus.objects import add, counter, gauge, metric_family, single
 from leveret.broker.operations.backups import Backups
 from leveret.broker.shovels.shovels import Shovels
@@ -67,7 +67,7 @@ _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster i
 def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
     """Yield the metrics of the node with the name of their family."""
     measured = [(metric, metric.source or field.source) for field, metric in metrics_of(NODE)]
-    values = attributes(source for _, source in measured)(NodeView(context.broker, context.node, context.settings))
+    values = values_of(source for _, source in measured)(NodeView(context.broker, context.node, context.settings))
     for (metric, _), value in zip(measured, values, strict=True):
         yield metric.family, single(metric, prefix, value)
     found = context.accounts.attempts.by_protocol

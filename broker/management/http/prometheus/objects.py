@@ -35,7 +35,7 @@ from leveret.broker.management.http.documents.clients import (
 )
 from leveret.broker.management.http.documents.queues import QueueView
 from leveret.broker.management.http.documents.topology import ExchangeView, VirtualHostView
-from leveret.broker.management.http.documents.views import attributes
+from leveret.broker.management.http.documents.views import values_of
 
 _KINDS: Final[Mapping[str, Callable[..., MetricFamily]]] = {
     "counter": CounterMetricFamily,
@@ -109,7 +109,7 @@ class Family:
             infix: What follows the prefix of all names.
         """
         made = [metric_family(metric, self.labels, metric.prefix + infix) for metric, _ in self.metrics]
-        read = attributes(source for _, source in self.metrics)
+        read = values_of(source for _, source in self.metrics)
         for item in items:
             if self.exists(item):
                 labels = tuple(map(_label, self.identify(item)))
@@ -142,7 +142,7 @@ class Family:
     async def _sums(self, broker: Broker, sources: Sequence[str]) -> Sequence[float]:
         sums: Sequence[float] = (0.0,) * len(sources)
         if sources:
-            read = attributes(sources)
+            read = values_of(sources)
             async for item in in_slices(self.objects(broker, None)):
                 if self.exists(item):
                     sums = list(map(plus, sums, (value or 0.0 for value in read(self.view(item)))))
