@@ -467,6 +467,8 @@ class Committer:
         interval: Minimum seconds between the syncs of two groups.
         redo: The redo log, if used.
         copies: Machines that must have a group, too, before its callbacks are called; None without.
+        copies_pause: Longest pause in seconds after a group, for the copies to have it. What comes meanwhile would
+            have to wait for them, too, and so it is one group.
 
     Attributes:
         deliver: Schedules a function in the thread that owns the stores.
@@ -480,9 +482,11 @@ class Committer:
         interval: float = 0.0,
         redo: RedoLog | None = None,
         copies: Copies | None = None,
+        copies_pause: float = 0.05,
     ) -> None:
         self._files = files
         self._copies = copies
+        self._copies_pause = copies_pause
         self.deliver = deliver
         self._on_failure = on_failure
         self._interval = interval
@@ -490,7 +494,7 @@ class Committer:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._completed: deque[CommitGroup] = deque()
         self._closing = threading.Event()
-        #: Ends the pause after a sync, as somebody waits for the next one.
+        #: Ends the pause after a sync: somebody waits for the next one, or the copies have this one.
         self._hurry = threading.Event()
         #: Held where `_failed` is set or read, so that barrier() adds no event after the thread has ended.
         self._failure_lock = threading.Lock()
@@ -539,7 +543,7 @@ class Committer:
         with ThreadPoolExecutor(SYNC_THREADS, "committer") as pool:
             while (task := self._tasks.get()) is not None:
                 group, waiting = self._merge(task)
-                started = monotonic()
+                until = monotonic() + self._interval
                 try:
                     self._sync(group, pool)
                 except Exception as error:  # noqa: BLE001 - confirms must not wait forever
@@ -549,17 +553,23 @@ class Committer:
                     if self._copies is None:
                         self._complete(group)
                     else:
-                        self._copies.when_copied(partial(self._complete, group))
+                        self._copies.when_copied(partial(self._complete_copied, group))
+                        until = max(until, monotonic() + self._copies_pause)
                 for synced in waiting:
                     synced.set()
-                if self._interval and not self._closing.is_set():
+                pause = until - monotonic()
+                if pause > 0 and not self._closing.is_set():
                     # Groups accumulate meanwhile.
-                    self._hurry.wait(max(0.0, started + self._interval - monotonic()))
-                    self._hurry.clear()
+                    self._hurry.wait(pause)
+                self._hurry.clear()
 
     def _complete(self, group: CommitGroup) -> None:
         self._completed.append(group)
         self.deliver(self._drain)
+
+    def _complete_copied(self, group: CommitGroup) -> None:
+        self._complete(group)
+        self._hurry.set()
 
     def _merge(self, task: CommitGroup | threading.Event) -> tuple[CommitGroup, list[threading.Event]]:
         """Return one group of a task and all that are waiting, and the events to set after it."""

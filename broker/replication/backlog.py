@@ -6,7 +6,6 @@ removes them.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from bisect import bisect_right
@@ -64,7 +63,6 @@ class Backlog:
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self._files: deque[_File] = deque()
-        self._more = asyncio.Event()
         self.last = 0
         self.first = 1
         self.total = 0
@@ -88,8 +86,6 @@ class Backlog:
         self.last = frame.last
         while self._bytes > self._memory_bytes and len(self._frames) > 1:
             self._move_oldest()
-        more, self._more = self._more, asyncio.Event()
-        more.set()
 
     def _move_oldest(self) -> None:
         """Move the oldest frame in memory to a file; drop the oldest file if there is too much."""
@@ -113,16 +109,14 @@ class Backlog:
             self._files.popleft().remove()
             self.first = self._files[0].firsts[0] if self._files else self._frames[0].first
 
-    async def after(self, number: int) -> Frame | None:
-        """Return the frame that begins after operation `number`; wait for it if there is none yet.
+    def after(self, number: int) -> Frame | None:
+        """Return the frame that begins after operation `number`, which is not the last one.
 
         Returns:
             None if it is not kept any more.
         Raises:
             FrameError: No frame begins there, or the file is damaged.
         """
-        while number >= self.last:
-            await self._more.wait()
         if number + 1 < self.first:
             return None
         if self._frames and number + 1 >= self._frames[0].first:

@@ -11,6 +11,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -25,6 +26,8 @@ _OPERATION: Final = struct.Struct("<BHQI")
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 #: Largest frame that is accepted, in bytes; larger turns are several frames.
 FRAME_MAX: Final = 64 << 20
+#: The same files are appended to again and again.
+_encode: Final = lru_cache(4096)(os.fsencode)
 
 
 class FrameError(Exception):
@@ -90,7 +93,7 @@ def pack_frames(epoch: int, first: int, operations: Sequence[Operation], limit: 
     parts: list[bytes] = []
     size = count = 0
     for kind, path, offset, octets in operations:
-        name = os.fsencode(path)
+        name = _encode(path)
         if size and size + len(octets) > limit - HEADER_BYTES:
             yield _pack(epoch, first, count, size, parts)
             first += count

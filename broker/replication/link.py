@@ -88,6 +88,12 @@ class Link:
         self.reader = reader
         self.writer = writer
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has no room for more until drain() has returned, or is closed."""
+        transport = self.writer.transport
+        return transport.is_closing() or transport.get_write_buffer_size() > _BUFFER
+
     def send(self, kind: Message, octets: bytes = b"") -> None:
         """Send a message; drain() waits until there is room for more.
 

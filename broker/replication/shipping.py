@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Moment, send_copy
-from leveret.broker.replication.frames import FrameError, pack_frames
+from leveret.broker.replication.frames import Frame, FrameError, pack_frames
 from leveret.broker.replication.lag import Lag, Marks
 from leveret.broker.replication.link import Link, LinkError, Message, decode
 from leveret.broker.replication.register import State
@@ -105,6 +105,25 @@ class Standby:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
+class _Feed:
+    """What one node has been sent.
+
+    Attributes:
+        link: Its connection.
+        number: Number of the last operation that was sent.
+        is_packed: Whether frames are compressed.
+        has_more: Is set when there are frames that ship() has not sent.
+    """
+
+    __slots__ = ("has_more", "is_packed", "link", "number")
+
+    def __init__(self, link: Link, number: int, is_packed: bool) -> None:
+        self.link = link
+        self.number = number
+        self.is_packed = is_packed
+        self.has_more = asyncio.Event()
+
+
 class Shipping:
     """Ships what one leader records in one epoch. Used by the event loop of replication, but for when_copied().
 
@@ -158,6 +177,8 @@ class Shipping:
         self._copied = _ALL
         self._has_enough: bool | None = None
         self._is_closed = False
+        #: Nodes that have been sent everything.
+        self._feeds: set[_Feed] = set()
         self._tasks: set[asyncio.Task[object]] = set()
         self._copies = 0
         self.on_backup: Callable[[str, bytes], None] | None = None
@@ -232,7 +253,19 @@ class Shipping:
         while operations:
             for frame in pack_frames(self._epoch, first, operations):
                 self._backlog.add(frame)
+                if self._feeds:
+                    self._feed(frame)
             first, operations = self._operations.take()
+
+    def _feed(self, frame: Frame) -> None:
+        """Send a frame to those who have been sent everything before, as far as their links have room."""
+        for feed in [*self._feeds]:
+            if feed.is_packed or feed.link.is_full:
+                self._feeds.discard(feed)
+                feed.has_more.set()
+            else:
+                feed.link.send(Message.FRAME, frame.octets)
+                feed.number = frame.last
 
     async def _tick(self) -> None:
         """Ship what nobody waits for, and drop who does not acknowledge."""
@@ -340,7 +373,7 @@ class Shipping:
             tasks = [
                 asyncio.create_task(work)
                 for work in (
-                    self._send_frames(link, number, self._packs(each)),
+                    self._send_frames(_Feed(link, number, self._packs(each))),
                     self._receive(link, each, address),
                     self._tell_lag(link, each),
                 )
@@ -400,18 +433,26 @@ class Shipping:
 
         return wait
 
-    async def _send_frames(self, link: Link, number: int, is_packed: bool) -> None:
-        """Send frames, compressed if that is asked for."""
-        while True:
-            frame = await self._backlog.after(number)
-            if frame is None:
-                raise LinkError("it is too far behind for replication.backlog")
-            if is_packed:
-                await link.send_packed(Message.FRAME, frame.octets)
-            else:
-                link.send(Message.FRAME, frame.octets)
-            await link.drain()
-            number = frame.last
+    async def _send_frames(self, feed: _Feed) -> None:
+        """Send frames; once a node has been sent all, ship() sends it the next ones without waking this."""
+        link = feed.link
+        try:
+            while True:
+                while feed.number < self._backlog.last:
+                    frame = self._backlog.after(feed.number)
+                    if frame is None:
+                        raise LinkError("it is too far behind for replication.backlog")
+                    if feed.is_packed:
+                        await link.send_packed(Message.FRAME, frame.octets)
+                    else:
+                        link.send(Message.FRAME, frame.octets)
+                    feed.number = frame.last
+                    await link.drain()
+                feed.has_more.clear()
+                self._feeds.add(feed)
+                await feed.has_more.wait()
+        finally:
+            self._feeds.discard(feed)
 
     async def _tell_lag(self, link: Link, each: Standby) -> None:
         """Tell a node, once a second, how far it is behind: it may be asked for that when this node is gone."""

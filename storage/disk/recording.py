@@ -98,13 +98,17 @@ class Operations:
     def add(self, operation: Operation) -> None:
         """Record an operation."""
         with self._lock:
-            self._pending.append(operation)
-            self._number += 1
+            self.add_locked(operation)
+
+    def add_locked(self, operation: Operation) -> None:
+        """Record an operation; the caller holds the lock."""
+        self._pending.append(operation)
+        self._number += 1
 
     def add_sync(self, operation: Operation) -> None:
         """Record a sync that is about to begin, or another operation that somebody waits for."""
         with self._lock:
-            self.add(operation)
+            self.add_locked(operation)
             self._awaited = self._number
             calls, self._has_called = not self._has_called, True
         if calls:
@@ -132,6 +136,23 @@ class Operations:
             return last - len(taken) + 1, taken
 
 
+class _OpenFile:
+    """A file that is open and recorded.
+
+    Attributes:
+        path: Its path relative to the data directory.
+        size: Its length in bytes.
+        handles: Its handles.
+    """
+
+    __slots__ = ("handles", "path", "size")
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.handles: set[int] = set()
+
+
 class RecordingFiles(DiskFiles):
     """Files of the operating system whose changes are recorded.
 
@@ -140,16 +161,16 @@ class RecordingFiles(DiskFiles):
         operations: Where they are recorded.
     """
 
-    __slots__ = ("_handles", "_lock", "_operations", "_paths", "_prefix")
+    __slots__ = ("_by_path", "_lock", "_open", "_operations", "_prefix")
 
     def __init__(self, root: str, operations: Operations) -> None:
         super().__init__()
         self._operations = operations
         self._lock = operations.lock
         self._prefix = f"{root.rstrip('/')}/"
-        #: Paths of the open files that are recorded, relative to the data directory, and the other way round.
-        self._paths: dict[int, str] = {}
-        self._handles: dict[str, set[int]] = {}
+        #: The open files that are recorded, by handle and by path relative to the data directory.
+        self._open: dict[int, _OpenFile] = {}
+        self._by_path: dict[str, _OpenFile] = {}
 
     def _relative(self, path: str) -> str | None:
         """Return the path relative to the data directory; None for what is not recorded."""
@@ -166,60 +187,62 @@ class RecordingFiles(DiskFiles):
             return super().open(path, create)
         with self._lock:
             handle = super().open(path, create)
-            self._note(handle, relative)
+            file = self._by_path.get(relative)
+            if file is None:
+                file = self._by_path[relative] = _OpenFile(relative, os.fstat(handle).st_size)
+            file.handles.add(handle)
+            self._open[handle] = file
             if create:
                 self._operations.add(Operation(_CREATE, relative))
         return handle
 
     def close(self, handle: int) -> None:
         """Close a handle."""
-        if handle in self._paths:
+        if handle in self._open:
             with self._lock:
-                self._drop(handle)
+                file = self._open.pop(handle, None)
+                if file is not None:
+                    file.handles.discard(handle)
+                    if not file.handles:
+                        del self._by_path[file.path]
         super().close(handle)
-
-    def _note(self, handle: int, relative: str) -> None:
-        self._paths[handle] = relative
-        self._handles.setdefault(relative, set()).add(handle)
-
-    def _drop(self, handle: int) -> None:
-        relative = self._paths.pop(handle, None)
-        if relative is not None:
-            found = self._handles[relative]
-            found.discard(handle)
-            if not found:
-                del self._handles[relative]
 
     def append(self, handle: int, octets: bytes) -> int:
         """Append to a file, and record what was written."""
         with self._lock:
             written = super().append(handle, octets)
-            path = self._paths.get(handle)
-            if path is not None and written:
-                offset = os.lseek(handle, 0, os.SEEK_CUR) - written
+            file = self._open.get(handle)
+            if file is not None and written:
                 taken = octets if written == len(octets) else octets[:written]
-                self._operations.add(Operation(_APPEND, path, offset, taken))
+                self._operations.add_locked(Operation(_APPEND, file.path, file.size, taken))
+                file.size += written
         return written
 
     def overwrite(self, path: str, octets: bytes, offset: int) -> None:
         """Write bytes at an offset of a file that exists, and record them."""
         with self._lock:
             super().overwrite(path, octets, offset)
-            self._record(Kind.OVERWRITE, path, offset, octets)
+            relative = self._relative(path)
+            if relative is not None:
+                self._operations.add(Operation(Kind.OVERWRITE, relative, offset, octets))
+                file = self._by_path.get(relative)
+                if file is not None:
+                    file.size = max(file.size, offset + len(octets))
 
     def truncate(self, handle: int, size: int) -> None:
         """Truncate a file, and record its size."""
         with self._lock:
             super().truncate(handle, size)
-            path = self._paths.get(handle)
-            if path is not None:
-                self._operations.add(Operation(Kind.TRUNCATE, path, size))
+            file = self._open.get(handle)
+            if file is not None:
+                self._operations.add(Operation(Kind.TRUNCATE, file.path, size))
+                file.size = size
 
     def fdatasync(self, handle: int) -> None:
         """Record the sync of a file, and sync it."""
-        path = self._paths.get(handle)
-        if path is not None:
-            self._operations.add_sync(Operation(_SYNC, path))
+        file = self._open.get(handle)
+        if file is not None:
+            self._operations.add_sync(Operation(_SYNC, file.path))
         super().fdatasync(handle)
 
     def sync_directory(self, path: str) -> None:
@@ -248,38 +271,40 @@ class RecordingFiles(DiskFiles):
             return
         with self._lock:
             super().unlink(path)
-            self._record(Kind.UNLINK, path)
             if relative is not None:
+                self._operations.add(Operation(Kind.UNLINK, relative))
                 self._forget(relative)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory tree, and record it."""
-        self._record(Kind.REMOVE_TREE, path)
+        relative = self._relative(path)
+        if relative is not None:
+            self._operations.add(Operation(Kind.REMOVE_TREE, relative))
         super().remove_tree(path)
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, and record it."""
         with self._lock:
             super().make_directory(path)
-            self._record(Kind.MAKE_DIRECTORY, path)
-
-    def _record(self, kind: Kind, path: str, offset: int = 0, octets: bytes = b"") -> None:
-        relative = self._relative(path)
-        if relative is not None:
-            self._operations.add(Operation(kind, relative, offset, octets))
+            relative = self._relative(path)
+            if relative is not None:
+                self._operations.add(Operation(Kind.MAKE_DIRECTORY, relative))
 
     def _move(self, before: str, after: str) -> None:
         """Note the new names of open files."""
         moved = [before]
-        if before not in self._handles and os.path.isdir(f"{self._prefix}{after}"):
+        if before not in self._by_path and os.path.isdir(f"{self._prefix}{after}"):
             inside = f"{before}/"
-            moved = [path for path in self._handles if path.startswith(inside)]
+            moved = [path for path in self._by_path if path.startswith(inside)]
         for path in moved:
-            for handle in [*self._handles.get(path, ())]:
-                self._drop(handle)
-                self._note(handle, after + path[len(before) :])
+            file = self._by_path.pop(path, None)
+            if file is not None:
+                file.path = after + path[len(before) :]
+                self._by_path[file.path] = file
 
     def _forget(self, relative: str) -> None:
         """Record nothing more of open files that have no name any more."""
-        for handle in [*self._handles.get(relative, ())]:
-            self._drop(handle)
+        file = self._by_path.pop(relative, None)
+        if file is not None:
+            for handle in file.handles:
+                del self._open[handle]

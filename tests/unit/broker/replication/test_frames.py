@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -47,27 +46,21 @@ def test_any_damaged_byte_is_noticed() -> None:
 
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 def test_a_backlog_gives_frames_until_they_are_too_old(tmp_path: Path, memory: int) -> None:
-    async def run() -> None:
-        backlog = Backlog(tmp_path / "backlog", 10_000, memory)
-        frames = [
-            next(pack_frames(1, 1 + 2 * at, [Operation(Kind.SYNC, "x"), Operation(Kind.APPEND, "x", 0, bytes(1000))]))
-            for at in range(30)
-        ]
-        for frame in frames[:5]:
-            backlog.add(frame)
-        assert [await backlog.after(frame.first - 1) for frame in frames[:5]] == frames[:5]
-        with pytest.raises(FrameError):
-            await backlog.after(1)
-        waiting = asyncio.create_task(backlog.after(10))
-        await asyncio.sleep(0)
-        for frame in frames[5:]:
-            backlog.add(frame)
-        assert await waiting in (frames[5], None)
-        assert await backlog.after(58) == frames[-1]
-        if memory == 1:
-            # The one file is dropped as a whole.
-            assert await backlog.after(0) is None
-        backlog.close()
-        assert not (tmp_path / "backlog").exists()
-
-    asyncio.run(run())
+    backlog = Backlog(tmp_path / "backlog", 10_000, memory)
+    frames = [
+        next(pack_frames(1, 1 + 2 * at, [Operation(Kind.SYNC, "x"), Operation(Kind.APPEND, "x", 0, bytes(1000))]))
+        for at in range(30)
+    ]
+    for frame in frames[:5]:
+        backlog.add(frame)
+    assert [backlog.after(frame.first - 1) for frame in frames[:5]] == frames[:5]
+    with pytest.raises(FrameError):
+        backlog.after(1)
+    for frame in frames[5:]:
+        backlog.add(frame)
+    assert backlog.after(58) == frames[-1]
+    if memory == 1:
+        # The one file is dropped as a whole.
+        assert backlog.after(0) is None
+    backlog.close()
+    assert not (tmp_path / "backlog").exists()

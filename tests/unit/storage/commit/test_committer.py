@@ -178,3 +178,25 @@ def test_a_callback_waits_for_copies_too(files: GatedFiles, owner: Owner) -> Non
     committer.submit(group_of(files, lambda: done.append(2)))
     assert committer.close()
     assert done == [1, 2]
+
+
+def test_what_comes_while_a_group_waits_for_copies_is_one_group(files: GatedFiles, owner: Owner) -> None:
+    done: list[int] = []
+    machines = Machines()
+    committer = Committer(files, owner.calls.put, lambda error: None, copies=machines, copies_pause=120)
+    files.gate.set()
+    committer.submit(group_of(files, lambda: done.append(1)))
+    copied = machines.waiting.get(timeout=120)
+    committer.submit(group_of(files, lambda: done.append(2)))
+    committer.submit(group_of(files, lambda: done.append(3)))
+    copied()
+    machines.waiting.get(timeout=120)()
+    owner.serve()
+    owner.serve()
+    assert (done, machines.waiting.empty()) == ([1, 2, 3], True)
+    # Who waits for a sync alone does not wait for copies.
+    committer.submit(group_of(files, lambda: done.append(4)))
+    machines.waiting.get(timeout=120)
+    committer.submit(group_of(files, lambda: done.append(5)))
+    assert committer.barrier()()
+    assert committer.close()
