@@ -33,14 +33,13 @@ from leveret.broker.core.node import NODE_PREFIX
 from leveret.broker.ports import Ports
 from leveret.broker.replication.applying import pack_changes
 from leveret.broker.replication.etcd import EtcdRegister
-from leveret.broker.replication.figures import figures, other_nodes
 from leveret.broker.replication.forwarding import Forwarder, relay
 from leveret.broker.replication.kubernetes import ACCOUNT, KubernetesRegister
 from leveret.broker.replication.link import Dial, Link, dial
 from leveret.broker.replication.own_answers import OwnAnswers
 from leveret.broker.replication.plan import Plan, ReplicationError
 from leveret.broker.replication.register import Register
-from leveret.broker.replication.report import metrics, report
+from leveret.broker.replication.report import figures, metrics, other_nodes, report
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
 from leveret.broker.tls import TlsError

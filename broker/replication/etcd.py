@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from leveret.broker.replication.http_register import HttpRegister
-from leveret.broker.replication.register import Reading, RegisterError, State, read_state
+from leveret.broker.replication.register import HttpRegister, Reading, RegisterError, State, read_state
 
 _LOG: Final = logging.getLogger("leveret.replication")
 

@@ -1,8 +1,9 @@
-"""A standby's side: gets what it needs from the leader, applies it, and acknowledges it."""
+"""A standby's side: connects to the leader again and again, gets what it needs, applies it, and acknowledges it."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.copying import Received, keep_aside
 from leveret.broker.replication.frames import FrameError, unpack_frame
 from leveret.broker.replication.lag import Lag
-from leveret.broker.replication.link import Link, LinkError, Message, connect, decode
+from leveret.broker.replication.link import Link, LinkError, Message, Refused, connect, decode
 from leveret.broker.replication.node_record import (
     DIVERGED,
     OWN,
@@ -31,6 +32,7 @@ from leveret.broker.replication.node_record import (
     write_record,
 )
 from leveret.broker.replication.plan import Host, Plan
+from leveret.broker.replication.register import State
 from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles
@@ -59,7 +61,7 @@ class Following:
         record: What is on the disk of it.
         epoch: Epoch of the last operation that was applied; 0 if the copy cannot be continued.
         number: Number of the last operation that was applied.
-        highest: The highest epoch that was heard of; what comes from a lower one is refused.
+        leading: The epoch of the leader, as the register said last; nothing of another one's link is applied.
         received, to_receive: Bytes of a copy.
         is_connected: Whether there is a leader to follow.
         behind: How far this copy was behind when the leader has told it last.
@@ -78,7 +80,7 @@ class Following:
         self._is_sound = True
         self.record = record
         self.epoch, self.number = record.position
-        self.highest = record.epoch
+        self.leading = 0
         self.received = self.to_receive = 0
         self.is_connected = False
         self.behind = Lag()
@@ -114,6 +116,7 @@ class Following:
             "is_observer": self._plan.is_observer,
             "backups": self._plan.backups,
         }
+        self.leading = epoch
         link, told = await connect(host, port, self._plan.secret, wish, self._plan.client_tls, self._plan.dial)
         self._link = link
         telling: asyncio.Task[None] | None = None
@@ -125,7 +128,6 @@ class Following:
                     f"it writes format {told['format']} of the data directory, and this version of Leveret knows"
                     f" {FORMAT_VERSION}; upgrade this node"
                 )
-            self.highest = epoch
             begun = decode(await link.expect(Message.HELLO))
             if "continue" in begun:
                 if begun["continue"] != self.number:
@@ -228,11 +230,14 @@ class Following:
                 raise LinkError(f"message {kind.name} came instead of {Message.FRAME.name}")
             # Of one that is damaged nothing is applied, and the next link goes on where this one was.
             frame = unpack_frame(octets)
+            if frame.first != self.number + 1:
+                raise FrameError(f"it begins with operation {frame.first} after {self.number}")
+            if frame.epoch > epoch:
+                raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads")
+            if epoch != self.leading:
+                # It was left in the buffer of a link that is closed.
+                raise LinkError(f"it leads epoch {epoch}, and {self.leading} has begun")
             try:
-                if frame.first != self.number + 1:
-                    raise FrameError(f"it begins with operation {frame.first} after {self.number}")
-                if frame.epoch > epoch or epoch < self.highest:
-                    raise FrameError(f"it is of epoch {frame.epoch}, and {epoch} leads; {self.highest} has begun")
                 await loop.run_in_executor(self._pool, applier.apply, frame)
             except (OSError, OutOfStep, sqlite3.Error, FrameError) as error:
                 # Part of it may be applied; and what a sync could not write is lost, whatever can still be read.
@@ -321,3 +326,103 @@ class Following:
     def retire(self) -> None:
         """End the thread: this node leads."""
         self._pool.shutdown()
+
+
+#: Seconds between attempts to reach a leader.
+_RETRY_SECONDS: Final = 0.25
+#: The first pause and the longest while the disk is full; each failure doubles it.
+_FULL_SECONDS: Final = 1.0
+_FULL_SECONDS_MAX: Final = 30.0
+#: Seconds within which what has begun with a leader is done, before that is looked at again.
+_LOOK_SECONDS: Final = 0.05
+
+
+class Follower:
+    """Connects to a leader, again and again. Used by the event loop of replication; the data directory must be locked.
+
+    Args:
+        plan: What the configuration says.
+        record: What is known of the data directory.
+        backlog: Keeps the frames that are applied.
+        host: Takes backups.
+
+    Attributes:
+        copy: The copy of this node.
+    """
+
+    def __init__(self, plan: Plan, record: NodeRecord, backlog: Backlog, host: Host) -> None:
+        self.copy = Following(plan, record, backlog, host)
+        self._task: asyncio.Task[None] | None = None
+        #: Name, address and epoch of the leader.
+        self._followed = ("", "", 0)
+
+    async def follow(self, state: State) -> bool:
+        """Follow the leader of a state; return whether it is another one than before."""
+        followed = state.leader, state.addresses.get(state.leader, ""), state.epoch
+        if followed == self._followed and self._task is not None:
+            return False
+        self.copy.leading = state.epoch
+        await self._stop()
+        self._followed = followed
+        self._task = asyncio.create_task(self._keep_following(*followed))
+        return True
+
+    async def _keep_following(self, leader: str, address: str, epoch: int) -> None:
+        told, pause = "", _RETRY_SECONDS
+        host, _, port = address.rpartition(":")
+        while True:
+            reason, is_full = f"the link to {leader} is closed", False
+            try:
+                await self.copy.follow(host.strip("[]"), int(port), epoch)
+            except Refused as error:
+                reason = f"{leader} refuses this node: {error}"
+            except (LinkError, FrameError) as error:
+                reason = f"the link to {leader} is closed: {error}"
+            except Exception as error:  # noqa: BLE001 - the next attempt makes a copy
+                is_full = _is_full(error)
+                reason = f"cannot follow {leader}: {error!r}"
+                if is_full:
+                    reason = f"cannot follow {leader}: the disk is full"
+                elif isinstance(error, OSError | EOFError):
+                    reason = f"the link to {leader} is broken: {str(error) or type(error).__name__}"
+            if self._followed != (leader, address, epoch):
+                return
+            if reason != told:
+                log.warning("%s; trying again", reason)
+            told = reason
+            # Each attempt with a full disk may ask the leader for a whole copy.
+            pause = min(max(2 * pause, _FULL_SECONDS), _FULL_SECONDS_MAX) if is_full else _RETRY_SECONDS
+            await asyncio.sleep(pause)
+
+    async def _stop(self) -> None:
+        """End the connection to a leader; what has begun is done first."""
+        task, self._task = self._task, None
+        self._followed = ("", "", 0)
+        if task is not None:
+            while not task.done():
+                if not self.copy.disconnect():
+                    # It waits to connect again.
+                    task.cancel()
+                await asyncio.wait({task}, timeout=_LOOK_SECONDS)
+
+    async def rest(self) -> None:
+        """Follow nobody, and close all files: a broker can use the data directory."""
+        await self._stop()
+        await self.copy.rest()
+
+    async def abandon(self) -> None:
+        """Follow nobody, and leave the copy as the death of the process does."""
+        await self._stop()
+        await self.copy.abandon()
+
+    async def close(self) -> None:
+        """Follow nobody, and note where the copy stands."""
+        await self._stop()
+        await self.copy.close()
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether an error says that there is no space."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

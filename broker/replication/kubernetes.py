@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from leveret.broker.replication.http_register import HttpRegister
-from leveret.broker.replication.register import Reading, RegisterError, State, read_state
+from leveret.broker.replication.register import HttpRegister, Reading, RegisterError, State, read_state
 
 #: Where a pod finds its token and the authority of the API server.
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -11,15 +11,13 @@ from typing import Any, Final
 
 from leveret.broker.replication.backlog import Backlog
 from leveret.broker.replication.backup_turns import BackupTurns
-from leveret.broker.replication.election import Election
-from leveret.broker.replication.follower import Follower
-from leveret.broker.replication.following import Following
+from leveret.broker.replication.following import Follower, Following
+from leveret.broker.replication.leadership import Election, Term
 from leveret.broker.replication.link import Link, LinkError, accept, answer
 from leveret.broker.replication.node_record import OWN, NodeRecord, finish_switch, read_record, store_id, write_record
 from leveret.broker.replication.plan import Host, Plan, ReplicationError
 from leveret.broker.replication.register import NewerStateError, Reading, Register, RegisterError, State
 from leveret.broker.replication.shipping import Shipping
-from leveret.broker.replication.term import Term
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.disk.recording import Operations
 from leveret.storage.format import FORMAT_VERSION

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.broker.replication import follower
+from leveret.broker.replication import following
 from leveret.broker.replication.backlog import Backlog
-from leveret.broker.replication.follower import Follower
+from leveret.broker.replication.following import Follower
 from leveret.broker.replication.node_record import NodeRecord
 from leveret.broker.replication.plan import Host, Plan
 from leveret.broker.replication.register import State
@@ -53,7 +53,7 @@ async def test_a_full_disk_is_tried_ever_more_seldom_and_told_once(
             await asyncio.Event().wait()
 
     monkeypatch.setattr(found.copy, "follow", follow)
-    monkeypatch.setattr(follower, "asyncio", cast(Any, _Asyncio(sleep)))
+    monkeypatch.setattr(following, "asyncio", cast(Any, _Asyncio(sleep)))
     with caplog.at_level("WARNING"):
         await found.follow(State(1, "a", ("a",), {"a": "127.0.0.1:1"}))
         async with asyncio.timeout(60):

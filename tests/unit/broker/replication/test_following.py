@@ -15,7 +15,7 @@ from leveret.broker.replication.frames import FrameError, pack_frames
 from leveret.broker.replication.link import Link, LinkError, Message, Refused, accept, answer
 from leveret.broker.replication.node_record import NodeRecord
 from leveret.broker.replication.plan import Host, Plan
-from leveret.broker.replication.shipping import Limits
+from leveret.broker.replication.shipping import ACKNOWLEDGEMENT, Limits
 from leveret.storage.disk.recording import Kind, Operation
 from leveret.storage.format import FORMAT_VERSION
 
@@ -88,8 +88,28 @@ def test_a_leader_that_is_none_is_not_followed(tmp_path: Path, told: dict[str, o
     assert not [*tmp_path.glob("data/d*")]
 
 
-def follow(root: Path, serve: object, told: dict[str, object]) -> None:
-    """Let a node follow a leader that answers and sends what it should not."""
+def test_what_is_left_of_a_link_is_refused_once_a_newer_epoch_has_begun(tmp_path: Path) -> None:
+    followed: list[Following] = []
+
+    async def serve(link: Link) -> None:
+        link.send_json(Message.HELLO, {"epoch": EPOCH, "continue": 0})
+        link.send(*GOOD)
+        while await link.receive() != (Message.ACKNOWLEDGEMENT, ACKNOWLEDGEMENT.pack(1)):
+            pass
+        followed[0].leading = EPOCH + 1
+        link.send(Message.FRAME, frame(2))
+        await link.drain()
+
+    told: dict[str, object] = {"epoch": EPOCH, "format": FORMAT_VERSION}
+    with pytest.raises(LinkError, match="it leads epoch 3, and 4 has begun"):
+        follow(tmp_path, serve, told, followed)
+    assert [path.name for path in tmp_path.glob("data/d*")] == ["d1"]
+    # The copy is whole, and the next leader goes on with it.
+    assert (followed[0].epoch, followed[0].number) == (EPOCH, 1)
+
+
+def follow(root: Path, serve: object, told: dict[str, object], followed: list[Following] | None = None) -> None:
+    """Let a node, which is added to a list, follow a leader that answers and sends what it should not."""
 
     async def within() -> None:
         done = asyncio.Event()
@@ -113,6 +133,8 @@ def follow(root: Path, serve: object, told: dict[str, object]) -> None:
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         plan = Plan("b", root / "data", "h:1", SECRET, 2, Limits(1, 1, 0), 1 << 20)
         following = Following(plan, NodeRecord("nothing", EPOCH, 0), Backlog(root / "backlog", 1 << 20), NO_HOST)
+        if followed is not None:
+            followed.append(following)
         try:
             async with asyncio.timeout(60):
                 await following.follow("127.0.0.1", server.sockets[0].getsockname()[1], EPOCH)
