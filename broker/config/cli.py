@@ -33,13 +33,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         ConfigError: The environment or the file is invalid.
         SystemExit: 0, after `--help` or `--version`.
     """
-    return _checked(read_configuration(argv, environ)).settings()
-
-
-def _checked(loaded: LoadResult) -> LoadResult:
-    if loaded.problems:
-        raise loaded.problems[0]
-    return loaded
+    return read_configuration(argv, environ).checked().settings()
 
 
 def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
@@ -66,7 +60,7 @@ def read_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
         SystemExit: 0 after `--help` or `--version`, 1 for environment or file, 2 for the command line.
     """
     try:
-        return _checked(read_configuration(argv, environ))
+        return read_configuration(argv, environ).checked()
     except ConfigError as error:
         sys.stderr.write(f"leveret: {error}\n")
         sys.exit(error.exit_status)

@@ -7,8 +7,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from leveret.broker.config import kinds
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.kinds import Kind
 from leveret.storage.url_secrets import MASK
@@ -86,6 +88,32 @@ def option(
         factory = partial(copy.copy, default)
         return dataclasses.field(default_factory=factory, metadata={_OPTION: declared}, repr=not secret)
     return dataclasses.field(default=default, metadata={_OPTION: declared}, repr=not declared.has_secrets)
+
+
+def switch_option(help: str, *, default: bool = False, reloadable: bool = False) -> bool:
+    """Declare an option that is true or false; see option()."""
+    return option(kinds.boolean(), default, help, reloadable=reloadable)
+
+
+def text_option(help: str, *, default: str = "", secret: bool = False) -> str:
+    """Declare an option that is a text, which may be empty; see option()."""
+    return option(kinds.text(empty=True), default, help, secret=secret)
+
+
+def optional_text_option(help: str) -> str | None:
+    """Declare an option that is a text, or none; see option()."""
+    return option(kinds.optional(kinds.text(), "none"), None, help)
+
+
+def password_option(*, reloadable: bool = False) -> str | None:
+    """Declare the option of a key file's password; see option()."""
+    kind, text = kinds.optional(kinds.text()), "Password of the key file, if it is encrypted."
+    return option(kind, None, text, secret=True, reloadable=reloadable)
+
+
+def file_option(help: str, *, reloadable: bool = False) -> Path | None:
+    """Declare an option that is the path of a file or directory, or none; see option()."""
+    return option(kinds.optional(kinds.path(), "none"), None, help, reloadable=reloadable)
 
 
 def group(settings: type[T]) -> T:

@@ -47,6 +47,12 @@ class LoadResult:
         """Build the settings from the values."""
         return build(Settings, self.values)
 
+    def checked(self) -> LoadResult:
+        """Return itself; raise the first error if there is one."""
+        if self.problems:
+            raise self.problems[0]
+        return self
+
 
 def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> Settings:
     """Load the settings.
@@ -59,10 +65,7 @@ def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
     Raises:
         ConfigError: A name is unknown, a value is not allowed, or the file cannot be read.
     """
-    loaded = read(file, environ, arguments)
-    if loaded.problems:
-        raise loaded.problems[0]
-    return loaded.settings()
+    return read(file, environ, arguments).checked().settings()
 
 
 def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> LoadResult:

@@ -12,16 +12,22 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config import kinds
-from leveret.broker.config.auth import AuthCache, AuthHttp, auth_backends
-from leveret.broker.config.declaration import Option, declared, group, option
+from leveret.broker.config.auth import AuthCache, AuthHttp, AuthLdap, AuthOAuth2, auth_backends
+from leveret.broker.config.declaration import (
+    Option,
+    declared,
+    file_option,
+    group,
+    option,
+    optional_text_option,
+    password_option,
+    switch_option,
+    text_option,
+)
 from leveret.broker.config.kinds import Endpoint, ProductVersion, SyncRule
-from leveret.broker.config.ldap import AuthLdap
-from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.broker.version import RABBITMQ_VERSION
 
 _PORT: Final = kinds.integer(0, 65535)
-# May be empty: the empty pattern allows nothing.
-_PATTERN: Final = kinds.text(empty=True)
 _COUNT_MAX: Final = 2**31 - 1
 
 #: RabbitMQ's names of the rules for passwords.
@@ -40,7 +46,7 @@ class Log:
         "File to append the log to; it is opened again when it has been renamed, as logrotate does.",
         reloadable=True,
     )
-    console: bool = option(kinds.boolean(), True, "Write the log to stderr.", reloadable=True)
+    console: bool = switch_option("Write the log to stderr.", default=True, reloadable=True)
     formatter: str = option(
         kinds.choice("plaintext", "json"),
         "plaintext",
@@ -53,11 +59,16 @@ class Log:
 class DefaultPermissions:
     """Permissions of the default user in the default vhost, as regular expressions for names."""
 
-    configure: str = option(
-        _PATTERN, ".*", "Regular expression for names that the default user may declare and delete."
+    # The empty pattern allows nothing.
+    configure: str = text_option(
+        "Regular expression for names that the default user may declare and delete.", default=".*"
     )
-    write: str = option(_PATTERN, ".*", "Regular expression for names that the default user may publish and bind to.")
-    read: str = option(_PATTERN, ".*", "Regular expression for names that the default user may consume and bind from.")
+    write: str = text_option(
+        "Regular expression for names that the default user may publish and bind to.", default=".*"
+    )
+    read: str = text_option(
+        "Regular expression for names that the default user may consume and bind from.", default=".*"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +81,9 @@ class CredentialValidator:
         "Which of the next two options counts, as in rabbitmq.conf; without it, each of them does.",
     )
     min_length: int = option(kinds.integer(0, 4096), 0, "Fewest bytes of a password.")
-    regexp: str = option(_PATTERN, "", "Regular expression that passwords must match; empty for none.")
-    refused_passwords: Path | None = option(
-        kinds.optional(kinds.path(), "none"),
-        None,
-        "File of passwords that are refused in any case of letters, one in each line. It is read at the start.",
+    regexp: str = text_option("Regular expression that passwords must match; empty for none.")
+    refused_passwords: Path | None = file_option(
+        "File of passwords that are refused in any case of letters, one in each line. It is read at the start."
     )
 
 
@@ -119,13 +128,9 @@ class DiskFreeLimit:
 class ReplicationSslOptions:
     """TLS between the nodes of a cluster, each of which has a certificate, and to etcd (`etcds://`)."""
 
-    certfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "PEM file of this node's certificate and its chain."
-    )
-    keyfile: Path | None = option(kinds.optional(kinds.path(), "none"), None, "PEM file of this node's private key.")
-    cacertfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "PEM file of the authorities that the nodes' certificates are of."
-    )
+    certfile: Path | None = file_option("PEM file of this node's certificate and its chain.")
+    keyfile: Path | None = file_option("PEM file of this node's private key.")
+    cacertfile: Path | None = file_option("PEM file of the authorities that the nodes' certificates are of.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +144,13 @@ class Replication:
         " `etcds://…` with TLS; `kubernetes://NAMESPACE/NAME`, a Lease, in a pod; `none` for a broker alone.",
         secret=False,
     )
-    node: str = option(kinds.text(empty=True), "", "Name of this node in the cluster; by default the host's name.")
+    node: str = text_option("Name of this node in the cluster; by default the host's name.")
     port: int = option(_PORT, 5679, "Port for the other nodes.")
-    advertise: str = option(
-        kinds.text(empty=True),
-        "",
+    advertise: str = text_option(
         "Host, or HOST:PORT, at which the other nodes reach this one's replication port; by default the first host"
-        " that it listens on, or the host's name.",
+        " that it listens on, or the host's name."
     )
-    secret: str = option(
-        kinds.text(empty=True),
-        "",
+    secret: str = text_option(
         "Secret that all nodes of the cluster share; needed between machines unless `replication.ssl_options` is set.",
         secret=True,
     )
@@ -175,16 +176,12 @@ class Replication:
     sync_rate: int = option(
         kinds.size(0, 2**63 - 1), 0, "Rate at which a copy is sent to a standby, per second; 0 for no limit."
     )
-    compression: bool = option(
-        kinds.boolean(),
-        False,
-        "Whether what goes to standbys is compressed, as what goes to observers is: for links slower than the disks.",
+    compression: bool = switch_option(
+        "Whether what goes to standbys is compressed, as what goes to observers is: for links slower than the disks."
     )
-    observer: bool = option(
-        kinds.boolean(),
-        False,
+    observer: bool = switch_option(
         "Whether this node has a copy that nobody waits for, for Spark and `leveret.scan` or at another site; it leads"
-        " only after `leveretctl promote --force`.",
+        " only after `leveretctl promote --force`."
     )
     ssl_options: ReplicationSslOptions = group(ReplicationSslOptions)
 
@@ -193,27 +190,11 @@ class Replication:
 class SslOptions:
     """TLS options of the listeners."""
 
-    certfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"),
-        None,
-        "PEM file of the broker's certificate and its chain.",
-        reloadable=True,
-    )
-    keyfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "PEM file of the broker's private key.", reloadable=True
-    )
-    password: str | None = option(
-        kinds.optional(kinds.text()),
-        None,
-        "Password of the key file, if it is encrypted.",
-        secret=True,
-        reloadable=True,
-    )
-    cacertfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"),
-        None,
-        "PEM file of the authorities that client certificates are verified against.",
-        reloadable=True,
+    certfile: Path | None = file_option("PEM file of the broker's certificate and its chain.", reloadable=True)
+    keyfile: Path | None = file_option("PEM file of the broker's private key.", reloadable=True)
+    password: str | None = password_option(reloadable=True)
+    cacertfile: Path | None = file_option(
+        "PEM file of the authorities that client certificates are verified against.", reloadable=True
     )
     verify: str = option(
         kinds.choice("verify_none", "verify_peer"),
@@ -221,8 +202,8 @@ class SslOptions:
         "Request a client certificate and verify it (verify_peer), or not (verify_none).",
         reloadable=True,
     )
-    fail_if_no_peer_cert: bool = option(
-        kinds.boolean(), False, "Refuse clients without a certificate; requires verify_peer.", reloadable=True
+    fail_if_no_peer_cert: bool = switch_option(
+        "Refuse clients without a certificate; requires verify_peer.", reloadable=True
     )
     versions: tuple[str, ...] = option(
         kinds.names("tlsv1.2", "tlsv1.3", empty=False),
@@ -236,8 +217,8 @@ class SslOptions:
         "Cipher suites of TLS 1.2, with OpenSSL's names; none for OpenSSL's default.",
         reloadable=True,
     )
-    honor_cipher_order: bool = option(
-        kinds.boolean(), False, "Choose cipher suites in the broker's order instead of the client's.", reloadable=True
+    honor_cipher_order: bool = switch_option(
+        "Choose cipher suites in the broker's order instead of the client's.", reloadable=True
     )
 
 
@@ -265,7 +246,7 @@ class TcpListenOptions:
         1024,
         "Maximum number of connections waiting to be accepted; the system may allow fewer.",
     )
-    nodelay: bool = option(kinds.boolean(), True, "Send small packets at once (TCP_NODELAY).")
+    nodelay: bool = switch_option("Send small packets at once (TCP_NODELAY).", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +332,7 @@ class Archive:
     )
     interval: int = option(kinds.duration(1, 3600, "s"), 60, "Time from one copy to the next.")
     keep: int = option(kinds.duration(0, 86_400 * 36_500, "s"), 0, "How long rows stay in the archive; 0 for ever.")
-    broker: str = option(
-        kinds.text(empty=True), "", "Name of the broker in the archive; empty for the first part of the host's name."
-    )
+    broker: str = text_option("Name of the broker in the archive; empty for the first part of the host's name.")
     iceberg: str = option(
         kinds.location(),
         "",
@@ -382,9 +361,7 @@ class Backup:
         "24h,30d",
         "How long all backups are kept, and how long the first one of each day: two durations.",
     )
-    key_file: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "File with a key of 32 bytes, with which backups are encrypted."
-    )
+    key_file: Path | None = file_option("File with a key of 32 bytes, with which backups are encrypted.")
     take_on: str = option(
         kinds.choice("auto", "standby", "leader"),
         "auto",
@@ -397,12 +374,10 @@ class Backup:
 class Audit:
     """The audit log: who has done what, from where."""
 
-    enabled: bool = option(kinds.boolean(), True, "Keep an audit log in the data directory.")
-    connections: bool = option(
-        kinds.boolean(),
-        False,
+    enabled: bool = switch_option("Keep an audit log in the data directory.", default=True)
+    connections: bool = switch_option(
         "Log also what comes and goes with clients: connections, channels, consumers, successful logins, and exclusive"
-        " queues with their bindings.",
+        " queues with their bindings."
     )
     retention: int = option(
         kinds.duration(0, 86_400 * 36_500, "s"), 86_400 * 90, "How long the audit log is kept; 0 for ever."
@@ -416,12 +391,10 @@ class Audit:
 class EventExchange:
     """The exchange `amq.rabbitmq.event`, which tells what is done as RabbitMQ's event exchange plugin does."""
 
-    enabled: bool = option(
-        kinds.boolean(), True, "Whether there is the exchange `amq.rabbitmq.event`; without bindings it costs nothing."
+    enabled: bool = switch_option(
+        "Whether there is the exchange `amq.rabbitmq.event`; without bindings it costs nothing.", default=True
     )
-    vhost: str | None = option(
-        kinds.optional(kinds.text(), "none"), None, "Vhost that has the exchange; by default `default_vhost`."
-    )
+    vhost: str | None = optional_text_option("Vhost that has the exchange; by default `default_vhost`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,11 +415,9 @@ class Sql:
 class Prometheus:
     """Metrics for Prometheus."""
 
-    return_per_object_metrics: bool = option(
-        kinds.boolean(),
-        False,
+    return_per_object_metrics: bool = switch_option(
         "Return metrics per queue, channel and connection at /metrics instead of sums; /metrics/per-object always"
-        " returns them.",
+        " returns them."
     )
 
 
@@ -481,37 +452,23 @@ class Management:
     path_prefix: str = option(
         kinds.url_path(), "", "Prefix of all URL paths of the HTTP API and UI, such as `/broker`."
     )
-    disable_stats: bool = option(
-        kinds.boolean(), False, "Omit statistics from all responses, as `?disable_stats=true` does for one."
-    )
-    enable_queue_totals: bool = option(
-        kinds.boolean(), False, "Include the message counts of queues even if statistics are disabled."
-    )
-    http_log_dir: Path | None = option(
-        kinds.optional(kinds.path(), "none"),
-        None,
+    disable_stats: bool = switch_option("Omit statistics from all responses, as `?disable_stats=true` does for one.")
+    enable_queue_totals: bool = switch_option("Include the message counts of queues even if statistics are disabled.")
+    http_log_dir: Path | None = file_option(
         "Directory for the access log of the HTTP API: a line for each request in the common log format, in a file for"
-        " each hour.",
+        " each hour."
     )
     cors: Cors = group(Cors)
     http: ManagementHttp = group(ManagementHttp)
-    oauth_enabled: bool = option(
-        kinds.boolean(), False, "Let people log in to the UI at an OAuth 2 provider; needs `oauth2` in `auth_backends`."
+    oauth_enabled: bool = switch_option(
+        "Let people log in to the UI at an OAuth 2 provider; needs `oauth2` in `auth_backends`."
     )
-    oauth_client_id: str = option(kinds.text(empty=True), "", "What the UI is called at the provider.")
-    oauth_client_secret: str = option(
-        kinds.text(empty=True), "", "Secret of the UI at the provider; none for a public client.", secret=True
-    )
-    oauth_provider_url: str = option(
-        kinds.text(empty=True), "", "URL of the provider, its issuer; by default `auth_oauth2.issuer`."
-    )
-    oauth_scopes: str = option(
-        kinds.text(empty=True), "openid profile", "Scopes that the UI asks for, with spaces between."
-    )
-    oauth_disable_basic_auth: bool = option(
-        kinds.boolean(),
-        False,
-        "Take no names and passwords at the HTTP API and the UI while `management.oauth_enabled` is set, tokens only.",
+    oauth_client_id: str = text_option("What the UI is called at the provider.")
+    oauth_client_secret: str = text_option("Secret of the UI at the provider; none for a public client.", secret=True)
+    oauth_provider_url: str = text_option("URL of the provider, its issuer; by default `auth_oauth2.issuer`.")
+    oauth_scopes: str = text_option("Scopes that the UI asks for, with spaces between.", default="openid profile")
+    oauth_disable_basic_auth: bool = switch_option(
+        "Take no names and passwords at the HTTP API and the UI while `management.oauth_enabled` is set, tokens only."
     )
     allowed_hosts: tuple[str, ...] = option(
         kinds.names(),
@@ -526,8 +483,8 @@ class Management:
 class ManagementAgent:
     """Collection of metrics for the HTTP API."""
 
-    disable_metrics_collector: bool = option(
-        kinds.boolean(), False, "Collect no samples for rates and histories, and omit statistics from all responses."
+    disable_metrics_collector: bool = switch_option(
+        "Collect no samples for rates and histories, and omit statistics from all responses."
     )
 
 
@@ -634,11 +591,9 @@ class Settings:
     max_message_size: int = option(
         kinds.size(1, 536870912), 134217728, "Largest message body; a larger one closes its channel with 406."
     )
-    trust_publisher_x_death: bool = option(
-        kinds.boolean(),
-        False,
+    trust_publisher_x_death: bool = switch_option(
         "Take account of an x-death header from a publisher when the message is dead-lettered, as RabbitMQ 3.10 does;"
-        " RabbitMQ 4.0, and Leveret by default, ignore it.",
+        " RabbitMQ 4.0, and Leveret by default, ignore it."
     )
     consumer_timeout: int | None = option(
         kinds.optional(kinds.duration(1, 2**53, "ms"), "false", "infinity", "0"),
@@ -669,11 +624,9 @@ class Settings:
     disk_free_limit: DiskFreeLimit = group(DiskFreeLimit)
     listeners: Listeners = group(Listeners)
     tcp_listen_options: TcpListenOptions = group(TcpListenOptions)
-    proxy_protocol: bool = option(
-        kinds.boolean(),
-        False,
+    proxy_protocol: bool = switch_option(
         "Expect a PROXY protocol header, version 1 or 2, at the start of every AMQP connection; it contains the"
-        " client's address.",
+        " client's address."
     )
     ssl_options: SslOptions = group(SslOptions)
     ssl_handshake_timeout: int = option(kinds.duration(1, _COUNT_MAX, "ms"), 5_000, "Time limit of the TLS handshake.")
@@ -708,11 +661,9 @@ class Settings:
         flag="--import-definitions",
         metavar="FILE",
     )
-    skip_unchanged_definitions: bool = option(
-        kinds.boolean(),
-        False,
+    skip_unchanged_definitions: bool = switch_option(
         "Skip the import of `load_definitions` if the file has not changed since its last import (RabbitMQ's"
-        " definitions.skip_if_unchanged).",
+        " definitions.skip_if_unchanged)."
     )
     definitions: Mapping[str, object] = option(
         kinds.document(),

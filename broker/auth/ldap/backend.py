@@ -30,7 +30,7 @@ from leveret.broker.auth.ldap.queries import (
 from leveret.broker.auth.ldap.servers import read_servers
 from leveret.broker.auth.ldap.templates import Template, dn_template
 from leveret.broker.config.config_errors import ConfigError
-from leveret.broker.config.ldap import AuthLdap
+from leveret.broker.config.auth import AuthLdap
 
 T = TypeVar("T")
 

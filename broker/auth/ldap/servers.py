@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 
 from leveret.broker.config.config_errors import ConfigError
-from leveret.broker.config.ldap import AuthLdap, AuthLdapSslOptions
+from leveret.broker.config.auth import AuthLdap, AuthLdapSslOptions
 
 
 @dataclass(frozen=True, slots=True)
