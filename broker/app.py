@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any, Final
@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.oauth2.opening import open_sign_on
-from leveret.broker.auth.registry import make_backends
-from leveret.broker.backup_taking import BackupTaker
+from leveret.broker.auth.registry import make_backends, open_sign_on
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -47,12 +45,11 @@ from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
 from leveret.broker.operations.body_rules import BodyRules
 from leveret.broker.operations.broker_definitions import DefinitionsKeeper, Refuse, load_definitions, raise_refusal
-from leveret.broker.operations.jobs.restore_work import OpenBackup
 from leveret.broker.operations.jobs.runner import KIND, Jobs
 from leveret.broker.session.amqp_listener import Listener
 from leveret.broker.session.shared_state import Interceptor, Server
 from leveret.broker.shovels.shovels import Shovels
-from leveret.broker.side_programs import ARCHIVER, BackupReader, SideProgram
+from leveret.broker.side_programs import BackupReader, make_archiver, make_backup_taker
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
@@ -178,7 +175,8 @@ class App:
         self.accounts = Accounts(settings.loopback_users)
         self._auth_backends, self._sign_on = _make_auth_backends(settings, self.accounts, loop, timers)
         self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
-        self.jobs = Jobs(self.broker, self.accounts, _backup_opener(settings))
+        open_backup = partial(BackupReader, settings.backup) if settings.backup.url else None
+        self.jobs = Jobs(self.broker, self.accounts, open_backup)
         self.shovels = Shovels(self.broker, self._auth_backends, settings.max_message_size, settings.shovels)
         limit = memory_limit(settings)
         # The store may need more free space than is configured.
@@ -200,10 +198,10 @@ class App:
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, embedding is None)
         self._backups = Backups(mask_url(settings.backup.url), settings.backup.interval, timers.now)
-        self._side_programs = _make_side_programs(settings)
-        self._taker: BackupTaker | None = None
+        self._side_programs = [make_archiver(settings)] if settings.archive.url else []
         if settings.backup.url and self._replica is None:
-            self._taker = BackupTaker(settings, self._backups.note_report, self._backups.note_failure)
+            taker = make_backup_taker(settings, self._backups.note_report, self._backups.note_failure)
+            self._side_programs.append(taker)
         self._files = files
         self._is_closed = False
         self._losses: LossRecord | None = None
@@ -228,8 +226,6 @@ class App:
         self.shovels.start()
         for program in self._side_programs:
             program.start()
-        if self._taker is not None:
-            self._taker.start()
 
     def load(self, refuse: Refuse = raise_refusal) -> None:
         """Restore the data directory, and load the definitions that the configuration names.
@@ -389,7 +385,7 @@ class App:
             self._prometheus.stop(),
             self._management.stop(),
             self._listener.stop(seconds),
-            *(program.stop(seconds) for program in (*self._side_programs, self._taker) if program is not None),
+            *(program.stop(seconds) for program in self._side_programs),
         )
         await self._auth_backends.close()
         definitions, self._definitions = self._definitions, None
@@ -495,9 +491,8 @@ class App:
         self._stop_refusing()
         self.shovels.abort()
         self.broker.turn.before_writing.clear()
-        for program in (*self._side_programs, self._taker):
-            if program is not None:
-                await program.kill()
+        for program in self._side_programs:
+            await program.kill()
         await self._listener.abandon(close_politely)
         self._sampler.stop()
         self._loss_log.stop()
@@ -566,31 +561,6 @@ def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str
 def _event_vhost(settings: Settings) -> str | None:
     """Return the virtual host that has the exchange of events; None if there is none."""
     return (settings.event_exchange.vhost or settings.default_vhost) if settings.event_exchange.enabled else None
-
-
-def _make_side_programs(settings: Settings) -> list[SideProgram]:
-    archive, found = settings.archive, []
-    if archive.url:
-        arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
-        arguments += [f"--keep={archive.keep}s"] if archive.keep else []
-        arguments += [f"--broker={archive.broker}"] if archive.broker else []
-        arguments.append(f"--iceberg-namespace={archive.iceberg_namespace}")
-        found.append(SideProgram(ARCHIVER, archive.url, arguments, environment={"archive.iceberg": archive.iceberg}))
-    return found
-
-
-def _backup_opener(settings: Settings) -> OpenBackup | None:
-    """Return what reads queues in the backups that the broker takes; None if it takes none."""
-    backup = settings.backup
-    if not backup.url:
-        return None
-    arguments = [f"--key-file={backup.key_file}"] if backup.key_file else []
-
-    def open_backup(vhost: str, queue: str, at: str, skip: int) -> BackupReader:
-        which = [f"--vhost={vhost}", f"--messages-of={queue}", f"--at={at}", f"--skip={skip}"]
-        return BackupReader(backup.url, [*arguments, *which])
-
-    return open_backup
 
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:

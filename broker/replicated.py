@@ -24,7 +24,6 @@ from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.registry import make_backends
-from leveret.broker.backup_taking import BackupTaker, shared_place
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -42,6 +41,7 @@ from leveret.broker.replication.register import Register
 from leveret.broker.replication.report import figures, metrics, other_nodes, report
 from leveret.broker.replication.roles import Member
 from leveret.broker.replication.shipping import Limits, Shipping
+from leveret.broker.side_programs import SideProgram, make_backup_taker, shared_place
 from leveret.broker.tls import TlsError
 from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import Changes
@@ -110,9 +110,9 @@ class ReplicatedBroker:
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._ended: Future[None] = Future()
         self._is_stopping = False
-        self._backups: BackupTaker | None = None
+        self._backups: SideProgram | None = None
         if settings.backup.url:
-            self._backups = BackupTaker(settings, self._tell_backup, self._tell_failed_backup)
+            self._backups = make_backup_taker(settings, self._tell_backup, self._tell_failed_backup)
         self._has_enough = False
         self.has_role = asyncio.Event()
         #: Port for the other nodes, once it listens.
@@ -338,7 +338,7 @@ class ReplicatedBroker:
             # A killed backup leaves nothing that counts, and nobody has to wait.
             await self._backups.kill()
             if turn and not self._is_stopping:
-                self._backups.start(turn)
+                self._backups.start(f"--turn={turn}")
 
     def _note_backup(self, node: str, line: bytes) -> None:
         if self._app is not None:
@@ -378,7 +378,7 @@ class ReplicatedBroker:
             options.observer,
             self._figures,
             self._dial,
-            shared_place(settings),
+            shared_place(settings.backup),
             bool(settings.backup.url),
         )
         self._member = Member(plan, self._make_register(self._name, lease), self)

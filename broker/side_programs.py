@@ -1,4 +1,4 @@
-"""Processes beside the broker: the archiver, the program that takes backups, and one that reads them for a job."""
+"""Processes beside the broker: the archiver, the program that takes backups, and those that read for somebody."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from leveret.broker.config.options import OPTIONS
+from leveret.broker.config.options import OPTIONS, Backup, Settings
 from leveret.protocol.faults import precondition_failed
+from leveret.storage.url_secrets import mask_url
 
 #: Seconds before the first new start, and the longest pause; each failure doubles it.
 _PAUSE: Final = 1.0
@@ -67,6 +68,22 @@ BACKUP: Final = Kind(
 )
 
 
+def environment_with(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that gets options, by name: everybody could see them as arguments."""
+    return {**os.environ, **{OPTIONS[name].environment: value for name, value in options.items()}}
+
+
+async def start_module(*command: str, environment: Mapping[str, str], stdin: int = DEVNULL) -> Process:
+    """Start a module with arguments as a process, and return it; its output and its errors are to be read.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", *command, env=environment, stdin=stdin, stdout=PIPE, stderr=PIPE
+    )
+
+
 def last_line(said: bytes) -> str:
     """Return the last line of what a program has written to stderr, which says why it failed; "" if there is none."""
     return said.decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -97,15 +114,14 @@ class SideProgram:
         self._on_report = on_report
         self._on_end = on_end
         self._log = logging.getLogger(f"leveret.{kind.name}")
-        given = {kind.option: url, **(environment or {})}
-        self._environment = {**os.environ, **{OPTIONS[name].environment: value for name, value in given.items()}}
+        self._environment = environment_with({kind.option: url, **(environment or {})})
         self._arguments = arguments
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start it, and start it again whenever it has ended, until stop() is called."""
-        self._task = asyncio.create_task(self._run())
+    def start(self, *more: str) -> None:
+        """Start it, with more arguments, and start it again whenever it has ended, until stop() or kill() is called."""
+        self._task = asyncio.create_task(self._run([*self._arguments, *more]))
 
     async def stop(self, seconds: float) -> None:
         """End it.
@@ -128,19 +144,20 @@ class SideProgram:
                 await self.kill()
 
     async def kill(self) -> None:
-        """Kill it."""
-        if self._task is not None:
-            self._task.cancel()
+        """Kill it, which loses nothing; it may be started again."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
-    async def _run(self) -> None:
+    async def _run(self, arguments: Sequence[str]) -> None:
         loop, pause = asyncio.get_running_loop(), _PAUSE
         while True:
             began = loop.time()
             try:
-                said = f"has ended with status {await self._run_once()}"
+                said = f"has ended with status {await self._run_once(arguments)}"
             except OSError as error:
                 said = f"cannot be started: {error}"
             if loop.time() - began > _PAUSE_MAX:
@@ -151,9 +168,9 @@ class SideProgram:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 
-    async def _run_once(self) -> int:
+    async def _run_once(self, arguments: Sequence[str]) -> int:
         """Start it, and log what it says until it ends; return its status."""
-        command = (sys.executable, "-m", *self._kind.module, *self._kind.flags, *self._arguments)
+        command = (sys.executable, "-m", *self._kind.module, *self._kind.flags, *arguments)
         # Nothing is written to its stdin: that ends with this process, however it ends.
         stdout = DEVNULL if self._on_report is None else PIPE
         process = self._process = await asyncio.create_subprocess_exec(
@@ -176,12 +193,53 @@ class SideProgram:
                 self._on_report(line)
 
 
-class BackupReader:
-    """Reads the messages of a queue in a backup, as a process beside the broker; a job takes them.
+def make_archiver(settings: Settings) -> SideProgram:
+    """Return the program that copies messages and events to the archive of a configuration."""
+    archive = settings.archive
+    arguments = [f"--data-dir={settings.data_dir}", f"--interval={archive.interval}"]
+    arguments += [f"--keep={archive.keep}s"] if archive.keep else []
+    arguments += [f"--broker={archive.broker}"] if archive.broker else []
+    arguments.append(f"--iceberg-namespace={archive.iceberg_namespace}")
+    return SideProgram(ARCHIVER, archive.url, arguments, environment={"archive.iceberg": archive.iceberg})
+
+
+def make_backup_taker(
+    settings: Settings, on_report: Callable[[bytes], object], on_failure: Callable[[str], object]
+) -> SideProgram:
+    """Return the program that takes the backups of a data directory; in a cluster it gets `--turn=EPOCH/NUMBER/NODE`.
 
     Args:
-        url: Where the backups are.
-        arguments: What to read.
+        on_report: Called with each line that it writes about backups.
+        on_failure: Called with what is logged when it has ended or could not be started.
+    """
+    backup = settings.backup
+    arguments = [f"--data-dir={settings.data_dir}", f"--interval={backup.interval}", f"--keep={backup.keep}"]
+    arguments += [f"--log-interval={backup.log_interval}", *_key_file(backup)]
+    return SideProgram(BACKUP, backup.url, arguments, on_report, on_failure)
+
+
+def _key_file(backup: Backup) -> list[str]:
+    return [f"--key-file={backup.key_file}"] if backup.key_file else []
+
+
+def shared_place(backup: Backup) -> str:
+    """Return where the backups are, without passwords, if a standby may take them; "" if it may not.
+
+    A directory is taken for one of this machine alone, unless `backup.take_on` says that all nodes have it.
+    """
+    is_directory = "://" not in backup.url or backup.url.startswith("file://")
+    if backup.take_on == "leader" or (backup.take_on == "auto" and is_directory):
+        return ""
+    return mask_url(backup.url)
+
+
+class BackupReader:
+    """Reads the messages of a queue in a backup, as a process beside the broker; a job takes them. See BackupMessages.
+
+    Args:
+        backup: Where the backups are.
+        at: The moment, as `leveret restore --at` takes it.
+        skip: Number of messages to leave out at the beginning.
 
     Attributes:
         total: Number of messages, also of those that are left out; None before it is known.
@@ -189,9 +247,15 @@ class BackupReader:
         is_at_end: Whether there are no more.
     """
 
-    def __init__(self, url: str, arguments: Sequence[str]) -> None:
-        self._environment = {**os.environ, OPTIONS[BACKUP.option].environment: url}
-        self._arguments = arguments
+    def __init__(self, backup: Backup, vhost: str, queue: str, at: str, skip: int) -> None:
+        self._environment = environment_with({BACKUP.option: backup.url})
+        self._arguments = [
+            *_key_file(backup),
+            f"--vhost={vhost}",
+            f"--messages-of={queue}",
+            f"--at={at}",
+            f"--skip={skip}",
+        ]
         self._found: deque[tuple[bytes, bytes]] = deque()
         self._bytes = 0
         self._has_room = asyncio.Event()
@@ -228,13 +292,7 @@ class BackupReader:
     async def _run(self) -> None:
         process: Process | None = None
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", BACKUP.module[0], "restore", *self._arguments),
-                env=self._environment,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-            )
+            process = await start_module(BACKUP.module[0], "restore", *self._arguments, environment=self._environment)
             assert process.stdout is not None
             assert process.stderr is not None
             said = asyncio.create_task(process.stderr.read())

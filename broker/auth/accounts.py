@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -105,19 +104,6 @@ class Accounts:
             self.tell("user.password.changed", {"name": user.name})
         self.tell("user.tags.set", {"name": user.name, "tags": list(user.tags)})
         return user
-
-    def change_password(self, name: str, password: str | bytes) -> None:
-        """Change a user's password. With an empty one the user cannot log in.
-
-        Raises:
-            UnknownUser: The user does not exist.
-            RefusedPassword: The password is against the rules.
-        """
-        self.password_rules.check(password)
-        hashed = hash_password(password) if password else ""
-        self._users[name] = replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256)
-        self._changed()
-        self.tell("user.password.changed", {"name": name})
 
     def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> None:
         """Limit a user's connections and channels. The limits also apply to connections that are open.

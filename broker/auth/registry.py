@@ -1,19 +1,22 @@
-"""Makes the backends that `auth_backends` names."""
+"""Makes the backends that `auth_backends` names, and the single sign-on of the web pages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.answers import AnswerCache
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Backend
 from leveret.broker.auth.backends.internal import NAME
-from leveret.broker.auth.oauth2.opening import open_backend
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
 
 
 def make_backends(
@@ -45,7 +48,14 @@ def _make_http(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
 
 def _make_oauth2(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
     # A token says all that is asked: there are no answers to keep.
-    return open_backend(settings, clock)
+    try:
+        from leveret.broker.auth.oauth2.backend import OAuth2Backend
+        from leveret.broker.auth.oauth2.settings import read_settings
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"auth_backends: oauth2 needs the Python package {error.name}: pip install 'leveret[oauth2]'"
+        ) from error
+    return OAuth2Backend(read_settings(settings.auth_oauth2), clock)
 
 
 def _make_ldap(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
@@ -60,3 +70,29 @@ BACKENDS: Final[dict[str, Callable[[Settings, AnswerCache, Clock], Backend]]] = 
     "oauth2": _make_oauth2,
     "ldap": _make_ldap,
 }
+
+
+def open_sign_on(settings: Settings, backend: Backend | None, clock: Clock) -> CodeFlow | None:
+    """Make the single sign-on of the web pages; None if it is not asked for.
+
+    Args:
+        settings: The options.
+        backend: The backend that verifies its tokens; None if `auth_backends` does not have it.
+        clock: The broker's clock.
+    Raises:
+        ConfigError: The options contradict each other.
+    """
+    options = settings.management
+    if not options.oauth_enabled:
+        return None
+    if backend is None:
+        raise ConfigError("management.oauth_enabled: needs oauth2 in auth_backends, which verifies the tokens")
+    url = options.oauth_provider_url or settings.auth_oauth2.issuer
+    for name, value in (("oauth_client_id", options.oauth_client_id), ("oauth_provider_url", url)):
+        if not value:
+            raise ConfigError(f"management.oauth_enabled: needs management.{name}")
+    from leveret.broker.auth.oauth2.backend import OAuth2Backend
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
+
+    assert isinstance(backend, OAuth2Backend)
+    return CodeFlow(backend.provider(url), options, clock)

@@ -48,13 +48,3 @@ class User:
     rights: Rights | None = field(default=None, repr=False, compare=False)
     expires_at: float | None = None
     backend: str = "internal"
-
-    @property
-    def max_connections(self) -> int | None:
-        """Open connections allowed; None or a negative number means no limit."""
-        return self.limits.max_connections
-
-    @property
-    def max_channels(self) -> int | None:
-        """Open channels allowed; None or a negative number means no limit."""
-        return self.limits.max_channels

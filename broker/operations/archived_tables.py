@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,8 +11,8 @@ from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
-from leveret.broker.config.options import OPTIONS, Archive
-from leveret.broker.side_programs import last_line
+from leveret.broker.config.options import Archive
+from leveret.broker.side_programs import environment_with, last_line, start_module
 
 _MODULE: Final = "leveret.analytics.iceberg.listing"
 #: The catalog that is in the archive.
@@ -114,10 +111,8 @@ class ArchivedTables:
     async def _read_now(self) -> dict[str, ArchivedTable]:
         if find_spec("fsspec") is None:
             raise TablesUnreadableError("the tables need fsspec where the broker runs: pip install 'leveret[iceberg]'")
-        environment = {**os.environ, OPTIONS["archive.url"].environment: self._archive.url}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _MODULE, self.namespace), env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
-        )
+        environment = environment_with({"archive.url": self._archive.url})
+        process = await start_module(_MODULE, self.namespace, environment=environment)
         try:
             output, said = await asyncio.wait_for(process.communicate(), _TIMEOUT)
         except TimeoutError:

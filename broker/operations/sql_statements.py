@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +18,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.side_programs import last_line
+from leveret.broker.side_programs import last_line, start_module
 from leveret.broker.unfinished import answered
 
 FORMS: Final = ("json", "csv", "parquet")
@@ -151,9 +150,7 @@ class RunningStatement:
         # Nothing of the broker's configuration, which may have passwords.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}
         try:
-            self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", _MODULE, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment
-            )
+            self._process = process = await start_module(_MODULE, environment=environment, stdin=PIPE)
         except OSError as error:
             raise SqlUnavailableError(f"the statement's process cannot be started: {error}") from error
         assert process.stdin is not None

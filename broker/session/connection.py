@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Literal, cast
 
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
-from leveret.broker.auth.backends.chain import Renewal
+from leveret.broker.auth.backends.chain import LoginAttempt
 from leveret.broker.auth.backends.interface import Refused
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import login_fields
@@ -156,7 +156,7 @@ class Connection:
         #: What another server is asked, and what ends the use of its answers.
         self._question: asyncio.Task[None] | None = None
         self._forgetting: asyncio.TimerHandle | None = None
-        self._renewal: Renewal | None = None
+        self._renewal: LoginAttempt | None = None
 
     # -- socket -------------------------------------------------------------------------------------------
 

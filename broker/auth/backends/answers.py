@@ -143,12 +143,16 @@ class AskedRights:
         backend: Name of the backend, for explanations.
         answers: What is known about the user.
         ask: Asks the server.
+        why: Returns what decides about a question, for explanations; None to say no more than the answer.
     """
 
-    def __init__(self, backend: str, answers: Answers, ask: Ask) -> None:
+    def __init__(
+        self, backend: str, answers: Answers, ask: Ask, why: Callable[[Question], Awaitable[str]] | None = None
+    ) -> None:
         self._backend = backend
         self._answers = answers
         self._ask = ask
+        self._why = why
 
     def vhost(self, vhost: str) -> bool:
         """Return whether the user may use a virtual host."""
@@ -166,9 +170,10 @@ class AskedRights:
         """Return what the server answers."""
         try:
             allowed = await answered(lambda: self._answers.get(question, self._ask))
+            reason = "the server allows it" if allowed else "the server denies it"
         except Unavailable as failure:
-            return Explanation(False, self._backend, str(failure))
-        return Explanation(allowed, self._backend, "the server allows it" if allowed else "the server denies it")
+            allowed, reason = False, str(failure)
+        return Explanation(allowed, self._backend, reason if self._why is None else await self._why(question))
 
     async def renew(self, secret: bytes) -> Identity | None:
         """Return None: permissions do not depend on the password."""

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -95,7 +96,7 @@ class AuthBackends:
 
     def attempt(self, login: Login) -> LoginAttempt:
         """Return an attempt to log in, which has not asked anyone yet."""
-        return LoginAttempt(self, login)
+        return LoginAttempt(partial(self.login_at_once, login), partial(self.login, login))
 
     def login_at_once(self, login: Login) -> User | None:
         """Return the user of a login; None if that takes asking.
@@ -181,9 +182,9 @@ class AuthBackends:
 
     # -- users that have logged in ------------------------------------------------------------------------
 
-    def renewal(self, user: User, secret: bytes) -> Renewal:
+    def renewal(self, user: User, secret: bytes) -> LoginAttempt:
         """Return an attempt to go on with another secret, which has not asked anyone yet."""
-        return Renewal(user, secret)
+        return LoginAttempt(lambda: user if user.rights is None else None, partial(_renew, user, secret))
 
     def backend(self, name: str) -> Backend | None:
         """Return the backend of a name; None if `auth_backends` does not have it."""
@@ -255,10 +256,17 @@ class _LoginCache:
             self._known.popitem(last=False)
 
 
-class _Attempt:
-    """Something that takes asking, and is tried again when the answer has come."""
+class LoginAttempt:
+    """An attempt to log in, or to go on with another password or token, which is made again when an answer has come.
 
-    def __init__(self) -> None:
+    Args:
+        at_once: Returns the user; None if that takes asking. Raises Refused.
+        ask: Asks; raises Refused.
+    """
+
+    def __init__(self, at_once: Callable[[], User | None], ask: Callable[[], Coroutine[Any, Any, User]]) -> None:
+        self._at_once = at_once
+        self._ask = ask
         self._user: User | None = None
         self._refusal: Refused | None = None
 
@@ -277,60 +285,27 @@ class _Attempt:
             raise Unanswered(self._find)
         return self._user
 
-    def _at_once(self) -> User | None:
-        return None
-
     async def _find(self) -> None:
         try:
             self._user = await self._ask()
         except Refused as refusal:
             self._refusal = refusal
 
-    def _ask(self) -> Coroutine[Any, Any, User]:
-        raise NotImplementedError
 
-
-class LoginAttempt(_Attempt):
-    """An attempt to log in."""
-
-    def __init__(self, backends: AuthBackends, login: Login) -> None:
-        super().__init__()
-        self._backends = backends
-        self._login = login
-
-    def _at_once(self) -> User | None:
-        return self._backends.login_at_once(self._login)
-
-    def _ask(self) -> Coroutine[Any, Any, User]:
-        return self._backends.login(self._login)
-
-
-class Renewal(_Attempt):
-    """An attempt to go on with another password or token."""
-
-    def __init__(self, user: User, secret: bytes) -> None:
-        super().__init__()
-        self._old = user
-        self._secret = secret
-
-    def _at_once(self) -> User | None:
-        return self._old if self._old.rights is None else None
-
-    async def _ask(self) -> User:
-        old = self._old
-        assert old.rights is not None
-        try:
-            found = await old.rights.renew(self._secret)
-        except Refused:
-            raise
-        except Exception:
-            log.exception("renewing the secret of user '%s': internal error", shortened(old.name))
-            raise Refused(_UNFORESEEN) from None
-        if found is None:
-            return old
-        if found.name != old.name:
-            raise Refused(f"the new secret is of user '{shortened(found.name)}'")
-        return replace(old, tags=found.tags, rights=found.rights, expires_at=found.expires_at)
+async def _renew(old: User, secret: bytes) -> User:
+    assert old.rights is not None
+    try:
+        found = await old.rights.renew(secret)
+    except Refused:
+        raise
+    except Exception:
+        log.exception("renewing the secret of user '%s': internal error", shortened(old.name))
+        raise Refused(_UNFORESEEN) from None
+    if found is None:
+        return old
+    if found.name != old.name:
+        raise Refused(f"the new secret is of user '{shortened(found.name)}'")
+    return replace(old, tags=found.tags, rights=found.rights, expires_at=found.expires_at)
 
 
 async def _failing_alike(

@@ -6,31 +6,39 @@ Source: https://www.rabbitmq.com/docs/ldap
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn, TypeVar
 
-from leveret.broker.auth.backends.answers import AnswerCache, Answers, Ask, AskedRights
-from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused, Unavailable
+from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
+from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.internal import shortened
-from leveret.broker.auth.ldap.connections import Bind, BoundDirectory, Connections
-from leveret.broker.auth.ldap.errors import DirectoryError, InvalidCredentials, InvalidQuery, QueryFailed
+from leveret.broker.auth.ldap.connections import (
+    Bind,
+    BoundDirectory,
+    Connections,
+    DirectoryError,
+    InvalidCredentials,
+    read_servers,
+)
 from leveret.broker.auth.ldap.queries import (
     OF_RESOURCES,
     OF_TAGS,
     OF_TOPICS,
     OF_VHOSTS,
     Directory,
+    InvalidQuery,
     Query,
+    QueryFailed,
+    Template,
     deciding_part,
+    dn_template,
     read_query,
     read_tag_queries,
 )
-from leveret.broker.auth.ldap.servers import read_servers
-from leveret.broker.auth.ldap.templates import Template, dn_template
-from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.auth import AuthLdap
+from leveret.broker.config.config_errors import ConfigError
 
 T = TypeVar("T")
 
@@ -139,7 +147,7 @@ class LdapBackend:
             raise Unavailable(MODULE, error.reason) from None
         self._tell("user '%s' is %s, with the tags %s", shortened(login.name), user_dn, tags)
         ask, why = partial(self._ask, login, user_dn), partial(self._why, login, user_dn)
-        return Identity(login.name, tags, _LdapRights(self._answers.of(login.name, login.address), ask, why))
+        return Identity(login.name, tags, AskedRights(NAME, self._answers.of(login.name, login.address), ask, why))
 
     async def authorize(self, login: Login) -> Identity:
         """Return the rights of a user: as in RabbitMQ, after a login here too."""
@@ -261,23 +269,6 @@ class LdapBackend:
     def _tell(self, text: str, *arguments: object) -> None:
         if self._logs:
             log.info(text, *arguments)
-
-
-class _LdapRights(AskedRights):
-    """Rights for which a directory is asked.
-
-    Args:
-        why: Returns what decides about a question.
-    """
-
-    def __init__(self, answers: Answers, ask: Ask, why: Callable[[Question], Awaitable[str]]) -> None:
-        super().__init__(NAME, answers, ask)
-        self._why = why
-
-    async def explain(self, question: Question) -> Explanation:
-        """Return what the directory says, and by which part of which query."""
-        found = await super().explain(question)
-        return replace(found, reason=await self._why(question))
 
 
 def _variables(username: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from leveret.broker.auth.oauth2.keys import ALGORITHMS, InvalidKey, SigningKey, read_pem_file
 from leveret.broker.config import kinds
-from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.auth import AuthOAuth2, OAuth2Https
+from leveret.broker.config.config_errors import ConfigError
 
 _GROUP: Final = "auth_oauth2"
 _DISCOVERY: Final = ".well-known/openid-configuration"

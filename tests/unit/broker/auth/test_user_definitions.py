@@ -57,7 +57,7 @@ def test_an_export_of_rabbitmq(accounts: Accounts) -> None:
     exported = accounts.users["exported"]
     assert accounts.verify("exported", b"test12") is exported
     assert exported.tags == ("management", "impersonator")
-    assert (exported.max_connections, exported.max_channels) == (10, -1)
+    assert (exported.limits.max_connections, exported.limits.max_channels) == (10, -1)
     assert accounts.permissions("exported", "v") == Permissions("", "^w", ".*")
     topic = accounts.all_topic_permissions["exported", "v", "orders"]
     assert (topic.write, topic.read) == ("^order", ".*")
@@ -99,9 +99,9 @@ def test_a_user_that_exists_is_replaced_and_keeps_its_permissions(accounts: Acco
     assert accounts.users["old"].tags == ()
     assert accounts.permissions("old", "/") == Permissions("a", "b", "c")
     # Live connections hold the object of before.
-    assert before.max_channels == 1
+    assert before.limits.max_channels == 1
     load(accounts, {"users": [{"name": "old", "password": "x", "tags": ""}]})
-    assert before.max_channels is None
+    assert before.limits.max_channels is None
 
 
 def test_permissions_written_with_a_user_are_for_new_users(accounts: Accounts) -> None:

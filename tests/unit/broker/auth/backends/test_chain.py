@@ -72,8 +72,8 @@ class TestOrder:
         assert (other.backend, other.tags) == ("stub", ("monitoring",))
         assert other.rights is not None
         # The limits of a user apply to its name.
-        assert other.max_connections == 3
-        assert (await log_in(backends, "bob", b"stub")).max_connections is None
+        assert other.limits.max_connections == 3
+        assert (await log_in(backends, "bob", b"stub")).limits.max_connections is None
 
     async def test_the_last_reason_is_reported(self, accounts: Accounts, stub: StubBackend) -> None:
         with pytest.raises(Refused, match=r"^Denied by the stub$"):

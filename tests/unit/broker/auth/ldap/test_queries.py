@@ -5,9 +5,19 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.auth.ldap.errors import InvalidQuery, QueryFailed
-from leveret.broker.auth.ldap.queries import OF_RESOURCES, OF_TOPICS, deciding_part, read_query, read_tag_queries
-from leveret.broker.auth.ldap.templates import dn_template, escape_dn, regexp_template, text_template
+from leveret.broker.auth.ldap.queries import (
+    OF_RESOURCES,
+    OF_TOPICS,
+    InvalidQuery,
+    QueryFailed,
+    deciding_part,
+    dn_template,
+    escape_dn,
+    read_query,
+    read_tag_queries,
+    regexp_template,
+    text_template,
+)
 
 ANN = {
     "username": "ann", "user_dn": "uid=ann,dc=x", "vhost": "shop", "resource": "queue", "name": "ann-q",

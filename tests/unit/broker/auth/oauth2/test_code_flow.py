@@ -17,7 +17,6 @@ from leveret.broker.auth.oauth2.backend import OAuth2Backend
 from leveret.broker.auth.oauth2.code_flow import CodeFlow
 from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer
-from leveret.broker.auth.oauth2.verifier import TokenVerifier
 from leveret.broker.config.options import Management
 from leveret.broker.management.http.logins import OAuthLogin
 from leveret.broker.unfinished import Unanswered
@@ -65,7 +64,7 @@ async def _scene() -> AsyncIterator[_Scene]:
             {"": ProviderSettings(issuer=provider.issuer, discovery=url)},
             0,
         )
-        backend = OAuth2Backend(TokenVerifier(settings, clock))
+        backend = OAuth2Backend(settings, clock)
         backends = AuthBackends(Accounts(), ["oauth2"], {"oauth2": backend})
         flow = CodeFlow(backend.provider(provider.issuer), Management(oauth_client_id="pages"), clock)
         try:

@@ -5,11 +5,10 @@ from typing import cast
 import pytest
 
 from leveret.broker.auth.backends.interface import Question
-from leveret.broker.auth.oauth2.backend import TokenRights
+from leveret.broker.auth.oauth2.backend import OAuth2Backend, TokenRights
 from leveret.broker.auth.oauth2.scopes import Scopes
-from leveret.broker.auth.oauth2.verifier import TokenVerifier
 
-RIGHTS = TokenRights(cast(TokenVerifier, None), "u", Scopes(["write:/*", "write:v/x/a.*", "read:v/q"]))
+RIGHTS = TokenRights(cast(OAuth2Backend, None), "u", Scopes(["write:/*", "write:v/x/a.*", "read:v/q"]))
 
 
 @pytest.mark.parametrize(

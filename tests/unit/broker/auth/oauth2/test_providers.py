@@ -15,14 +15,13 @@ import pytest
 import trustme
 
 from leveret.broker.auth.oauth2 import providers
+from leveret.broker.auth.oauth2.backend import OAuth2Backend
 from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import read_key_set
 from leveret.broker.auth.oauth2.providers import Provider
-from leveret.broker.auth.oauth2.scopes import Scopes
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer, read_settings
-from leveret.broker.auth.oauth2.verifier import TokenVerifier
+from leveret.broker.config.auth import AuthOAuth2
 from leveret.broker.config.declaration import build
-from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.storage.clock import Clock
 from tests.support.stepping_clock import AdvancedClock
 from tests.support.tokens import (
@@ -38,11 +37,11 @@ from tests.support.tokens import (
 
 
 @asynccontextmanager
-async def _verifying(stub: StubProvider, clock: Clock | None = None, **settings: Any) -> AsyncIterator[TokenVerifier]:
+async def _verifying(stub: StubProvider, clock: Clock | None = None, **settings: Any) -> AsyncIterator[OAuth2Backend]:
     """Verify tokens by the keys of a provider that is found by its discovery document."""
     found = {"issuer": stub.issuer, "discovery": f"{stub.issuer}/.well-known/openid-configuration", **settings}
     servers = (ResourceServer(RESOURCE_SERVER, scope_prefix="rabbitmq."),)
-    verifier = TokenVerifier(OAuth2Settings(servers, {"": ProviderSettings(**found)}, 0), clock or Clock())
+    verifier = OAuth2Backend(OAuth2Settings(servers, {"": ProviderSettings(**found)}, 0), clock or Clock())
     try:
         yield verifier
     finally:
@@ -58,8 +57,8 @@ async def test_keys_are_discovered_once() -> None:
     async with StubProvider(signer) as stub, _verifying(stub) as verifier:
         found = await verifier.verify("", _token(stub, signer, exp=2**32))
         assert (found.name, found.expires_at) == ("alice", 2**32)
-        assert isinstance(found.scopes, Scopes)
-        assert found.scopes.allows("read", "/", "queue")
+        assert found.rights is not None
+        assert found.rights.resource("/", "read", "queue", "name")
         await asyncio.gather(*(verifier.verify("", _token(stub, signer)) for _ in range(20)))
         assert stub.requests == 1
 
@@ -231,7 +230,7 @@ async def test_several_providers_by_audience() -> None:
             },
             0,
         )
-        verifier = TokenVerifier(settings, Clock())
+        verifier = OAuth2Backend(settings, Clock())
         try:
             assert (await verifier.verify("", mine.token("x", aud=["a"], iss=first.issuer).encode())).name == "alice"
             assert (await verifier.verify("", others.token("x", aud=["b"], iss=second.issuer).encode())).name == "alice"
@@ -278,7 +277,7 @@ async def test_the_certificate_of_the_provider_is_verified(tmp_path: Path) -> No
         ):
             options = {"issuer": stub.issuer, "resource_server_id": RESOURCE_SERVER}
             values = {**options, **{f"https.{name}": value for name, value in https.items()}}
-            verifier = TokenVerifier(read_settings(build(AuthOAuth2, values)), Clock())
+            verifier = OAuth2Backend(read_settings(build(AuthOAuth2, values)), Clock())
             try:
                 if is_taken:
                     assert (await verifier.verify("", token)).name == "alice"

@@ -6,22 +6,28 @@ import builtins
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from leveret.broker.auth.backends.answers import AnswerCache
+from leveret.broker.auth.backends.interface import Backend
 from leveret.broker.auth.oauth2.keys import ALGORITHMS
-from leveret.broker.auth.oauth2.opening import open_backend, open_sign_on
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, is_safe_url, read_settings
+from leveret.broker.auth.registry import BACKENDS, open_sign_on
+from leveret.broker.config.auth import AuthOAuth2
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import build
 from leveret.broker.config.load import load
-from leveret.broker.config.oauth2 import AuthOAuth2
 from leveret.broker.config.options import Settings
 from leveret.storage.clock import Clock
 from tests.support.tokens import Signer
 
 _ISSUER = "https://login.example.com/realms/a"
+
+
+def _backend(settings: Settings) -> Backend:
+    return BACKENDS["oauth2"](settings, cast(AnswerCache, None), Clock())
 
 
 def _read(**options: Any) -> OAuth2Settings:
@@ -178,7 +184,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigError, match=r"needs the Python package jwt: pip install 'leveret\[oauth2\]'"):
-        open_backend(Settings(), Clock())
+        _backend(Settings())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +197,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_single_sign_on_needs_more(options: Mapping[str, object], text: str) -> None:
     settings = build(Settings, {"auth_oauth2.issuer": _ISSUER, "management.oauth_enabled": True, **options})
     with pytest.raises(ConfigError, match=text):
-        open_sign_on(settings, open_backend(settings, Clock()), Clock())
+        open_sign_on(settings, _backend(settings), Clock())
 
 
 def test_single_sign_on_needs_the_backend() -> None:

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 import leveret.broker.management.http.logins as module
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import LoginThrottle
+from leveret.broker.auth.passwords import hash_password
 from leveret.broker.management.http.logins import FAILED_LOGIN, IDLE_MICROSECONDS, BrowserSessions, delay_failed_logins
 from leveret.broker.management.http.responses import CHALLENGE, login_failed, not_authorised
 from leveret.storage.clock import Clock
@@ -84,7 +85,7 @@ def test_session_ends_when_user_is_deleted_or_password_changes(accounts: Account
     changed, deleted = (sessions.start(accounts.users["anna"]) for _ in range(2))
     accounts.set_user_limits("anna", 1, 1)
     assert sessions.user(changed) is not None
-    accounts.change_password("anna", "another")
+    accounts.put_user(replace(accounts.users["anna"], password_hash=hash_password("another")))
     assert sessions.user(changed) is None
     deleted = sessions.start(accounts.users["anna"])
     accounts.delete_user("anna")
