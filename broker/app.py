@@ -7,8 +7,9 @@ import errno
 import logging
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from socket import socket
@@ -20,8 +21,9 @@ from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.registry import make_backends, open_sign_on
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
+from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
-from leveret.broker.config.options import OPTIONS, Settings
+from leveret.broker.config.options import OPTIONS, Archive, Backup, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.message_stores import (
@@ -544,6 +546,31 @@ class App:
             self._audit.log.write()
         if self._definitions is not None:
             self._definitions.save()
+
+
+@asynccontextmanager
+async def trial_broker(settings: Settings, refuse: Refuse = raise_refusal) -> AsyncIterator[App]:
+    """Have a broker that has loaded its definitions, to find out what it refuses. It neither listens nor logs.
+
+    Args:
+        settings: Settings with a data directory that is thrown away.
+        refuse: See App.load().
+    Raises:
+        StartError: The data directory, or an option, cannot be used.
+        DefinitionsError: A definition is invalid.
+    """
+    storage = replace(settings.storage, sync=SyncRule("off"))
+    disabled = logging.root.manager.disable
+    logging.disable()
+    try:
+        app = App(replace(settings, storage=storage, archive=Archive(), backup=Backup()))
+        try:
+            app.load(refuse)
+            yield app
+        finally:
+            await app.abandon()
+    finally:
+        logging.disable(disabled)
 
 
 def ready_line(addresses: Mapping[str, list[Address]], data_dir: Path, role: str = "") -> str:

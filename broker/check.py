@@ -7,14 +7,13 @@ if the command line is wrong, else with 1. Definitions are loaded by the code th
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import logging
 import os
 import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,13 +21,12 @@ from typing import Final, TextIO
 from urllib.parse import quote
 
 from leveret.broker.addresses import bind, describe_error
-from leveret.broker.app import DEFINITIONS, App, StartError
+from leveret.broker.app import DEFINITIONS, StartError, trial_broker
 from leveret.broker.config.cli import read_configuration
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError, UsageError
-from leveret.broker.config.kinds import SyncRule
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
-from leveret.broker.config.options import OPTIONS, Archive, Backup, Settings
+from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.config.rendering import effective_configuration
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.operations.broker_definitions import Refuse
@@ -166,12 +164,8 @@ def _definitions_problems(settings: Settings) -> list[tuple[str, str]]:
     try:
         with TemporaryDirectory(prefix="leveret-check-") as folder:
             _copy_definitions(settings.data_dir / DEFINITIONS, Path(folder) / DEFINITIONS)
-            storage = dataclasses.replace(settings.storage, sync=SyncRule("off"))
-            trial = dataclasses.replace(
-                settings, data_dir=Path(folder), storage=storage, archive=Archive(), backup=Backup()
-            )
             try:
-                asyncio.run(_load(trial, problems.append))
+                asyncio.run(_load(replace(settings, data_dir=Path(folder)), problems.append))
             except StartError as error:
                 option = str(error).partition(":")[0]
                 text = str(error).replace(folder, str(settings.data_dir))
@@ -192,15 +186,8 @@ def _refusal(error: DefinitionsError) -> str:
 
 
 async def _load(settings: Settings, refuse: Refuse) -> None:
-    logging.disable()
-    try:
-        app = App(settings)
-        try:
-            app.load(refuse)
-        finally:
-            await app.abandon()
-    finally:
-        logging.disable(logging.NOTSET)
+    async with trial_broker(settings, refuse):
+        pass
 
 
 def _copy_definitions(source: Path, target: Path) -> None:

@@ -19,15 +19,13 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-import uvloop
-
 from leveret.broker.addresses import format_address
 from leveret.broker.config.options import Settings
-from leveret.broker.embedded import POLL_SECONDS, Definitions, Options, not_in_time, read_settings, urls
+from leveret.broker.embedded import Definitions, Options, read_settings, urls
+from leveret.broker.embedded_thread import LoopThread, wait_until
 from leveret.broker.ports import Ports
 from leveret.broker.replicated import ReplicatedBroker
 from leveret.broker.replication.link import Dial, dial
@@ -151,8 +149,7 @@ class LeveretCluster:
             own = {**_OPTIONS, **(options or {}), "replication.node": name}
             settings = read_settings(self._directory / name, own, definitions)
             self.nodes.append(ClusterNode(self, name, settings))
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="leveret-cluster", daemon=True)
+        self._thread = LoopThread("leveret-cluster")
 
     def make_register(self, node: str, lease: float) -> Register:
         """Return the register of a node."""
@@ -184,22 +181,14 @@ class LeveretCluster:
 
     def _end(self) -> None:
         atexit.unregister(self._end)
-        if self._thread.is_alive():
+        if self._thread.is_running:
             for node in self.nodes:
                 self._wait_for(node.close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_DEADLINE)
+            self._thread.end(_DEADLINE)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_DEADLINE)
+        return self._thread.run(work, _DEADLINE)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -243,12 +232,7 @@ class LeveretCluster:
 
     def wait_until(self, condition: Callable[[], T], timeout: float = _PATIENCE) -> T:
         """Wait until a condition holds, and return its value; see Leveret.wait_until()."""
-        deadline = monotonic() + timeout
-        while not (value := condition()):
-            if monotonic() > deadline:
-                raise not_in_time(timeout, value)
-            sleep(POLL_SECONDS)
-        return value
+        return wait_until(condition, timeout)
 
     # -- what happens to nodes -----------------------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
-"""A broker in a thread of another Python program."""
+"""A broker in a thread of another Python program, and brokers that tests of one process take in turn."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
@@ -14,8 +15,6 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from leveret.broker.app import StartError
-from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.embedded import POLL_SECONDS, Definitions, Leveret, Options, not_in_time
 from leveret.broker.testing.environment import NotRunningError
 from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, Snapshot
@@ -25,6 +24,59 @@ T = TypeVar("T")
 #: Seconds that starting and stopping in a thread may take, and other calls.
 _DEADLINE: Final = 30.0
 _CALL_DEADLINE: Final = 300.0
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for what other threads ask of it.
+
+    Args:
+        name: Name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun, and not ended."""
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Run a coroutine in it, and return its result.
+
+        Raises:
+            TimeoutError: It has no result in time; it goes on.
+            RuntimeError: It is called in the thread itself, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("the broker's own thread cannot wait for it")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
+
+    def end(self, seconds: float) -> None:
+        """Cancel what goes on in it, and wait for its end."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        with self._runner:
+            self._loop.run_forever()
+
+
+def wait_until(condition: Callable[[], T], timeout: float) -> T:
+    """Wait until a condition holds, and return its value; see Leveret.wait_until()."""
+    deadline = monotonic() + timeout
+    while not (value := condition()):
+        if monotonic() > deadline:
+            raise not_in_time(timeout, value)
+        sleep(POLL_SECONDS)
+    return value
 
 
 class LeveretThread:
@@ -40,11 +92,7 @@ class LeveretThread:
         definitions: Definitions | None = None,
     ) -> None:
         self._broker = Leveret(data_dir, options, definitions)
-        self._thread: threading.Thread | None = None
-        self._started = threading.Event()
-        self._failure: Exception | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
+        self._thread: LoopThread | None = None
         self.clock = ThreadClock(self._broker, self._wait_for)
         self.faults = self._broker.faults.for_thread(self._call)
 
@@ -72,50 +120,51 @@ class LeveretThread:
             StartError: It cannot start; the text says why.
             TimeoutError: It did not start within 30 s.
         """
-        if self._thread is not None and self._thread.is_alive():
-            self._wait_for(self._broker.start)
+        if self._thread is not None and self._thread.is_running:
+            self._wait_for(self._broker.start())
             return
-        self._started.clear()
-        self._failure = None
-        self._thread = threading.Thread(target=self._run, name="leveret", daemon=True)
+        self._thread = LoopThread("leveret")
         self._thread.start()
         # Removes the temporary data directory if the program ends without calling stop().
         atexit.register(self.stop)
-        if not self._started.wait(_DEADLINE):
-            raise TimeoutError(f"the broker did not start within {_DEADLINE:.0f} s")
-        if self._failure is not None:
-            raise self._failure
-        if self._broker.url == "":
-            raise StartError("the broker did not start")
+        try:
+            self._thread.run(self._broker.start(), _DEADLINE)
+        except TimeoutError:
+            raise TimeoutError(f"the broker did not start within {_DEADLINE:.0f} s") from None
+        except BaseException:
+            self._thread.end(_DEADLINE)
+            raise
 
     def stop(self) -> None:
         """Stop the broker, and wait until it has stopped. Does nothing if it is not running."""
         atexit.unregister(self.stop)
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_running:
             return
-        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(_DEADLINE)
+        try:
+            with suppress(TimeoutError):
+                self._thread.run(self._broker.stop(), _DEADLINE)
+        finally:
+            self._thread.end(_DEADLINE)
 
     def reset(self, options: Options | None = None, definitions: Definitions | None = None) -> None:
         """Begin anew with the same URLs; see Leveret.reset()."""
-        self._wait_for(lambda: self._broker.reset(options, definitions))
+        self._wait_for(self._broker.reset(options, definitions))
 
     def kill(self) -> None:
         """End as ``kill -9`` would; see Leveret.kill()."""
-        self._wait_for(self._broker.kill)
+        self._wait_for(self._broker.kill())
 
     def restart(self) -> None:
         """Kill it, and start it again on the same data; see Leveret.restart()."""
-        self._wait_for(self._broker.restart)
+        self._wait_for(self._broker.restart())
 
     def snapshot(self) -> Snapshot:
         """Return the present state; see Leveret.snapshot()."""
-        return self._wait_for(self._broker.snapshot)
+        return self._wait_for(self._broker.snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot; see Leveret.restore()."""
-        self._wait_for(lambda: self._broker.restore(snapshot))
+        self._wait_for(self._broker.restore(snapshot))
 
     def __enter__(self) -> LeveretThread:
         self.start()
@@ -138,30 +187,9 @@ class LeveretThread:
 
     def wait_until(self, condition: Callable[[], T], timeout: float = 10.0) -> T:
         """Wait until a condition holds, and return its value; it is asked in this thread. See Leveret.wait_until()."""
-        deadline = monotonic() + timeout
-        while not (value := condition()):
-            if monotonic() > deadline:
-                raise not_in_time(timeout, value)
-            sleep(POLL_SECONDS)
-        return value
+        return wait_until(condition, timeout)
 
     # -- the thread ---------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            await self._broker.start()
-        except (StartError, DefinitionsError) as failure:
-            self._failure = failure
-            return
-        finally:
-            self._started.set()
-        await self._stopping.wait()
-        await self._broker.stop()
 
     def _call(self, function: Callable[[], T]) -> T:
         """Call a function in the thread of the broker, and return its result."""
@@ -169,25 +197,19 @@ class LeveretThread:
         async def call() -> T:
             return function()
 
-        return self._wait_for(call)
+        return self._wait_for(call())
 
-    def _wait_for(self, make: Callable[[], Awaitable[T]]) -> T:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the broker in its thread, and return its result.
 
         Raises:
             NotRunningError: The thread has not been started, or has ended.
-            RuntimeError: It is called in the thread of the broker, which would wait for itself.
+            RuntimeError: It is called in the thread of the broker.
         """
-        loop = self._loop
-        if loop is None or self._thread is None or not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_running:
+            work.close()
             raise NotRunningError
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("the broker's own thread cannot wait for it")
-
-        async def run() -> T:
-            return await make()
-
-        return asyncio.run_coroutine_threadsafe(run(), loop).result(_CALL_DEADLINE)
+        return self._thread.run(work, _CALL_DEADLINE)
 
 
 class ThreadClock:
@@ -197,7 +219,7 @@ class ThreadClock:
         wait_for: Runs a coroutine in its thread.
     """
 
-    def __init__(self, broker: Leveret, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+    def __init__(self, broker: Leveret, wait_for: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._broker = broker
         self._wait_for = wait_for
 
@@ -207,4 +229,43 @@ class ThreadClock:
 
     def advance(self, seconds: float | timedelta) -> None:
         """Let time pass; see BrokerClock.advance()."""
-        self._wait_for(lambda: self._broker.clock.advance(seconds))
+        self._wait_for(self._broker.clock.advance(seconds))
+
+
+# -- brokers that tests take in turn --------------------------------------------------------------------------
+
+#: Brokers that nobody uses; the one used last is taken first, so that tests see the same URL again and again.
+_IDLE: Final[list[LeveretThread]] = []
+
+
+@contextmanager
+def clean_broker(options: Options | None = None, definitions: Definitions | None = None) -> Iterator[LeveretThread]:
+    """Have a broker without connections and data: one that runs already, or a new one. A context manager.
+
+    It stops with the process, or when stop_clean_brokers() is called.
+
+    Args:
+        options: Options by name, for as long as the broker is had.
+        definitions: What exists at first; see Leveret.
+    Raises:
+        ConfigError: An option does not exist, or its value is invalid.
+        DefinitionsError: A definition is invalid.
+        StartError: It cannot start; the text says why.
+    """
+    broker = _IDLE.pop() if _IDLE else LeveretThread()
+    try:
+        try:
+            broker.reset(options, definitions)
+        except NotRunningError:
+            # It is new, or the last test has stopped it.
+            broker.start()
+            broker.reset(options, definitions)
+        yield broker
+    finally:
+        _IDLE.append(broker)
+
+
+def stop_clean_brokers() -> None:
+    """Stop the brokers that nobody uses."""
+    while _IDLE:
+        _IDLE.pop().stop()

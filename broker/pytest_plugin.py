@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish() -> None:
     """Stop the brokers."""
     # Imported by the fixtures, if they were used.
-    module = sys.modules.get("leveret.broker.clean_broker")
+    module = sys.modules.get("leveret.broker.embedded_thread")
     if module is not None:
         module.stop_clean_brokers()
 
@@ -44,7 +44,7 @@ def leveret(request: pytest.FixtureRequest) -> Iterator[LeveretThread]:
     It is clean for each test; the marker ``leveret`` gives it options and definitions.
     """
     # Imported on first use, as pytest loads this module in every run.
-    from leveret.broker.clean_broker import clean_broker
+    from leveret.broker.embedded_thread import clean_broker
 
     options, definitions = _wishes(request)
     with clean_broker(options, definitions) as broker:
@@ -70,7 +70,7 @@ def leveret_cluster(request: pytest.FixtureRequest) -> Iterator[LeveretCluster]:
 @pytest.fixture(scope="session")
 def leveret_session() -> Iterator[LeveretThread]:
     """A broker that all tests of a process share, with all that they leave in it."""
-    from leveret.broker.clean_broker import clean_broker
+    from leveret.broker.embedded_thread import clean_broker
 
     with clean_broker() as broker:
         yield broker

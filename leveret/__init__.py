@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from leveret import testing as testing
     from leveret.analytics.dataset import dataset as dataset
     from leveret.analytics.scan import scan as scan
-    from leveret.broker.clean_broker import clean_broker as clean_broker
     from leveret.broker.embedded import Leveret as Leveret
     from leveret.broker.embedded_cluster import LeveretCluster as LeveretCluster
     from leveret.broker.embedded_thread import LeveretThread as LeveretThread
+    from leveret.broker.embedded_thread import clean_broker as clean_broker
 
     __version__: str
 else:
@@ -40,7 +40,7 @@ else:
             "Leveret": "embedded",
             "LeveretCluster": "embedded_cluster",
             "LeveretThread": "embedded_thread",
-            "clean_broker": "clean_broker",
+            "clean_broker": "embedded_thread",
         }
         if name in places:
             return getattr(importlib.import_module(f"leveret.broker.{places[name]}"), name)

@@ -15,8 +15,8 @@ import pytest
 from pika.exceptions import ConnectionClosedByBroker
 
 from leveret import Leveret, LeveretThread, clean_broker
-from leveret.broker.clean_broker import stop_clean_brokers
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError
+from leveret.broker.embedded_thread import stop_clean_brokers
 from leveret.broker.testing.environment import NotRunningError
 from leveret.protocol.constants import PROTOCOL_HEADER
 from tests.integration.embedding.clients import channel_of, publish_durably, ready

@@ -219,19 +219,16 @@ def _compare(
 
     What this broker would refuse, or does not have, is not among the missing.
     """
-    from leveret.broker.migration_check.definition_rules import judge
     from leveret.broker.migration_check.findings import Verdict
-    from leveret.broker.migration_check.migration_report import find_release
-    from leveret.broker.migration_check.rehearsal import rehearse
+    from leveret.broker.migration_check.migration_report import judge, rehearse
 
     wanted = _of_vhost(document, vhost)
     missing: dict[str, Any] = {key: document[key] for key in ("rabbit_version", "rabbitmq_version") if key in document}
     rows = []
-    release = find_release(document)
     there = {(section, _key(section, each)): each for section in _SECTIONS for each in ours.get(section, ())}
     for trial in rehearse(wanted):
         existing = there.get((trial.section, _key(trial.section, trial.entry)))
-        findings = judge([trial], release) if trial.refusal or trial.left_out else ()
+        findings = judge([trial]) if trial.refusal or trial.left_out else ()
         refusals = [finding.what for finding in findings if finding.verdict is Verdict.UNSUPPORTED]
         action = "declare"
         if existing is not None:
