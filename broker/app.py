@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.registry import make_backends, open_sign_on
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
@@ -68,7 +67,6 @@ from leveret.storage.readers.reader_file import BACKUP_READER
 from leveret.storage.url_secrets import mask_url
 
 if TYPE_CHECKING:
-    from leveret.broker.auth.oauth2.code_flow import CodeFlow
     from leveret.broker.management.http.controller import RequestContext
     from leveret.broker.management.http.server import HttpServer
 
@@ -86,6 +84,15 @@ DEFINITIONS: Final = "definitions.sqlite"
 
 class StartError(Exception):
     """The broker cannot start; the text says in one line why, and what to do."""
+
+
+@contextmanager
+def _start_errors(*classes: type[Exception]) -> Iterator[None]:
+    """Raise errors of classes, whose text says it all, as StartError."""
+    try:
+        yield
+    except classes as error:
+        raise StartError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +164,8 @@ class App:
         self._replica = None if embedding is None else embedding.replica
         if self._replica is not None:
             gate.copies = self._replica.copies
-        try:
+        with _start_errors(DataDirectoryUnusableError):
             self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe, files)
-        except DataDirectoryUnusableError as error:
-            raise StartError(str(error)) from error
         turn.before_writing += [gate.write, self._stores.write]
         self.broker = Broker(
             turn,
@@ -175,7 +180,9 @@ class App:
             quorum_release=settings.compat.quorum_queues,
         )
         self.accounts = Accounts(settings.loopback_users)
-        self._auth_backends, self._sign_on = _make_auth_backends(settings, self.accounts, loop, timers)
+        with _start_errors(ConfigError, TlsError):
+            self._auth_backends = make_backends(settings, self.accounts, loop, timers)
+            self._sign_on = open_sign_on(settings, self._auth_backends.backend("oauth2"), timers)
         self.accounts.tell = lambda kind, fields: self.broker.events.tell(kind, dict, fields)
         open_backup = partial(BackupReader, settings.backup) if settings.backup.url else None
         self.jobs = Jobs(self.broker, self.accounts, open_backup)
@@ -335,7 +342,8 @@ class App:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
         listeners = planned_listeners(self.settings)
         if any(each.encrypted for each in listeners):
-            self._tls = _make_tls(self.settings)
+            with _start_errors(TlsError):
+                self._tls = Tls(self.settings.ssl_options)
         for each, sock in self._bind(listeners):
             await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
 
@@ -520,10 +528,8 @@ class App:
             StartError: The certificates cannot be used; nothing has changed.
         """
         if self._tls is not None:
-            try:
+            with _start_errors(TlsError):
                 self._tls.reload(settings.ssl_options)
-            except TlsError as error:
-                raise StartError(str(error)) from error
         self._warn_about_restart(settings)
         limit = self.node.memory_limit = memory_limit(settings)
         self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
@@ -592,31 +598,11 @@ def _event_vhost(settings: Settings) -> str | None:
 
 def _open_database(data_dir: Path, is_temporary: bool) -> DefinitionsDatabase:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        return DefinitionsDatabase(data_dir / DEFINITIONS, is_temporary)
-    except (DefinitionsDamagedError, DefinitionsVersionError) as error:
-        raise StartError(str(error)) from error
+        with _start_errors(DefinitionsDamagedError, DefinitionsVersionError):
+            data_dir.mkdir(parents=True, exist_ok=True)
+            return DefinitionsDatabase(data_dir / DEFINITIONS, is_temporary)
     except (OSError, sqlite3.Error) as error:
         raise StartError(unusable_text(data_dir, str(error))) from error
-
-
-def _make_auth_backends(
-    settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop, timers: Timers
-) -> tuple[AuthBackends, CodeFlow | None]:
-    """Return what logs users in, and the single sign-on of the web pages."""
-    try:
-        backends = make_backends(settings, accounts, loop, timers)
-        return backends, open_sign_on(settings, backends.backend("oauth2"), timers)
-    except (ConfigError, TlsError) as error:
-        raise StartError(str(error)) from error
-
-
-def _make_tls(settings: Settings) -> Tls:
-    """Return the TLS configuration of the encrypted ports."""
-    try:
-        return Tls(settings.ssl_options)
-    except TlsError as error:
-        raise StartError(str(error)) from error
 
 
 def bind_planned(wanted: PlannedListener, port: int, backlog: int) -> list[socket]:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from leveret.broker.addresses import format_address
 from leveret.broker.app import App, Embedding
-from leveret.broker.auth.password_rules import GENERATE, new_password
+from leveret.broker.auth.passwords import GENERATE, new_password
 from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings

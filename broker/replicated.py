@@ -265,13 +265,7 @@ class ReplicatedBroker:
             self._ports.rewind()
             self._addresses = {}
             for each in planned_listeners(self._settings):
-                try:
-                    sockets = self._ports.bind(each, each.endpoint.port, self._settings.tcp_listen_options.backlog)
-                except OSError as error:
-                    where = format_address(each.endpoint.host, each.endpoint.port)
-                    raise StartError(
-                        f"cannot listen on {where}: {describe_error(error)}; choose another {each.option}"
-                    ) from error
+                sockets = self._bind(each, self._settings.tcp_listen_options.backlog)
                 self._addresses.setdefault(each.name, []).extend(map(address_of, sockets))
                 for sock in sockets:
                     await self._forwarder.listen(each.name, sock)
@@ -432,15 +426,18 @@ class ReplicatedBroker:
         await relay(link.reader, link.writer, reader, writer)
 
     def _bind_replication(self) -> socket:
-        port = self._settings.replication.port
-        host = self._settings.host[0]
-        planned = PlannedListener("replication", Endpoint(host, port), "replication.port", encrypted=False)
+        endpoint = Endpoint(self._settings.host[0], self._settings.replication.port)
+        planned = PlannedListener("replication", endpoint, "replication.port", encrypted=False)
+        return self._bind(planned, _BACKLOG)[0]
+
+    def _bind(self, planned: PlannedListener, backlog: int) -> list[socket]:
+        host, port = planned.endpoint.host, planned.endpoint.port
         try:
-            return self._ports.bind(planned, port, _BACKLOG)[0]
+            return self._ports.bind(planned, port, backlog)
         except OSError as error:
+            where = format_address(host, port)
             raise StartError(
-                f"cannot listen on {format_address(host, port)}: {describe_error(error)};"
-                " choose another replication.port"
+                f"cannot listen on {where}: {describe_error(error)}; choose another {planned.option}"
             ) from error
 
 

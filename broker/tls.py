@@ -145,8 +145,14 @@ def _set_certificate(context: ssl.SSLContext, options: SslOptions) -> None:
 
 
 def _set_authorities(context: ssl.SSLContext, options: SslOptions) -> None:
-    if options.cacertfile is not None:
-        _load_authorities(context, options.cacertfile)
+    path = options.cacertfile
+    if path is None:
+        return
+    _check_readable("cacertfile", path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise TlsError(f"ssl_options.cacertfile: {path} holds no certificate in PEM form") from error
 
 
 def _set_verification(context: ssl.SSLContext, options: SslOptions) -> None:
@@ -177,14 +183,6 @@ def _describe_key_error(certificate: Path, key: Path, error: ssl.SSLError) -> st
     except ssl.SSLError:
         return f"ssl_options.certfile: {certificate} holds no certificate in PEM form"
     return f"ssl_options.keyfile: {key} holds no private key in PEM form, or ssl_options.password is not its password"
-
-
-def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
-    _check_readable("cacertfile", path)
-    try:
-        context.load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise TlsError(f"ssl_options.cacertfile: {path} holds no certificate in PEM form") from error
 
 
 def _require_file(name: str, path: Path | None) -> Path:

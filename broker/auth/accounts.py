@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from leveret.broker.auth.attempts import AuthAttempts, LoginThrottle
 from leveret.broker.auth.backends.interface import Resource, Unavailable
-from leveret.broker.auth.password_rules import NO_RULES
-from leveret.broker.auth.passwords import SHA256, hash_password, verify_password
+from leveret.broker.auth.passwords import NO_RULES, SHA256, hash_password, verify_password
 from leveret.broker.auth.users import User
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
 from leveret.protocol.faults import access_refused

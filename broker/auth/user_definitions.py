@@ -9,8 +9,15 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser
-from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
-from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, choose_hash
+from leveret.broker.auth.passwords import (
+    MD5,
+    REFUSED_PASSWORD,
+    SHA256,
+    InvalidHash,
+    PasswordRules,
+    RefusedPassword,
+    choose_hash,
+)
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.policies.invalid_pattern import InvalidPattern
@@ -32,13 +39,9 @@ def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]
     Raises:
         DefinitionsError: An entry is malformed, or names a missing user or virtual host. Entries before it are loaded.
     """
-    algorithm = _default_algorithm(document)
-    for entry in _entries(document, "users"):
-        _load_user(accounts, entry, algorithm, vhosts)
-    for entry in _entries(document, "permissions"):
-        _set_permissions(accounts, "permissions", entry, vhosts)
-    for entry in _entries(document, "topic_permissions"):
-        _set_topic_permissions(accounts, entry, vhosts)
+    for section, load_one in _loaders(accounts, _default_algorithm(document), vhosts):
+        for entry in _entries(document, section):
+            load_one(entry)
 
 
 def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str] | None) -> list[str]:
@@ -52,12 +55,7 @@ def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[s
         An error text of one line for each invalid entry.
     """
     refusals: list[str] = []
-    loaded: tuple[tuple[str, Callable[[Mapping[str, Any]], None]], ...] = (
-        ("users", lambda entry: _load_user(accounts, entry, SHA256, vhosts)),
-        ("permissions", lambda entry: _set_permissions(accounts, "permissions", entry, vhosts)),
-        ("topic_permissions", lambda entry: _set_topic_permissions(accounts, entry, vhosts)),
-    )
-    for section, load_one in loaded:
+    for section, load_one in _loaders(accounts, SHA256, vhosts):
         entries = document.get(section)
         for entry in entries if isinstance(entries, list) else ():
             try:
@@ -69,6 +67,17 @@ def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[s
                 if isinstance(entry, Mapping):
                     accounts.unrestored.append((section, dict(entry)))
     return refusals
+
+
+def _loaders(
+    accounts: Accounts, algorithm: str, vhosts: Container[str] | None
+) -> tuple[tuple[str, Callable[[Mapping[str, Any]], None]], ...]:
+    """Return the sections in the order in which they depend on each other, each with what loads an entry."""
+    return (
+        ("users", lambda entry: _load_user(accounts, entry, algorithm, vhosts)),
+        ("permissions", lambda entry: _set_permissions(accounts, "permissions", entry, vhosts)),
+        ("topic_permissions", lambda entry: _set_topic_permissions(accounts, entry, vhosts)),
+    )
 
 
 def _default_algorithm(document: Mapping[str, Any]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.options import Settings
@@ -26,39 +27,30 @@ class PlannedListener:
     encrypted: bool
 
 
+#: Services in the order in which their listeners are opened, with the options of their ports and endpoints.
+_SERVICES: Final = (
+    ("amqp", "port", "tcp"),
+    ("management", "management_port", None),
+    ("prometheus", "prometheus_port", None),
+    ("amqps", "amqps_port", "ssl"),
+    ("management-tls", "management_tls_port", None),
+)
+_ENCRYPTED: Final = ("amqps", "management-tls")
+
+
 def planned_listeners(settings: Settings) -> list[PlannedListener]:
-    """Return all listeners in the order in which they are opened."""
-    tcp, tls = settings.listeners.tcp, settings.listeners.ssl
-    return [
-        *_planned(settings, "amqp", settings.port, "--host or --port", endpoints=tcp, endpoints_option="listeners.tcp"),
-        *_planned(settings, "management", settings.management_port, "--host or --management-port"),
-        *_planned(settings, "prometheus", settings.prometheus_port, "--host or --prometheus-port"),
-        *_planned(
-            settings,
-            "amqps",
-            settings.amqps_port,
-            "--host or --amqps-port",
-            endpoints=tls,
-            endpoints_option="listeners.ssl",
-        ),
-        *_planned(settings, "management-tls", settings.management_tls_port, "--host or --management-tls-port"),
-    ]
-
-
-def _planned(
-    settings: Settings,
-    name: str,
-    port: int | None,
-    option: str,
-    endpoints: Iterable[Endpoint] | None = None,
-    endpoints_option: str = "",
-) -> Iterator[PlannedListener]:
-    """Return the listeners of one name: the configured endpoints, or one port on all addresses of `host`."""
-    if endpoints is not None:
-        option = endpoints_option
-    else:
-        endpoints = [] if port is None else [Endpoint("", port)]
-    encrypted = name in ("amqps", "management-tls")
-    for endpoint in endpoints:
-        for host in [endpoint.host] if endpoint.host else settings.host:
-            yield PlannedListener(name, Endpoint(host, endpoint.port), option, encrypted)
+    """Return all listeners: of each service the configured endpoints, or one port on all addresses of `host`."""
+    found: list[PlannedListener] = []
+    for name, port_option, group in _SERVICES:
+        endpoints: Sequence[Endpoint] | None = None if group is None else getattr(settings.listeners, group)
+        option = f"listeners.{group}"
+        if endpoints is None:
+            port: int | None = getattr(settings, port_option)
+            endpoints = [] if port is None else [Endpoint("", port)]
+            option = f"--host or --{port_option.replace('_', '-')}"
+        found += [
+            PlannedListener(name, Endpoint(host, endpoint.port), option, name in _ENCRYPTED)
+            for endpoint in endpoints
+            for host in ([endpoint.host] if endpoint.host else settings.host)
+        ]
+    return found

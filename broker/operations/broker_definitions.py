@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser
-from leveret.broker.auth.password_rules import GENERATE, PasswordRules, RefusedPassword, new_password, read_refused
-from leveret.broker.auth.passwords import hash_password
+from leveret.broker.auth.passwords import (
+    GENERATE,
+    PasswordRules,
+    RefusedPassword,
+    hash_password,
+    new_password,
+    read_refused,
+)
 from leveret.broker.auth.user_definitions import dump as dump_accounts
 from leveret.broker.auth.user_definitions import dump_all
 from leveret.broker.auth.user_definitions import load as load_accounts
@@ -222,13 +228,14 @@ def load_definitions(
 
 
 @contextmanager
-def _refusals(option: str, refuse: Refuse) -> Iterator[None]:
-    """Say of errors in a block that they are of an option."""
+def _refusals(option: str, refuse: Refuse, *invalid: type[Exception]) -> Iterator[None]:
+    """Say of errors in a block that they are of an option; further classes of errors become DefinitionsError."""
     try:
         yield
-    except DefinitionsError as error:
-        error.option = option
-        refuse(error)
+    except (DefinitionsError, *invalid) as error:
+        refusal = error if isinstance(error, DefinitionsError) else DefinitionsError(f"{option}: {error}")
+        refusal.option = option
+        refuse(refusal)
 
 
 def _password_rules(options: CredentialValidator, refuse: Refuse) -> PasswordRules:
@@ -237,11 +244,8 @@ def _password_rules(options: CredentialValidator, refuse: Refuse) -> PasswordRul
     pattern: Pattern | None = None
     refused: frozenset[str] = frozenset()
     if options.regexp and backend in (None, PASSWORD_REGEXP):
-        with _refusals("credential_validator.regexp", refuse):
-            try:
-                pattern = Pattern(options.regexp)
-            except InvalidPattern as error:
-                raise DefinitionsError(f"credential_validator.regexp: {error}") from None
+        with _refusals("credential_validator.regexp", refuse, InvalidPattern):
+            pattern = Pattern(options.regexp)
     if options.refused_passwords is not None:
         with _refusals("credential_validator.refused_passwords", refuse):
             try:
@@ -268,12 +272,8 @@ def _add_default_user(settings: Settings, accounts: Accounts, refuse: Refuse) ->
     patterns = settings.default_permissions
     given = {name: getattr(patterns, name) for name in ("configure", "write", "read")}
     for name, pattern in given.items():
-        option = f"default_permissions.{name}"
-        with _refusals(option, refuse):
-            try:
-                Pattern(pattern)
-            except InvalidPattern as error:
-                raise DefinitionsError(f"{option}: {error}") from None
+        with _refusals(f"default_permissions.{name}", refuse, InvalidPattern):
+            Pattern(pattern)
     with suppress(InvalidPattern, UnknownUser):
         accounts.set_permissions(settings.default_user, settings.default_vhost, **given)
 

@@ -1,4 +1,4 @@
-"""Declares, deletes and purges queues, opens them for reading, and changes the named consumers of streams.
+"""Declares, deletes and purges queues, opens them for reading, and reads the arguments and names of their consumers.
 
 In all functions ``owner`` is the connection, which may use its exclusive queues; it is None over HTTP.
 """
@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration_checks import check_not_locked, check_unreserved
 from leveret.broker.core.queues.queue import Holder, Queue, QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue
+from leveret.broker.core.queues.stream_readers import StreamFilter
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal
-from leveret.policies.stream_arguments import StreamPlace, consumer_name_error
+from leveret.policies.argument_checks import refuse_consumer
+from leveret.policies.stream_arguments import (
+    StreamPlace,
+    consumer_name_error,
+    read_stream_filter,
+    read_stream_offset,
+)
 from leveret.protocol.faults import ChannelFault, not_found, not_implemented, precondition_failed, resource_locked
-from leveret.protocol.field_table import FieldTable
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable
 from leveret.storage.interface import Entry
 
 # -- declaring --------------------------------------------------------------------------------------------
@@ -246,6 +254,57 @@ def purge(principal: Principal, name: str, owner: object | None = None) -> int:
     purged = queue.purge()
     principal.vhost.events.tell("queue.purged", counted_fields, queue, purged)
     return purged
+
+
+# -- consuming --------------------------------------------------------------------------------------------
+
+
+class ConsumerArguments(NamedTuple):
+    """The arguments of a consumer.
+
+    Attributes:
+        priority: Its priority.
+        timeout_ms: Its acknowledgement timeout in milliseconds; that of the queue if it has none of its own, and None
+            if neither has one.
+        place: Where it begins in a stream; None if it does not say.
+        name: Its name in a stream; empty for none.
+        wanted: Its filter in a stream; None for all messages.
+    """
+
+    priority: int
+    timeout_ms: int | None
+    place: StreamPlace | None
+    name: str
+    wanted: StreamFilter | None
+
+
+def read_consumer_arguments(queue: Queue, arguments: FieldTable) -> ConsumerArguments:
+    """Check and return the arguments of a consumer.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406): one of them is refused.
+    """
+    values: dict[str, tuple[str, Any]] = {}
+    for key, field in arguments:
+        values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
+    refused = refuse_consumer(queue.queue_type, values)
+    if refused is not None:
+        name, reason = refused
+        why = f" of queue type rabbit_{queue.queue_type}_queue" if reason is None else f": {reason}"
+        raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
+    _, priority = values.get("x-priority", ("", 0))
+    _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
+    place = read_stream_offset(*values["x-stream-offset"]) if "x-stream-offset" in values else None
+    consumer_name: bytes = values.get("x-stream-consumer-name", ("", b""))[1]
+    timeout_ms = None if timeout_ms is None else int(timeout_ms)
+    return ConsumerArguments(int(priority), timeout_ms, place, consumer_name.decode(), _read_stream_filter(values))
+
+
+def _read_stream_filter(values: dict[str, tuple[str, Any]]) -> StreamFilter | None:
+    wanted = read_stream_filter(*values["x-stream-filter"]) if "x-stream-filter" in values else None
+    if wanted is None:
+        return None
+    return StreamFilter(wanted, bool(values.get("x-stream-match-unfiltered", ("", False))[1]))
 
 
 # -- named consumers of streams: all need read permission --------------------------------------------------

@@ -8,11 +8,11 @@ and a request that was interrupted may be repeated. What waits is in an exchange
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from leveret.broker.core.delays.schedule import Schedule
-from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.types import DelayedExchange
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Queue
@@ -128,67 +128,23 @@ class Removal:
 # -- messages that wait -----------------------------------------------------------------------------------
 
 
-class Waiting(Protocol):
-    """Messages that wait until they are due."""
+class Waiting(NamedTuple):
+    """Messages that wait until they are due: those of an exchange x-delayed-message, or of a queue for their retry.
 
-    @property
-    def schedule(self) -> Schedule | None:
-        """The messages; None if none has ever waited."""
+    Attributes:
+        schedule: The messages; None if none has ever waited.
+        cancel: Removes the message of a number, which reaches no queue and is not dead-lettered; returns whether it
+            still waited.
+        deliver_now: Treats the message of a number as if it were due; its second argument is called with whether it
+            still waited, when that is done.
+    """
 
-    def cancel(self, number: int) -> bool:
-        """Remove a message; return whether it still waited."""
-
-    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
-        """Treat a message as if it were due.
-
-        Args:
-            number: Number of the message.
-            done: Called with whether it still waited, when that is done.
-        """
+    schedule: Schedule | None
+    cancel: Callable[[int], bool]
+    deliver_now: Callable[[int, Callable[[bool], None]], None]
 
 
-class WaitingInExchange:
-    """The messages of an exchange x-delayed-message; see Waiting."""
-
-    def __init__(self, principal: Principal, waiting: WaitingMessages) -> None:
-        self._principal = principal
-        self._waiting = waiting
-        self.schedule: Schedule = waiting.schedule
-
-    def cancel(self, number: int) -> bool:
-        """Remove a message, which reaches no queue."""
-        entry = self.schedule.take(number)
-        if entry is None:
-            return False
-        self.schedule.settle([entry], EventKind.CANCELLED)
-        return True
-
-    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
-        """Route a message to its queues."""
-        self._principal.vhost.due_messages.route_now(self._waiting, number, done)
-
-
-class WaitingInQueue:
-    """The messages of a queue that wait for their retry; see Waiting."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """The messages; None if none has ever waited."""
-        return self._queue.waiting
-
-    def cancel(self, number: int) -> bool:
-        """Remove a message from the queue; it is not dead-lettered."""
-        return self._queue.cancel_delayed(number)
-
-    def deliver_now(self, number: int, done: Callable[[bool], None]) -> None:
-        """Make a message ready."""
-        done(self._queue.return_now(number))
-
-
-def open_exchange(principal: Principal, name: str) -> WaitingInExchange:
+def open_exchange(principal: Principal, name: str) -> Waiting:
     """Find the waiting messages of an exchange that the principal may read from.
 
     Raises:
@@ -201,13 +157,28 @@ def open_exchange(principal: Principal, name: str) -> WaitingInExchange:
             f"exchange '{name}' in vhost '{principal.vhost.name}' has type '{exchange.type_name}',"
             f" not '{DelayedExchange.type_name}': no messages wait in it"
         )
-    return WaitingInExchange(principal, exchange.waiting)
+    schedule = exchange.waiting.schedule
+    route_now = partial(principal.vhost.due_messages.route_now, exchange.waiting)
+    return Waiting(schedule, partial(_cancel, schedule), route_now)
 
 
-def open_queue(principal: Principal, name: str) -> WaitingInQueue:
+def _cancel(schedule: Schedule, number: int) -> bool:
+    entry = schedule.take(number)
+    if entry is None:
+        return False
+    schedule.settle([entry], EventKind.CANCELLED)
+    return True
+
+
+def open_queue(principal: Principal, name: str) -> Waiting:
     """Find the messages of a queue that wait for their retry; the principal may read from the queue.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
-    return WaitingInQueue(queues.open_for_reading(principal, name))
+    return waiting_in(queues.open_for_reading(principal, name))
+
+
+def waiting_in(queue: Queue) -> Waiting:
+    """Return the messages of a queue that wait for their retry."""
+    return Waiting(queue.waiting, queue.cancel_delayed, lambda number, done: done(queue.return_now(number)))

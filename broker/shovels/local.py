@@ -25,7 +25,6 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.operations import exchanges, publishing, queues
-from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.operations.principal import Principal
 from leveret.broker.shovels.ends import Delivered, EndFault, Outgoing, Owner
 from leveret.broker.unfinished import Unanswered, answered
@@ -177,7 +176,7 @@ class LocalSource:
         self.arguments = table_from_json(arguments)
         try:
             queue = await answered(lambda: queues.open_for_reading(self._principal, self.queue.name, self))
-            given = read_consumer_arguments(queue, self.arguments)
+            given = queues.read_consumer_arguments(queue, self.arguments)
             check_exclusive_use(queue, False)
             self.priority = given.priority
             if isinstance(queue, StreamQueue):

@@ -1,4 +1,4 @@
-"""Moves the messages of one shovel, and begins again when an end fails."""
+"""Moves the messages of one shovel, changes them on the way, and begins again when an end fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,13 +14,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.core.broker import Broker
-from leveret.broker.shovels.ends import WINDOW, WINDOW_BYTES, Delivered, Destination, EndFault, Source
+from leveret.broker.shovels.ends import WINDOW, WINDOW_BYTES, Delivered, Destination, EndFault, Outgoing, Source
 from leveret.broker.shovels.local import CONTINUE, LocalDestination, LocalSource, fault_of, open_principal
-from leveret.broker.shovels.rewriting import Rewriter
 from leveret.broker.unfinished import answered
 from leveret.policies.shovel import Shovel
 from leveret.protocol.erlang_terms import format_text
 from leveret.protocol.faults import AmqpFault
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, normalize
+from leveret.protocol.properties import FLAGS, HEADERS, Properties, encode_headers, encode_text
+from leveret.protocol.short_strings import encode_shortstr
 
 log = logging.getLogger("leveret.shovel")
 
@@ -34,6 +36,10 @@ _REFUSED_SECONDS: Final = 1.0
 #: Seconds that a shovel waits for confirms when it is stopped.
 _DRAIN_SECONDS: Final = 1.0
 _OFFSET: Final = "x-stream-offset"
+_FORWARDED: Final = "x-shovelled"
+_TIMESTAMP: Final = "x-shovelled-timestamp"
+_FLAG_OF: Final = {name: flag for flag, name in FLAGS}
+_OCTETS: Final = ("delivery_mode", "priority")
 _NO_CLIENT: Final = "shovels to and from other brokers need aiormq: pip install 'leveret[shovel]'"
 
 
@@ -430,3 +436,77 @@ class Run:
         is_done = self.progress.remaining == 0 and not (flow.pending or flow.confirmed or flow.refused)
         if is_done and not self._ended.done():
             self._ended.set_result(None)
+
+
+# -- changing messages: exchange and routing key, properties, and the headers that say where they were ------------
+
+
+class Rewriter:
+    """Changes messages.
+
+    Args:
+        shovel: What is changed.
+        way: What the header ``x-shovelled`` says: where the messages come from and go to.
+        seconds: Returns the time in seconds since 1970.
+    """
+
+    def __init__(self, shovel: Shovel, way: Mapping[str, str], seconds: Callable[[], int]) -> None:
+        end = shovel.destination
+        self._key = None if end.key is None else encode_shortstr(end.key)
+        if end.queue is not None:
+            self._exchange: bytes | None = encode_shortstr("")
+            self._key = encode_shortstr(end.queue)
+        else:
+            self._exchange = None if end.exchange is None else encode_shortstr(end.exchange)
+        self._properties = {_FLAG_OF[name]: _encode(name, value) for name, value in shovel.properties.items()}
+        table = tuple((key, longstr(value)) for key, value in way.items())
+        self._way = FieldValue("F", table) if shovel.adds_forward_headers else None
+        self._seconds = seconds if shovel.adds_timestamp else None
+        self._changes = bool(self._properties or self._way is not None or self._seconds is not None)
+        # Messages in a row often have the same header.
+        self._last: tuple[bytes, int] = b"", 0
+        self._header = b""
+
+    def rewrite(self, message: Delivered) -> Outgoing:
+        """Return a message as it goes to the destination.
+
+        Raises:
+            ConnectionFault: Its properties cannot be decoded.
+        """
+        route = message.route
+        if self._exchange is not None or self._key is not None:
+            split = 1 + route[0]
+            exchange = route[:split] if self._exchange is None else self._exchange
+            route = exchange + (route[split:] if self._key is None else self._key)
+        header = self._rewrite_header(message.header) if self._changes else message.header
+        return Outgoing(route, header, message.body)
+
+    def _rewrite_header(self, header: bytes) -> bytes:
+        now = 0 if self._seconds is None else self._seconds()
+        if self._last != (header, now):
+            self._last, self._header = (header, now), self._new_header(header, now)
+        return self._header
+
+    def _new_header(self, header: bytes, now: int) -> bytes:
+        read, changes = Properties(header), dict(self._properties)
+        headers = read.headers()
+        if self._way is not None:
+            before = find(headers, _FORWARDED)
+            earlier = before.value if before is not None and before.kind == "A" else ()
+            headers = _with(headers, _FORWARDED, FieldValue("A", (self._way, *earlier)))
+        if self._seconds is not None:
+            headers = _with(headers, _TIMESTAMP, FieldValue("l", now))
+        if self._way is not None or self._seconds is not None:
+            changes[HEADERS] = encode_headers(normalize(headers))
+        return read.replaced(changes)
+
+
+def _with(headers: FieldTable, name: str, value: FieldValue) -> FieldTable:
+    """Return headers with another one, sorted as RabbitMQ does."""
+    return tuple(sorted((*(entry for entry in headers if entry[0] != name), (name, value)), key=lambda entry: entry[0]))
+
+
+def _encode(name: str, value: Any) -> bytes:
+    if name in _OCTETS:
+        return bytes((min(255, max(0, int(value))),))
+    return int(value).to_bytes(8, "big", signed=value < 0) if name == "timestamp" else encode_text(value)

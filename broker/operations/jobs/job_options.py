@@ -112,13 +112,11 @@ def read_options(document: Mapping[str, Any]) -> JobOptions:
     if trusted:
         raise ValueError(f"set_headers cannot have {trusted[0]}, which only the broker sets")
     return JobOptions(
-        read_filter(given.get("filter")),
-        cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),
-        cast(Literal["first", "last"], _one_of(given, "death", "first", "last")),
-        _rate(given),
-        _limit(given),
-        frozenset([*removed, *(DEATH_HEADERS if _flag(given, "remove_death") else ())]),
-        table_from_json(added),
+        **_which(given),
+        via=cast(Literal["queue", "exchange"], _one_of(given, "via", "queue", "exchange")),
+        death=cast(Literal["first", "last"], _one_of(given, "death", "first", "last")),
+        removed=frozenset([*removed, *(DEATH_HEADERS if _flag(given, "remove_death") else ())]),
+        added=table_from_json(added),
     )
 
 
@@ -132,7 +130,7 @@ def read_move_options(document: Mapping[str, Any]) -> JobOptions:
     target = given.get("to")
     if not isinstance(target, str):
         raise ValueError("to must be the name of a queue")
-    return JobOptions(read_filter(given.get("filter")), rate=_rate(given), limit=_limit(given), to=target)
+    return JobOptions(**_which(given), to=target)
 
 
 def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
@@ -150,13 +148,7 @@ def read_replay_options(document: Mapping[str, Any]) -> JobOptions:
         raise ValueError("from cannot be next: only what is there already is replayed")
     if end == FIRST:
         raise ValueError("to cannot be first: it is the place after the last message")
-    return JobOptions(
-        read_filter(given.get("filter")),
-        rate=_rate(given),
-        limit=_limit(given),
-        to=queue,
-        replay=Replay(begin, end, exchange),
-    )
+    return JobOptions(**_which(given), to=queue, replay=Replay(begin, end, exchange))
 
 
 def read_restore_options(document: Mapping[str, Any]) -> JobOptions:
@@ -180,9 +172,7 @@ def read_restore_options(document: Mapping[str, Any]) -> JobOptions:
     else:
         raise ValueError("at must be a time: such as 2026-01-31T12:00:00Z, or ms since 1970")
     target = _name(given, "into") or _RESTORED.replace("{}", queue)
-    return JobOptions(
-        read_filter(None), rate=_rate(given), limit=_limit(given), to=target, restore=Restore(queue, moment)
-    )
+    return JobOptions(**_which(given), to=target, restore=Restore(queue, moment))
 
 
 def _given(document: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -190,6 +180,11 @@ def _given(document: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}', known are {', '.join(known)}")
     return {name: value for name, value in document.items() if value is not None}
+
+
+def _which(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read which messages are meant, how many, and how fast they go: what all kinds of jobs have."""
+    return {"wanted": read_filter(given.get("filter")), "rate": _rate(given), "limit": _limit(given)}
 
 
 def _one_of(given: Mapping[str, Any], name: str, *values: str) -> str:

@@ -17,8 +17,7 @@ from leveret.broker.core.queues.stream_queue import StreamQueue, number_at
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job_options import JobOptions, Replay
-from leveret.broker.operations.jobs.message_work import SelectingWork
-from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Room, changed
+from leveret.broker.operations.jobs.plans import DAMAGED, FULL, REMOVED, Counts, Plan, Room, SelectingWork, changed
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import find_exchange
 from leveret.protocol.faults import precondition_failed

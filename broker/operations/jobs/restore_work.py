@@ -13,8 +13,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job_options import JobOptions, Restore
-from leveret.broker.operations.jobs.message_work import Work
-from leveret.broker.operations.jobs.plans import FULL, Counts, Room
+from leveret.broker.operations.jobs.plans import FULL, Counts, Room, Work
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import read_content
 from leveret.protocol.faults import precondition_failed

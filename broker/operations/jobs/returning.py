@@ -19,8 +19,7 @@ from leveret.broker.core.queues.browsing import Browsed, Browser, Place, is_read
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.jobs.job_options import JobOptions
-from leveret.broker.operations.jobs.message_work import SelectingWork
-from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Room
+from leveret.broker.operations.jobs.plans import FULL, NO_QUEUE, Counts, Plan, Room, SelectingWork
 from leveret.broker.operations.principal import Principal
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry

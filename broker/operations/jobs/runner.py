@@ -27,6 +27,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.core.scheduling.turn import TimeSlice
+from leveret.broker.operations import queues
 from leveret.broker.operations.jobs.job import (
     CANCELLED,
     COMPLETED,
@@ -40,10 +41,9 @@ from leveret.broker.operations.jobs.job import (
     restored,
 )
 from leveret.broker.operations.jobs.job_options import JobOptions
-from leveret.broker.operations.jobs.job_queues import bounds_of, open_source
-from leveret.broker.operations.jobs.message_work import Work
-from leveret.broker.operations.jobs.replaying import ReplayWork
-from leveret.broker.operations.jobs.restore_work import OpenBackup, RestoreWork, declare_target
+from leveret.broker.operations.jobs.plans import Counts, Work
+from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
+from leveret.broker.operations.jobs.restore_work import OpenBackup, RestoreWork, declare_target, open_for_restore
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal
 from leveret.broker.unfinished import Unanswered
@@ -229,10 +229,7 @@ class Jobs:
         if restore is not None:
             messages = self.require_backups()(job.vhost, restore.queue, restore.at, job.number)
             return RestoreWork(principal, source, job.options, job.number, job.counts, messages)
-        if isinstance(source, StreamQueue):
-            return ReplayWork(principal, source, job.options, job.number, job.ends[0], job.counts)
-        assert isinstance(source, ClassicQueue)
-        return ReturnWork(principal, source, job.options, job.ends, job.counts)
+        return new_work(principal, source, job.options, (job.number, job.ends), job.counts)
 
     async def move(self, principal: Principal, source: ClassicQueue, options: JobOptions) -> tuple[Job, ReturnWork]:
         """Move messages to another queue, and wait for the end; return the job, which is not kept, and its work.
@@ -577,3 +574,64 @@ class _Run:
         work.use(principal)
         self._generation = work.generation
         return work
+
+
+# -- where jobs begin: which queue they open, and from where to where they go there ----------------------------
+
+
+def new_work(
+    principal: Principal,
+    source: Queue,
+    options: JobOptions,
+    bounds: tuple[int, Mapping[int, int]] | None = None,
+    counts: Counts | None = None,
+) -> Work:
+    """Return the work of a job on messages of a queue.
+
+    Args:
+        source: The queue; see open_source().
+        bounds: Where it begins or goes on, and where it ends, as bounds_of() has them; None for a job that begins now.
+        counts: What it has done before; None for nothing.
+    """
+    number, ends = bounds or bounds_of(source, options)
+    counts = counts or new_counts()
+    if isinstance(source, StreamQueue):
+        return ReplayWork(principal, source, options, number, ends[0], counts)
+    assert isinstance(source, ClassicQueue)
+    return ReturnWork(principal, source, options, ends, counts)
+
+
+def open_source(principal: Principal, name: str, options: JobOptions) -> Queue:
+    """Find a queue whose dead letters the principal may return, whose messages it may move, or a stream to replay.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403): no read permission on the queue, or no write permission: on the queue or
+            exchange that messages are moved or replayed to, or, if dead letters go to queues, on the default exchange.
+            NOT_FOUND (404), RESOURCE_LOCKED (405). PRECONDITION_FAILED (406): there is no such replay.
+    """
+    if options.replay is not None:
+        return open_for_replay(principal, name, options, options.replay)
+    if options.restore is not None:
+        return open_for_restore(principal, name, options.restore)
+    if options.to is not None:
+        source, _ = queues.open_for_move(principal, name, options.to)
+        return source
+    source = queues.open_for_get(principal, name)
+    if options.via == "queue":
+        principal.check("write", "exchange", "")
+    return source
+
+
+def bounds_of(source: Queue, options: JobOptions) -> tuple[int, dict[int, int]]:
+    """Return the number of the first message of a replay, or 0, and by level of the queue, that after the last one."""
+    if options.restore is not None:
+        return 0, {}
+    if options.replay is None or not isinstance(source, StreamQueue):
+        return 0, ends_of(source)
+    number, end = numbers_of(source, options.replay)
+    return number, {0: end}
+
+
+def ends_of(source: Queue) -> dict[int, int]:
+    """Return the number of the next message, by level of a queue."""
+    return {level: store.next_seq for level, store in source.store.ordered_levels()}

@@ -9,7 +9,6 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.vhosts.topology import generate_name
 from leveret.broker.operations import queues
-from leveret.broker.operations.consumer_arguments import read_consumer_arguments
 from leveret.broker.session.ack_timeout import AckDeadline
 from leveret.broker.session.channel import (
     REPLY_QUEUE,
@@ -88,7 +87,7 @@ def consume(
         tag = _consume_replies(channel, tag, no_ack)
     else:
         queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
-        given = read_consumer_arguments(queue, arguments)
+        given = queues.read_consumer_arguments(queue, arguments)
         if queue.traits.keeps_messages:
             _check_stream_consumer(channel, queue, no_ack)
         check_exclusive_use(queue, exclusive)

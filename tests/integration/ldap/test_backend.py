@@ -17,8 +17,8 @@ import pytest
 from leveret.broker.auth.backends.answers import AnswerCache
 from leveret.broker.auth.backends.interface import Identity, Login, Refused, Unavailable
 from leveret.broker.auth.ldap.backend import LdapBackend
-from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.auth import AuthLdap, AuthLdapSslOptions
+from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.unfinished import Unanswered
 from tests.integration.certificates import Authority
 from tests.support.cluster import free_port

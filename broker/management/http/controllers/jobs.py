@@ -28,8 +28,8 @@ from leveret.broker.management.http.responses import (
     object_response,
 )
 from leveret.broker.operations.jobs.job import READERS, Job, Kind, counts_document
-from leveret.broker.operations.jobs.job_queues import new_work, open_source
 from leveret.broker.operations.jobs.plans import Counts
+from leveret.broker.operations.jobs.runner import new_work, open_source
 from leveret.protocol.faults import ChannelFault
 
 #: Messages that a step of a dry run looks at.

@@ -8,8 +8,16 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.backends.interface import Question, Resource
-from leveret.broker.auth.password_rules import REFUSED_PASSWORD, PasswordRules, RefusedPassword
-from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
+from leveret.broker.auth.passwords import (
+    ALGORITHMS,
+    REFUSED_PASSWORD,
+    SHA256,
+    InvalidHash,
+    PasswordRules,
+    RefusedPassword,
+    choose_hash,
+    hash_password,
+)
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, route

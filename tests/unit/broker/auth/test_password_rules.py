@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.password_rules import PasswordRules, RefusedPassword, new_password, read_refused
+from leveret.broker.auth.passwords import PasswordRules, RefusedPassword, new_password, read_refused
 from leveret.policies.patterns import Pattern
 
 

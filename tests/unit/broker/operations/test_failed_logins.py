@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.events import Actor, Event
-from leveret.broker.operations.audit import record_of
-from leveret.broker.operations.failed_logins import ADDRESSES_MAX, FAILED_LOGIN, PERIOD, USERS_MAX, FailedLogins
+from leveret.broker.operations.audit import ADDRESSES_MAX, FAILED_LOGIN, PERIOD, USERS_MAX, FailedLogins, record_of
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

@@ -9,8 +9,8 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.job_options import read_move_options
-from leveret.broker.operations.jobs.job_queues import ends_of
 from leveret.broker.operations.jobs.returning import MoveEnd, ReturnWork
+from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer

@@ -8,9 +8,9 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.operations.jobs.job_options import read_replay_options
-from leveret.broker.operations.jobs.job_queues import new_work, open_source
 from leveret.broker.operations.jobs.plans import DAMAGED, NO_ROUTE, REFUSED, REMOVED, SAME
 from leveret.broker.operations.jobs.replaying import ReplayWork
+from leveret.broker.operations.jobs.runner import new_work, open_source
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, plain_values

@@ -9,9 +9,9 @@ import pytest
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.job_options import read_options
-from leveret.broker.operations.jobs.job_queues import ends_of
 from leveret.broker.operations.jobs.plans import FULL, SAME
 from leveret.broker.operations.jobs.returning import ReturnWork
+from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
 from leveret.policies.dead_letter import EXPIRED, Death, record_death
 from leveret.protocol.field_table import FieldTable, FieldValue, normalize

@@ -23,7 +23,7 @@ from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.terms import to_term
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.single_messages import WaitingInQueue
+from leveret.broker.operations.single_messages import waiting_in
 from leveret.policies.policy import read_policy
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find
@@ -484,7 +484,7 @@ def test_a_cancelled_retry_frees_its_value() -> None:
     queue.release(holder, [entry])
     queue.requeue([entry])
     loop.run()
-    waiting = WaitingInQueue(queue)
+    waiting = waiting_in(queue)
     assert not waiting.cancel(2)
     assert len(queue.outbox.values) == 1
     assert waiting.cancel(1)

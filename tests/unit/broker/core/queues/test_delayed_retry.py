@@ -16,7 +16,7 @@ from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.returns import DelayedReturns
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.single_messages import WaitingInQueue
+from leveret.broker.operations.single_messages import waiting_in
 from leveret.policies.policy import Policy
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldValue, find
@@ -484,7 +484,7 @@ def test_all_that_wait_are_looked_at_in_steps(vhost: VirtualHost, most: int) -> 
 
 def test_a_message_whose_retry_is_not_waited_for_is_ready_at_once(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, type="all", min=1000)
-    waiting, answers = WaitingInQueue(queue), list[bool]()
+    waiting, answers = waiting_in(queue), list[bool]()
     waiting.deliver_now(1, answers.append)
     publish(queue, "a")
     returned(queue)
