@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from leveret.broker import process
+from leveret.broker import program
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def raised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_only_a_later_second_signal_stops_at_once(raised: list[int], seconds: float, at_once: bool) -> None:
     """`timeout`, or Ctrl-C with a wrapper that passes it on, sends one request to stop as two signals."""
     now = 100.0
-    stopping = process._Stopping(lambda: now)
+    stopping = program._Stopping(lambda: now)
     stopping.receive(signal.SIGTERM)
     assert stopping.requested.is_set()
     now += seconds
