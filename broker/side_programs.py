@@ -234,7 +234,7 @@ def shared_place(backup: Backup) -> str:
 
 
 class BackupReader:
-    """Reads the messages of a queue in a backup, as a process beside the broker; a job takes them. See BackupMessages.
+    """Reads the messages of a queue in a backup, as a process beside the broker; a job takes them.
 
     Args:
         backup: Where the backups are.

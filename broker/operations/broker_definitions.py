@@ -232,8 +232,11 @@ def _refusals(option: str, refuse: Refuse, *invalid: type[Exception]) -> Iterato
     """Say of errors in a block that they are of an option; further classes of errors become DefinitionsError."""
     try:
         yield
-    except (DefinitionsError, *invalid) as error:
-        refusal = error if isinstance(error, DefinitionsError) else DefinitionsError(f"{option}: {error}")
+    except DefinitionsError as error:
+        error.option = option
+        refuse(error)
+    except invalid as error:
+        refusal = DefinitionsError(f"{option}: {error}")
         refusal.option = option
         refuse(refusal)
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar, cast
 
 from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
 from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
@@ -60,20 +60,11 @@ class _NeedsServer(Exception):
 class _NoDirectory:
     """Finds out whether a query asks the directory: many only compare names."""
 
-    def exists(self, dn: str) -> NoReturn:
-        raise _NeedsServer
-
-    def has_value(self, dn: str, attribute: str, value: str) -> NoReturn:
-        raise _NeedsServer
-
-    def values(self, dn: str, attribute: str) -> NoReturn:
-        raise _NeedsServer
-
-    def is_in_nested(self, dn: str, group: str, attribute: str, is_subtree: bool) -> NoReturn:
+    def __getattr__(self, name: str) -> NoReturn:
         raise _NeedsServer
 
 
-_NO_DIRECTORY: Final = _NoDirectory()
+_NO_DIRECTORY: Final = cast(Directory, _NoDirectory())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ crash it goes on from there, so what it has sent since the number was stored las
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from leveret.broker.core.messages import AnsweredPublisher, Origin
 from leveret.broker.core.queues.queue import Queue
@@ -16,6 +16,7 @@ from leveret.broker.operations.jobs.job_options import JobOptions, Restore
 from leveret.broker.operations.jobs.plans import FULL, Counts, Room, Work
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import read_content
+from leveret.broker.side_programs import BackupReader
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.properties import Properties
 from leveret.protocol.short_strings import encode_shortstr
@@ -23,39 +24,6 @@ from leveret.storage.message import Message
 
 #: Why a job waits.
 _READING: Final = "the backup is read"
-
-
-class BackupMessages(Protocol):
-    """The messages of a queue in a backup, which a process reads."""
-
-    total: int | None
-    error: str
-    is_at_end: bool
-
-    def take(self) -> tuple[bytes, bytes] | None:
-        """Return content header and body of the next message; None if there is none yet, or at the end."""
-
-    async def count(self) -> int:
-        """Return their number.
-
-        Raises:
-            ChannelFault: PRECONDITION_FAILED (406): the backup cannot be read.
-        """
-
-    def close(self) -> None:
-        """End the process."""
-
-
-class OpenBackup(Protocol):
-    """Begins to read a backup."""
-
-    def __call__(self, vhost: str, queue: str, at: str, skip: int) -> BackupMessages:
-        """Read a queue's messages of a moment.
-
-        Args:
-            at: The moment, as `leveret restore --at` takes it.
-            skip: Number of messages to leave out at the beginning.
-        """
 
 
 class RestoreWork(Work):
@@ -77,7 +45,7 @@ class RestoreWork(Work):
         options: JobOptions,
         number: int,
         counts: Counts,
-        messages: BackupMessages,
+        messages: BackupReader,
     ) -> None:
         super().__init__(principal, target, options, counts, number)
         self._messages = messages

@@ -13,9 +13,9 @@ import logging
 import math
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.internal import NAME as INTERNAL
@@ -43,9 +43,10 @@ from leveret.broker.operations.jobs.job import (
 from leveret.broker.operations.jobs.job_options import JobOptions
 from leveret.broker.operations.jobs.plans import Counts, Work
 from leveret.broker.operations.jobs.replaying import ReplayWork, numbers_of, open_for_replay
-from leveret.broker.operations.jobs.restore_work import OpenBackup, RestoreWork, declare_target, open_for_restore
+from leveret.broker.operations.jobs.restore_work import RestoreWork, declare_target, open_for_restore
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.principal import Principal
+from leveret.broker.side_programs import BackupReader
 from leveret.broker.unfinished import Unanswered
 from leveret.protocol.faults import AmqpFault, not_found, precondition_failed
 
@@ -76,6 +77,9 @@ _OPTIONS_MAX: Final = 65_536
 #: Bad ends of the broker in a row after which a job that ran is not continued by itself.
 _BAD_ENDS_MAX: Final = 3
 
+
+#: Begins to read the messages of a queue in the broker's backups; for the arguments see BackupReader.
+OpenBackup: TypeAlias = Callable[[str, str, str, int], BackupReader]
 
 #: What is said about a job when it begins.
 _DOES: Final = {
