@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.clients import Connections
-from leveret.broker.core.counters.totals import BrokerStatistics
+from leveret.broker.core.counters.counters import BrokerStatistics
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.events import BROKER, Events, named
 from leveret.broker.core.message_stores import MessageStores

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final, Protocol
 
-from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.core.counters.totals import BrokerStatistics
+from leveret.broker.core.counters.counters import BrokerStatistics, ChannelCounters, ConnectionCounters
 from leveret.broker.core.events import Actor, Events
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.tracing import Tracer

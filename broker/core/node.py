@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from leveret.broker.core.counters.totals import NodeStatistics
+from leveret.broker.core.counters.counters import NodeStatistics
 from leveret.storage.clock import Clock
 
 #: RabbitMQ's default disk_free_limit, in bytes.

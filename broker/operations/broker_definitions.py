@@ -27,9 +27,9 @@ from leveret.broker.auth.user_definitions import restore as restore_accounts
 from leveret.broker.auth.users import User
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.options import MIN_PASSWORD_LENGTH, PASSWORD_REGEXP, CredentialValidator, Settings
+from leveret.broker.core import definitions as export
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions import exporting as export
-from leveret.broker.core.definitions.restoring import restore as restore_broker
+from leveret.broker.core.definitions import restore as restore_broker
 from leveret.broker.core.json_values import parse_json
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.operations.body_rules import check_imported, check_static_rules

@@ -13,8 +13,7 @@ from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.declaration_checks import check_not_locked, check_unreserved
 from leveret.broker.core.queues.queue import Holder, Queue, QueueDeclaration
-from leveret.broker.core.queues.stream_queue import StreamQueue
-from leveret.broker.core.queues.stream_readers import StreamFilter
+from leveret.broker.core.queues.stream_queue import StreamFilter, StreamQueue
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.core.counters.totals import NodeStatistics
+from leveret.broker.core.counters.counters import NodeStatistics
 from leveret.broker.core.node import NODE_PREFIX
 from leveret.broker.core.resources.sockets import open_files_max
 from leveret.broker.replication.lag import Lag

@@ -19,7 +19,7 @@ Routes. All equal publish payloads of a connection share a `Publish` object. Its
 the permission checks, the queues and the `Envelope` of the last content header. It is valid as long as
 `Principal.generation` does not change; every change of topology or permissions increases it.
 
-A route that takes long to find (`session/routes.py`), a connection that has sent a lot at once, and a queue that is
+A route that takes long to find (`RouteSearch`), a connection that has sent a lot at once, and a queue that is
 being shrunk are worked on in slices of 5 ms: the event waits in `session/intake.py` and is handled again later. So are
 very many messages that are requeued at once (`core/queues/returns.py`): their queue delivers nothing until all are
 back.

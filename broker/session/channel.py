@@ -13,8 +13,8 @@ from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.messages import Origin
 from leveret.broker.core.queues.queue import Consumer, Queue
 from leveret.broker.core.vhosts.tracing import Tracer
-from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.delivery_frames import DeliveryFrames, StreamFrames, send_message
+from leveret.broker.session.output import Confirms
 from leveret.broker.session.shared_state import ChannelHost
 from leveret.broker.session.transaction import Transaction
 from leveret.broker.session.unacked import UNLIMITED, SharedPrefetch, Unacked

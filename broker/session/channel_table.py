@@ -13,7 +13,7 @@ from leveret.broker.session.shared_state import ChannelHost
 from leveret.broker.unfinished import Unfinished
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from leveret.protocol.faults import ChannelFault, ConnectionFault, ReplyCode
-from leveret.protocol.frame_events import AckRun, Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.frame_reader import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState
 

@@ -25,8 +25,15 @@ from leveret.broker.unfinished import Unanswered, Unfinished
 from leveret.protocol.constants import PROTOCOL_HEADER
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from leveret.protocol.field_table import FieldTable
-from leveret.protocol.frame_events import AckRun, Event, MethodReceived, PublishRun, VariedRun
-from leveret.protocol.frame_reader import ChannelFrames, FrameReader
+from leveret.protocol.frame_reader import (
+    AckRun,
+    ChannelFrames,
+    Event,
+    FrameReader,
+    MethodReceived,
+    PublishRun,
+    VariedRun,
+)
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.proxy_header import ProxiedAddresses
 from leveret.protocol.states import ConnectionInput, ConnectionState, next_connection_state

@@ -20,7 +20,7 @@ from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from leveret.protocol.erlang_terms import format_binary
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
 from leveret.protocol.field_table import FieldTable, find
-from leveret.protocol.frame_events import Event, MethodReceived
+from leveret.protocol.frame_reader import Event, MethodReceived
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.sasl import MECHANISMS, MalformedResponse
 from leveret.protocol.states import ConnectionInput, ConnectionState

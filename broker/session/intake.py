@@ -11,8 +11,7 @@ from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice
 from leveret.broker.session.output import Heartbeat, Output
 from leveret.broker.session.shared_state import Server
 from leveret.protocol.faults import ConnectionFault, ReplyCode
-from leveret.protocol.frame_events import Event, PublishRun, VariedRun
-from leveret.protocol.frame_reader import FrameReader
+from leveret.protocol.frame_reader import Event, FrameReader, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX, encode_method
 
 _PUBLISHES: Final = (PublishRun, VariedRun)

@@ -16,13 +16,12 @@ from leveret.broker.core.scheduling.turn import TimeSlice
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import REPLY_QUEUE, Channel
 from leveret.broker.session.delivery_frames import send_message
-from leveret.broker.session.routes import PublishRoute, cached_route
-from leveret.broker.session.shared_state import ChannelHost
+from leveret.broker.session.shared_state import ChannelHost, PublishRoute, cached_route
 from leveret.broker.unfinished import Unfinished
 from leveret.protocol import properties
 from leveret.protocol.faults import ReplyCode, not_implemented, precondition_failed
 from leveret.protocol.field_table import MAX_DEPTH, FieldTable
-from leveret.protocol.frame_events import Publish, PublishRun, VariedRun
+from leveret.protocol.frame_reader import Publish, PublishRun, VariedRun
 from leveret.protocol.header_scan import DECODE, PERSISTENT, scan_header
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties, encode_text

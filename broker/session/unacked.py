@@ -9,8 +9,7 @@ from operator import itemgetter
 from typing import Final, Literal, Protocol, TypeAlias, final
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.queues.consumers import QueueConsumer
-from leveret.broker.core.queues.queue import Consumer, Holder, Queue
+from leveret.broker.core.queues.queue import Consumer, Holder, Queue, QueueConsumer
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 

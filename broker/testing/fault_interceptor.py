@@ -14,13 +14,13 @@ from leveret.broker.core.messages import read_extra_keys
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.channel_table import HANDLERS, method_of
-from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.connection import Connection
+from leveret.broker.session.output import Confirms
 from leveret.broker.session.shared_state import Interceptor
 from leveret.broker.testing.messages import PublishedMessage, read_published
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import as_text, find
-from leveret.protocol.frame_events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
+from leveret.protocol.frame_reader import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
 from leveret.protocol.states import ChannelState, ConnectionState

@@ -17,7 +17,7 @@ from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.messages import published_to
 from leveret.broker.core.queues.browsing import Browser
 from leveret.broker.core.queues.queue import Queue
-from leveret.protocol.frame_events import Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.frame_reader import Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
 from leveret.storage.message import Envelope

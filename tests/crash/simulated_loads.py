@@ -11,7 +11,7 @@ from typing import Final
 
 from leveret.broker.core.deduplication.header_values import read_key
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DeduplicatingExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from leveret.protocol.constants import MESSAGE_SIZE_CAP
-from leveret.protocol.frame_events import Event
-from leveret.protocol.frame_reader import FrameReader
+from leveret.protocol.frame_reader import Event, FrameReader
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import frame, message_frames, publish_frame

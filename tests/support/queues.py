@@ -7,8 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.consumers import UnackedHolder
-from leveret.broker.core.queues.queue import Queue, QueueDeclaration
+from leveret.broker.core.queues.queue import Queue, QueueDeclaration, UnackedHolder
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn

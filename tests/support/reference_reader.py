@@ -10,7 +10,7 @@ from pamqp import body, commands, header, heartbeat
 from pamqp import frame as pamqp_frame
 
 from leveret.protocol.faults import ConnectionFault, WireFault
-from leveret.protocol.frame_events import AckRun, Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.frame_reader import AckRun, Event, MethodReceived, PublishRun, VariedRun
 
 #: Kind of event, then its fields. Runs are split into single events, because their length is arbitrary.
 Plain = tuple[Any, ...]

@@ -7,7 +7,7 @@ properties (`locate_header` in `protocol/header_scan.py`) and compare a hash of 
 at.
 
 An exchange's values are in a dictionary and a deque, oldest first (`header_values.py`); those that expire before older
-ones are in a heap, too. On disk (`value_log.py`) each is a record in a segment store: appended when its message is on
+ones are in a heap, too. On disk (`ValueLog`) each is a record in a segment store: appended when its message is on
 disk, before the confirm. Records are only removed from the front, when a third is not needed any more; values among
 them that are remembered are appended again.
 

@@ -7,10 +7,10 @@ dead-lettering treat both alike.
 
 Messages wait in an ordinary segment store without a cursor (`stores/numbered_store.py`): they are appended, and taken
 by number. When each is due is stored as the expiry of its record, so the format is that of queues. In memory there is
-a sorted index of times and numbers (`core/delays/due_index.py`), 16 bytes for each message; a start reads the records
+a sorted index of times and numbers (`DueIndex`), 16 bytes for each message; a start reads the records
 and makes it again, in slices. Times in the index are of the monotonic clock, those on disk of the system's clock.
 
 `core/vhosts/due_messages.py` routes what is due, in time slices that all exchanges and queues of a virtual host share
-(`core/scheduling/work.py`). A message is published to its queues, then settled as `routed`: that is a message that
+(`Work`). A message is published to its queues, then settled as `routed`: that is a message that
 moves, so its record goes only when the copies are on disk.
 """

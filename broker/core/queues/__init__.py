@@ -4,7 +4,7 @@ A `Queue` (`core/queues/queue.py`) is what others know of one; behind it are cla
 
 Parts of a queue. A `ClassicQueue` (`classic_queue.py`) is composed: its contents are the messages in their store with
 limits and expiry (`contents.py`), its outbox settles or dead-letters what is dropped (`outbox.py`), its delivery
-serves the ring of its consumers and counts unacked messages (`delivery.py`, `consumers.py`), and timers expire the
+serves the ring of its consumers and counts unacked messages (`Delivery`), and timers expire the
 message at the head and the queue itself (`expiry.py`).
 
 Its types differ by a few flags (`core/queues/traits.py`). A priority queue serves its consumers with each run rather
@@ -39,11 +39,11 @@ offset is the number of a message in its store minus one. What retention removes
 one event, whatever its size; its segments then go as those of acknowledged messages do. Files are grouped into units
 of the size that the stream was declared with, by their sizes alone, so that the groups are the same after a restart.
 
-Of a `StreamQueue` (`core/queues/stream_queue.py`), `StreamReaders` (`stream_readers.py`) serve the consumers. It waits
+Of a `StreamQueue` (`core/queues/stream_queue.py`), `StreamReaders` serve the consumers. It waits
 for the sync of each turn in which it got messages, and only then delivers them. So numbers that were not synced have
 been seen by nobody, and after a crash without losses it skips none.
 
-A reader with a filter (`stream_readers.py`) compares the header of each message in its page, in time slices, and
+A reader with a filter compares the header of each message in its page, in time slices, and
 passes on what is wanted.
 
 Names of consumers (`core/queues/consumer_names.py`). A name has the number of the first message that is not

@@ -14,8 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from leveret.broker.core.deduplication.header_values import QueuedValues
-from leveret.broker.core.queues.consumers import UnackedHolder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue, UnackedHolder
 from leveret.storage.interface import Entry, Level, Look, Seen
 from leveret.storage.message import Message
 from leveret.storage.stores.priority_store import PriorityStore, ReturnsStore

@@ -11,12 +11,18 @@ from leveret.broker.core.deduplication.header_values import QueuedValues, read_k
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.messages import Publisher
 from leveret.broker.core.queues.browsing import note_values
-from leveret.broker.core.queues.consumers import QueueConsumer, Release, UnackedHolder
-from leveret.broker.core.queues.contents import Contents
-from leveret.broker.core.queues.delivery import Delivery
+from leveret.broker.core.queues.contents import Contents, Delivery
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
-from leveret.broker.core.queues.queue import Drop, Queue, QueueDeclaration, QueueHost
+from leveret.broker.core.queues.queue import (
+    Drop,
+    Queue,
+    QueueConsumer,
+    QueueDeclaration,
+    QueueHost,
+    Release,
+    UnackedHolder,
+)
 from leveret.broker.core.queues.returns import RETURN_STEP, DelayedReturns, DeliveryCounter, ReturnRules
 from leveret.broker.core.queues.traits import CLASSIC, Limits, QueueTraits
 from leveret.broker.core.scheduling.turn import UNLIMITED, TimeSlice

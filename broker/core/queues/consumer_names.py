@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from leveret.broker.core.queues.consumers import QueueConsumer, UnackedHolder
+from leveret.broker.core.queues.queue import QueueConsumer, UnackedHolder
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.properties import encode_content_header
 from leveret.storage.backings import LevelBacking

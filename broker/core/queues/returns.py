@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 from leveret.broker.core.delays.schedule import Schedule
 from leveret.broker.core.queues.traits import UNBOUNDED, QueueTraits
 from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.scheduling.work import Work
+from leveret.broker.core.scheduling.turn import Turn, Work
 from leveret.policies.queue_settings import QueueSettings, read_retry
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldValue, find, normalize, sort_table

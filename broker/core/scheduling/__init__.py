@@ -14,6 +14,6 @@ after what the one before has started is done (`App.is_settled`). Sockets (heart
 checks and the upkeep of the disk follow real time.
 
 Long work. All of it shares one time slice of 5 ms in an iteration of the loop (`Slices`): what is due in exchanges and
-queues (`work.py`), events of connections that take long (`session/intake.py`), and requests over HTTP (`slices.py`).
+queues (`Work`), events of connections that take long (`session/intake.py`), and requests over HTTP (`slices.py`).
 What has taken the least time is next.
 """

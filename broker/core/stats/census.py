@@ -8,12 +8,11 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters
+from leveret.broker.core.counters.counters import ChannelCounters, QueueCounters, VirtualHostStatistics
 from leveret.broker.core.counters.history import GLOBAL, STEP, LossCounters
-from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.work import PeriodicWork
+from leveret.broker.core.scheduling.turn import PeriodicWork
 from leveret.broker.core.vhosts.vhost import VirtualHost
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS

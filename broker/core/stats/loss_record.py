@@ -15,7 +15,7 @@ from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounter
 from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.types import DelayedExchange
-from leveret.broker.core.scheduling.work import PeriodicWork
+from leveret.broker.core.scheduling.turn import PeriodicWork
 from leveret.broker.core.vhosts.vhost import Counters, DeletedObjects, VirtualHost
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.disk.files import Files, UnreadableFileError, replace_file

@@ -8,9 +8,9 @@ from typing import Final
 
 from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.remembering import RecentHistoryExchange
+from leveret.broker.core.exchanges.types import RecentHistoryExchange
 from leveret.broker.core.messages import Target, published_to, read_extra_keys
-from leveret.broker.core.scheduling.work import Work
+from leveret.broker.core.scheduling.turn import Work
 from leveret.broker.core.vhosts.routing import Route, route, route_in_steps
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.header_scan import DECODE, scan_header

@@ -12,7 +12,7 @@ from typing import Any, Final
 from leveret.broker.core.events import Event
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhosts.broker_messages import publish
+from leveret.broker.core.vhosts.routing import publish
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol import properties
 from leveret.protocol.erlang_terms import format_binary, format_float, format_list, format_tuple

@@ -13,8 +13,7 @@ from typing import Any
 from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.core.events import Events, named
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.exchanges.types import DeduplicatingExchange, DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.traits import DEFAULT_RELEASE

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from leveret.broker.core.messages import Origin, Target, names_of, published_to, read_extra_keys
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.vhosts.broker_messages import publish
+from leveret.broker.core.vhosts.routing import publish
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize
 from leveret.protocol.properties import FLAGS, Properties

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters
+from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters, VirtualHostStatistics
 from leveret.broker.core.counters.history import STEP, LossCounters
-from leveret.broker.core.counters.totals import VirtualHostStatistics
 from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.remembering import DISK, DeduplicatingExchange
-from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.exchanges.types import DISK, DeduplicatingExchange, DelayedExchange
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.messages import PublishDetails, Publisher
 from leveret.broker.core.queues.classic_queue import ClassicQueue
@@ -30,8 +28,7 @@ from leveret.broker.core.queues.queue import Queue, QueueDeclaration
 from leveret.broker.core.queues.stream_queue import StreamQueue, StreamUpkeep
 from leveret.broker.core.queues.traits import CLASSIC, DEFAULT_RELEASE, PRIORITY, QUORUM_RELEASES
 from leveret.broker.core.scheduling.timers import Timers
-from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.core.scheduling.work import Work
+from leveret.broker.core.scheduling.turn import Turn, Work
 from leveret.broker.core.vhosts.dead_letters import DeadLetters
 from leveret.broker.core.vhosts.due_messages import DueMessages
 from leveret.broker.core.vhosts.event_fields import counted_fields

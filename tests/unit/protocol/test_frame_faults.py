@@ -6,8 +6,7 @@ import pytest
 
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from leveret.protocol.faults import ConnectionFault, WireFault
-from leveret.protocol.frame_events import MethodReceived
-from leveret.protocol.frame_reader import ChannelFrames
+from leveret.protocol.frame_reader import ChannelFrames, MethodReceived
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import frame, message_frames, publish_frame

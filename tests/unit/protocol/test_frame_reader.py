@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
 from leveret.protocol.faults import AmqpFault, WireFault
-from leveret.protocol.frame_events import AckRun, MethodReceived, PublishRun, VariedRun
-from leveret.protocol.frame_reader import FrameReader
+from leveret.protocol.frame_reader import AckRun, FrameReader, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.methods import METHODS, encode_method
 from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import (

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.config.config_errors import DefinitionsError
-from leveret.broker.core.definitions.exporting import for_vhost
+from leveret.broker.core.definitions import for_vhost
 from leveret.broker.core.json_values import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.definitions.exporting import export_parameters, vhost_limits
+from leveret.broker.core.definitions import export_parameters, vhost_limits
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.management.http.access import OBJECT_REFUSAL

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.definitions.exporting import describe_policy
+from leveret.broker.core.definitions import describe_policy
 from leveret.broker.core.policy_effects import (
     PolicyMatch,
     Preview,

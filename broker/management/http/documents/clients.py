@@ -8,7 +8,7 @@ from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientC
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
-from leveret.broker.core.queues.consumers import QueueConsumer
+from leveret.broker.core.queues.queue import QueueConsumer
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER, CONSUMER_NAME
 from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys

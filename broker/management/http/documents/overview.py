@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from leveret import compilation
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.counters.totals import BrokerStatistics, NodeStatistics, VirtualHostStatistics
+from leveret.broker.core.counters.counters import BrokerStatistics, NodeStatistics, VirtualHostStatistics
 from leveret.broker.core.exchanges.types import EXCHANGE_TYPES
 from leveret.broker.core.node import Node
 from leveret.broker.core.queues.queue import Queue

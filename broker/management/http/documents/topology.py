@@ -13,8 +13,7 @@ from leveret.broker.core.deduplication.filter import DuplicateFilter
 from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.amqp_types import DEFAULT_EXCHANGE
 from leveret.broker.core.exchanges.base import Binding, Exchange
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.exchanges.types import DeduplicatingExchange, DelayedExchange
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhosts.vhost import VirtualHost

@@ -17,8 +17,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
-from leveret.broker.core.exchanges.types import DelayedExchange
+from leveret.broker.core.exchanges.types import DeduplicatingExchange, DelayedExchange
 from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue

@@ -10,7 +10,7 @@ import pytest
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.exporting import for_vhost
+from leveret.broker.core.definitions import for_vhost
 from leveret.broker.core.vhosts.metadata import VirtualHostMetadata
 from leveret.broker.operations.broker_definitions import (
     DefinitionsKeeper,

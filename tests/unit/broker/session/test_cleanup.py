@@ -8,7 +8,7 @@ from pamqp import commands
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.session.channel import Channel
-from leveret.broker.session.routes import cached_route
+from leveret.broker.session.shared_state import cached_route
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 

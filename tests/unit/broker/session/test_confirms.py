@@ -11,7 +11,7 @@ from leveret.broker.core.counters.counters import ChannelCounters
 from leveret.broker.core.message_stores import WriteFailures
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import QueueDeclaration
-from leveret.broker.session.confirms import Confirms
+from leveret.broker.session.output import Confirms
 from tests.support import methods
 from tests.support.examples import examples
 from tests.support.manual_loop import ManualLoop

@@ -8,10 +8,9 @@ import pytest
 from pamqp import commands
 
 from leveret.broker.core.counters.counters import ChannelCounters
-from leveret.broker.core.queues.consumers import QueueConsumer
+from leveret.broker.core.queues.queue import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.session.confirms import Confirms
-from leveret.broker.session.output import Output
+from leveret.broker.session.output import Confirms, Output
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_broker import method
 from tests.support.memory_transport import MemoryTransport

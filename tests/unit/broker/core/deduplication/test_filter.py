@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.deduplication.filter import DuplicateFilter
-from leveret.broker.core.exchanges.remembering import DeduplicatingExchange
+from leveret.broker.core.exchanges.types import DeduplicatingExchange
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.routing import Route, route
 from leveret.broker.core.vhosts.vhost import VirtualHost

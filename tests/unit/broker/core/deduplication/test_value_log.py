@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leveret.broker.core.deduplication.filter import ValueLog
 from leveret.broker.core.deduplication.header_values import NEVER, RememberedValues
-from leveret.broker.core.deduplication.value_log import ValueLog
 from leveret.broker.core.message_stores import SyncWaiter, WriteFailures
 from leveret.storage.backings import LevelBacking, StoreRequest
 from leveret.storage.engine import StorageEngine

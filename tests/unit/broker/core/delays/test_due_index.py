@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from leveret.broker.core.delays.due_index import DueIndex
+from leveret.broker.core.delays.schedule import DueIndex
 from tests.support.examples import examples
 
 TIMES = st.integers(0, 12) | st.integers(0, 10**15)

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.consumers import ConsumerGroup, Ring
-from leveret.broker.core.queues.queue import Holder
+from leveret.broker.core.queues.queue import ConsumerGroup, Holder, Ring
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.broker.core.queues.stream_readers import StreamFilter, filter_value
+from leveret.broker.core.queues.stream_queue import StreamFilter, filter_value
 from leveret.policies.stream_arguments import Begin, StreamPlace
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.protocol.properties import HEADERS, encode_content_header, encode_headers

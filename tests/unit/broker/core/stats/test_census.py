@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
+from leveret.broker.core.counters.counters import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.core.counters.history import STEP
-from leveret.broker.core.counters.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.core.node import Node
 from leveret.broker.core.stats.census import Census, Sampler
 from leveret.storage.clock import Clock

@@ -1,1 +1,0 @@
-"""Definitions as documents, and their restoration at a start."""
