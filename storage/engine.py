@@ -21,9 +21,8 @@ from leveret.storage.disk.trash import Trash
 from leveret.storage.event_format import Event, EventDetails, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events
 from leveret.storage.readers.named_readers import NamedReaders
-from leveret.storage.recovery.checkpointer import Checkpointer
 from leveret.storage.recovery.recovery_report import RecoveryReport
-from leveret.storage.recovery.restart import SKIPPED, Restart, commit_recovered
+from leveret.storage.recovery.restart import SKIPPED, Checkpointer, Restart, commit_recovered
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import Segment, StorePlace

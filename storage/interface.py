@@ -102,22 +102,17 @@ class MessageStore(Protocol):
             count: Maximum number of messages, at least 1.
         """
 
-    def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
+    def drop(
+        self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN, expired_at: int = 0
+    ) -> tuple[int, int]:
         """Remove messages from the head permanently.
 
         Args:
             count: Maximum number of messages, at least 1.
             body_bytes: Stop when the bodies dropped have reached this many bytes.
+            expired_at: Stop at a message that has not expired at this time in microseconds since 1970; 0 for any.
         Returns:
             The number of messages dropped and the sum of their body lengths.
-        """
-
-    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Remove expired messages from the head permanently; see drop().
-
-        Args:
-            now: Microseconds since 1970.
-            count: Maximum number of messages, at least 1.
         """
 
     def peek(self) -> Message | None:

@@ -52,6 +52,20 @@ class Envelope:
         self.delivery_count = delivery_count
         self.deferred_expiry = deferred_expiry
 
+    def changed(self, header: bytes, delivery_count: int | None, deferred_expiry: int = 0) -> Envelope:
+        """Return a copy with another header, delivery count and deferred expiry."""
+        return Envelope(
+            self.route,
+            header,
+            self.persistent,
+            self.priority,
+            self.expiration_ms,
+            self.dead,
+            self.blind_keys,
+            delivery_count,
+            deferred_expiry,
+        )
+
 
 #: The envelope of no message, where there has not been one yet.
 NO_ENVELOPE: Final = Envelope(b"", b"")

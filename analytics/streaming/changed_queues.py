@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
-from leveret.storage.snapshots.snapshot import Snapshot
-from leveret.storage.snapshots.snapshot_memory import FileState, file_state
+from leveret.storage.snapshots.snapshot import FileState, Snapshot, file_state
 
 #: File systems of this machine. Others may show for a while how a file was.
 _LOCAL: Final = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})

@@ -12,8 +12,7 @@ from leveret.analytics.selection import RowLimits
 from leveret.analytics.tables.partitions import EventsPartition, event_partitions, locate_snapshot
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
-from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
-from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
+from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, SnapshotMemory, take_snapshot
 
 
 class EventStream:

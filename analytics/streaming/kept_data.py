@@ -27,7 +27,7 @@ from leveret.storage.readers.reader_file import (
 )
 from leveret.storage.snapshots.lease import LEASE_FILE, LINKS
 from leveret.storage.snapshots.segments import SegmentView
-from leveret.storage.snapshots.snapshot_memory import FileState, file_state
+from leveret.storage.snapshots.snapshot import FileState, file_state
 
 #: Microseconds after which the file is written again although nothing has been read.
 _HEARTBEAT: Final = 5_000_000

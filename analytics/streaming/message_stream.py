@@ -52,8 +52,14 @@ from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import Stream
 from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
-from leveret.storage.snapshots.snapshot import Choice, Request, Snapshot, read_directory_format, take_snapshot
-from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
+from leveret.storage.snapshots.snapshot import (
+    Choice,
+    Request,
+    Snapshot,
+    SnapshotMemory,
+    read_directory_format,
+    take_snapshot,
+)
 
 
 def note_gap(stream: str, first: int, end: int, fails: bool) -> None:

@@ -246,7 +246,7 @@ class Connections(Set[ClientConnection]):
         self._statistics.connection_closed += 1
         _count_down(self.by_user, connection.username)
         _count_down(self.by_vhost, connection.vhost_name)
-        self._events.tell("connection.closed", closed_connection_fields, connection, self._events.node)
+        self._events.tell("connection.closed", _identity_fields, connection, self._events.node)
 
     def channel_opened(self, channel: ClientChannel) -> None:
         """Count a new channel."""
@@ -301,11 +301,6 @@ def connection_fields(connection: ClientConnection, node: str) -> dict[str, Any]
         "channel_max": connection.channel_max,
         "connected_at": connection.connected_at,
     }
-
-
-def closed_connection_fields(connection: ClientConnection, node: str) -> dict[str, Any]:
-    """Return the fields of ``connection.closed``."""
-    return _identity_fields(connection, node)
 
 
 def _identity_fields(connection: ClientIdentity, node: str) -> dict[str, Any]:

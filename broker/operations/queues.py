@@ -17,7 +17,7 @@ from leveret.broker.core.queues.stream_queue import StreamFilter, StreamQueue
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.core.vhosts.topology import generate_name, strip_line_ends
 from leveret.broker.operations.principal import Principal
-from leveret.policies.argument_checks import refuse_consumer
+from leveret.policies.policy_keys import refuse_consumer
 from leveret.policies.stream_arguments import (
     StreamPlace,
     consumer_name_error,

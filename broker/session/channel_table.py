@@ -144,32 +144,21 @@ class ChannelTable:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def publish(self, run: PublishRun) -> None:
-        """Publish messages; for errors see publish_run()."""
-        channel = self.find(run.channel, BASIC_PUBLISH)
-        if channel.state is _IS_OPEN:
-            try:
+    def receive(self, run: PublishRun | VariedRun | AckRun) -> None:
+        """Publish messages, for errors see publish_run(), or acknowledge some one by one."""
+        method = BASIC_ACK if type(run) is AckRun else BASIC_PUBLISH
+        channel = self.find(run.channel, method)
+        if channel.state is not _IS_OPEN:
+            return
+        try:
+            if type(run) is PublishRun:
                 publish_run(channel, run)
-            except ChannelFault as fault:
-                channel.fail(fault, BASIC_PUBLISH)
-
-    def publish_varied(self, run: VariedRun) -> None:
-        """Publish messages with different headers; for errors see publish_run()."""
-        channel = self.find(run.channel, BASIC_PUBLISH)
-        if channel.state is _IS_OPEN:
-            try:
-                publish_varied(channel, run)
-            except ChannelFault as fault:
-                channel.fail(fault, BASIC_PUBLISH)
-
-    def acknowledge(self, run: AckRun) -> None:
-        """Acknowledge messages one by one."""
-        channel = self.find(run.channel, BASIC_ACK)
-        if channel.state is _IS_OPEN:
-            try:
+            elif type(run) is AckRun:
                 basic.acknowledge_run(channel, run.tags)
-            except ChannelFault as fault:
-                channel.fail(fault, BASIC_ACK)
+            elif type(run) is VariedRun:
+                publish_varied(channel, run)
+        except ChannelFault as fault:
+            channel.fail(fault, method)
 
     def handle(self, event: MethodReceived) -> None:
         """Handle another method of a channel.

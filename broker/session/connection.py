@@ -251,13 +251,9 @@ class Connection:
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
 
     def _handle_running(self, event: Event) -> None:
-        """Handle an event of an open connection. What kind it is of is decided here, and nowhere else."""
-        if type(event) is PublishRun:
-            self.channels.publish(event)
-        elif type(event) is AckRun:
-            self.channels.acknowledge(event)
-        elif type(event) is VariedRun:
-            self.channels.publish_varied(event)
+        """Handle an event of an open connection."""
+        if type(event) is PublishRun or type(event) is AckRun or type(event) is VariedRun:
+            self.channels.receive(event)
         elif type(event) is MethodReceived:
             if event.channel:
                 self.host.events.actor = self.host.actor

@@ -1,11 +1,14 @@
 """The connection handshake, from the protocol header to connection.open-ok.
 
 As in RabbitMQ, most errors are not answered: the socket is closed after 3 s, which also slows down password guessing.
+
+At the end are parsers of the responses of SASL mechanisms that carry a user name and a password.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.attempts import AMQP
@@ -19,11 +22,62 @@ from leveret.broker.session.shared_state import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from leveret.protocol.erlang_terms import format_binary
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
-from leveret.protocol.field_table import FieldTable, find
+from leveret.protocol.field_table import FieldTable, MalformedTable, as_text, decode_table, find
 from leveret.protocol.frame_reader import Event, MethodReceived
 from leveret.protocol.methods import INDEX, encode_method
-from leveret.protocol.sasl import MECHANISMS, MalformedResponse
 from leveret.protocol.states import ConnectionInput, ConnectionState
+
+
+class Credentials(NamedTuple):
+    """User name and password that a client has sent."""
+
+    username: str
+    password: bytes
+
+
+class MalformedResponse(ValueError):
+    """A SASL response that does not follow its mechanism's form."""
+
+
+def read_plain(response: bytes) -> Credentials:
+    """Read a PLAIN response: NUL user NUL password, without an authorization identity.
+
+    Raises:
+        MalformedResponse: Any other form.
+    Spec: RFC 4616, section 2; RabbitMQ refuses an authorization identity.
+    """
+    parts = response.split(b"\x00")
+    if len(parts) != 3 or parts[0]:
+        raise MalformedResponse("PLAIN takes NUL, user, NUL, password")
+    return Credentials(_decode(parts[1]), parts[2])
+
+
+def read_amqplain(response: bytes) -> Credentials:
+    """Read an AMQPLAIN response: a field table without its length, keys LOGIN and PASSWORD.
+
+    Raises:
+        MalformedResponse: It is not a table, or a key is missing or not a string.
+    Spec: AMQP 0-8 section 3.1.4 as RabbitMQ reads it.
+    """
+    try:
+        table = decode_table(response)
+    except MalformedTable as malformed:
+        raise MalformedResponse(str(malformed)) from None
+    login, password = find(table, "LOGIN"), find(table, "PASSWORD")
+    if login is None or password is None or login.kind not in "Sx" or password.kind not in "Sx":
+        raise MalformedResponse("AMQPLAIN takes a table with the strings LOGIN and PASSWORD")
+    return Credentials(as_text(login), password.value)
+
+
+def _decode(octets: bytes) -> str:
+    return octets.decode("utf-8", "surrogateescape")
+
+
+MECHANISMS: Final[dict[str, Callable[[bytes], Credentials]]] = {
+    "AMQPLAIN": read_amqplain,
+    "PLAIN": read_plain,
+}
+
 
 _START: Final = INDEX["connection.start"]
 _START_OK: Final = INDEX["connection.start-ok"]

@@ -338,6 +338,8 @@ def _adjacent_segments(segments: Sequence[Segment], seed: int, room: int, quiet_
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds that an urgent job sleeps after each read, so that other threads can run.
 _URGENT_PAUSE: Final = 0.00005
+#: Read rate of background jobs.
+_BYTES_PER_SECOND: Final = 50 << 20
 #: Stores checked by one call of run_background().
 _STORES_PER_CALL: Final = 100
 #: Microseconds without writes after which a sparse active segment is sealed.
@@ -364,7 +366,6 @@ class Compactor:
         deliver: Schedules a function in that thread; None to run jobs synchronously.
         on_change: Called with a store after a job; must commit it and call consider() again.
         sync: Called with a store; must sync its sealed segments and call consider() again.
-        rate: Read rate of background jobs in bytes per second.
 
     Attributes:
         candidates: Stores with dead messages, candidates for background jobs.
@@ -375,12 +376,10 @@ class Compactor:
         deliver: Callable[[Callable[[], None]], object] | None,
         on_change: Callable[[SegmentStore], None],
         sync: Callable[[SegmentStore], None],
-        rate: int = 50 << 20,
     ) -> None:
         self._deliver = deliver
         self._on_change = on_change
         self._sync = sync
-        self._rate = rate
         #: Stores to compact until D <= 1.5 L + S.
         self._draining: set[SegmentStore] = set()
         self.candidates: dict[SegmentStore, None] = {}
@@ -540,7 +539,7 @@ class Compactor:
         if self._urgent.is_set():
             sleep(_URGENT_PAUSE)
         else:
-            self._urgent.wait(size / self._rate)
+            self._urgent.wait(size / _BYTES_PER_SECOND)
         if self._cancelled.is_set():
             raise CancelledError
 

@@ -15,11 +15,13 @@ from leveret.storage.directory.directory_format import (
     FORMAT_FILE,
     DataDirectoryError,
     DirectoryFormat,
+    UpgradeError,
+    complete_upgrade,
     pack_format,
     read_format,
+    upgrade,
 )
 from leveret.storage.directory.queue_names import QUEUE_FILE, note_deleted, priorities_in, queue_path, store_path
-from leveret.storage.directory.upgrade import UpgradeError, complete_upgrade, upgrade
 from leveret.storage.disk.files import Files, must_read, replace_file, write_draft
 from leveret.storage.format import FORMAT_VERSION, crc_of, pack_checked
 

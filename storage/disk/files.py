@@ -448,6 +448,8 @@ def sync_files(files: Files, directory: str) -> None:
 
 #: Calls of close_idle() without a use after which a file open for reading, and its read-ahead buffer, is released.
 _READ_IDLE_CHECKS: Final = 2
+#: The same for files open for appending.
+_APPEND_IDLE_CHECKS: Final = 30
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -464,13 +466,11 @@ class Descriptors:
     Args:
         append_max: Maximum number of files open for appending.
         read_max: Maximum number of files open for reading.
-        append_idle_checks: Calls of close_idle() without a use after which a file open for appending is closed.
     """
 
-    def __init__(self, append_max: int = 256, read_max: int = 128, append_idle_checks: int = 30) -> None:
+    def __init__(self, append_max: int = 256, read_max: int = 128) -> None:
         self._append_max = append_max
         self._read_max = read_max
-        self._append_checks = append_idle_checks
         self._checks = 0
         #: Owner to the check number of its last use, least recently used first.
         self._appending: OrderedDict[Closable, int] = OrderedDict()
@@ -509,7 +509,7 @@ class Descriptors:
     def close_idle(self) -> None:
         """Close idle files. Called about once a second."""
         self._checks += 1
-        _close_before(self._appending, self._checks - self._append_checks)
+        _close_before(self._appending, self._checks - _APPEND_IDLE_CHECKS)
         _close_before(self._reading, self._checks - _READ_IDLE_CHECKS)
 
 

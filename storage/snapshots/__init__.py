@@ -17,7 +17,7 @@ deleted queues are kept beside the event log (`directory/queue_names.py`). A que
 planned, or several share one. A streaming query reads what has come since its last snapshot; what left the files in
 between, it finds in the event log (`analytics/streaming/missed_messages.py`). Its snapshots have only queues whose
 directories or incomplete segments are not as they were when it had read all of them (`streaming/changed_queues.py`),
-and remember names, checkpoints and events of the ones before (`snapshots/snapshot_memory.py`). The choice is made
+and remember names, checkpoints and events of the ones before (`SnapshotMemory`). The choice is made
 after the cut is found, so what is visible at the cut is in the files that are compared. An offset is complete by
 itself (`tables/chains.py`): a base beside the checkpoint could be lost while the checkpoint is kept.
 """

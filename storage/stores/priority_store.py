@@ -79,29 +79,19 @@ class PriorityStore:
                 break
         return entries
 
-    def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
+    def drop(
+        self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN, expired_at: int = 0
+    ) -> tuple[int, int]:
         """Remove messages from the head permanently."""
         dropped, left = 0, body_bytes
         while dropped < count and left > 0 and (level := self._head()) >= 0:
             store = self.levels[level]
-            part, part_bytes = store.drop(count - dropped, left, kind)
+            part, part_bytes = store.drop(count - dropped, left, kind, expired_at)
             dropped, left = dropped + part, left - part_bytes
             if store.ready_count:
-                # A limit is reached, or the store has done enough for one call.
+                # A limit is reached, its next message has not expired, or it has done enough for one call.
                 break
         return dropped, body_bytes - left
-
-    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Remove expired messages from the head permanently."""
-        dropped = dropped_bytes = 0
-        while dropped < count and (level := self._head()) >= 0:
-            store = self.levels[level]
-            part, part_bytes = store.drop_expired(now, count - dropped)
-            dropped, dropped_bytes = dropped + part, dropped_bytes + part_bytes
-            if store.ready_count:
-                # Its next message has not expired, or it has done enough for one call.
-                break
-        return dropped, dropped_bytes
 
     def peek(self) -> Message | None:
         """Return the message at the head without taking it."""

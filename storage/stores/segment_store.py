@@ -244,15 +244,6 @@ class SegmentStore:
             dropped, left, steps = dropped + run, left - run_bytes, steps - cost
         return dropped, body_bytes - left
 
-    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Remove expired messages from the head permanently; see drop().
-
-        Args:
-            now: Microseconds since 1970.
-            count: Maximum number of messages, at least 1.
-        """
-        return self.drop(count, _ALL_BYTES, EventKind.EXPIRED, now)
-
     def peek(self) -> Message | None:
         """Return the message at the head without taking it."""
         while self.ready_count:

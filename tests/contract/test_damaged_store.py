@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from leveret.storage.event_format import EventKind
 from leveret.storage.format import SEGMENT_HEADER_BYTES, peek_record
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
@@ -83,7 +84,7 @@ def test_expired_messages_behind_a_record_of_a_wrong_length_leave(drops: bool, h
     files_of(store).overwrite(path, (3 * header.rec_len).to_bytes(4, "little"), SEGMENT_HEADER_BYTES + 8)
     store.log.release()
     if drops:
-        assert store.drop_expired(10, ALL) == (3, 3)
+        assert store.drop(ALL, ALL, EventKind.EXPIRED, 10) == (3, 3)
     else:
         assert [entry[1].body for entry in store.take_expired(10, ALL)] == [b"2", b"3", b"4"]
     assert store.ready_count == 0
@@ -128,7 +129,7 @@ def test_a_store_whose_only_message_is_damaged_is_empty_for_who_looks(kind: str,
         "take": lambda: store.take(1, ALL),
         "take_expired": lambda: store.take_expired(10, 1),
         "drop": lambda: store.drop(1, ALL),
-        "drop_expired": lambda: store.drop_expired(10, 1),
+        "drop_expired": lambda: store.drop(1, ALL, EventKind.EXPIRED, 10),
         "peek": store.peek,
     }
     found = looks[look]()
@@ -203,7 +204,7 @@ class DamagedStoreMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12))
     def drop_expired(self, count: int) -> None:
-        self._drop(lambda: self.store.drop_expired(20, count))
+        self._drop(lambda: self.store.drop(count, ALL, EventKind.EXPIRED, 20))
 
     @rule()
     def peek(self) -> None:

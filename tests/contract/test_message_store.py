@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
@@ -160,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
         dropped: list[Message] = []
         while self.ready and len(dropped) < count and 0 < self.ready[0][1].expires_at <= now:
             dropped.append(self.ready.pop(0)[1])
-        assert self.store.drop_expired(now, count) == (len(dropped), size_of(dropped))
+        assert self.store.drop(count, ALL, EventKind.EXPIRED, now) == (len(dropped), size_of(dropped))
 
     def _compare(self, entries: list[Entry], expected: list[tuple[int, Message, bool]]) -> None:
         """Compare taken messages with the expected ones, and add them to the taken ones."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from leveret.storage.engine import StorageEngine
+from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
@@ -116,7 +117,7 @@ class QueueMachine(RuleBasedStateMachine):
         dropped: list[int] = []
         while self.ready and len(dropped) < count and 0 < self.rows[self.ready[0]].message.expires_at <= now:
             dropped.append(self.ready.pop(0))
-        assert self.store.drop_expired(now, count) == (len(dropped), self._size(dropped))
+        assert self.store.drop(count, ALL, EventKind.EXPIRED, now) == (len(dropped), self._size(dropped))
         self._settled(dropped)
 
     @precondition(lambda self: self.taken)

@@ -9,8 +9,16 @@ from contextlib import suppress
 import pytest
 
 from leveret.storage.directory.data_directory import DataDirectory
-from leveret.storage.directory.directory_format import DataDirectoryError, pack_format, unpack_format
-from leveret.storage.directory.upgrade import Change, Migration, UpgradeError, complete_upgrade, upgrade
+from leveret.storage.directory.directory_format import (
+    Change,
+    DataDirectoryError,
+    Migration,
+    UpgradeError,
+    complete_upgrade,
+    pack_format,
+    unpack_format,
+    upgrade,
+)
 from leveret.storage.disk.files import Files
 from tests.support.crashing_files import CrashingFiles
 from tests.support.simulated_files import ROOT
@@ -178,7 +186,7 @@ def test_the_data_directory_upgrades_itself(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(f"leveret.storage.directory.{module}.FORMAT_VERSION", 3)
     with pytest.raises(DataDirectoryError, match="cannot upgrade to format 3"):
         DataDirectory(files, ROOT, lambda: 0)
-    monkeypatch.setattr("leveret.storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)
+    monkeypatch.setattr("leveret.storage.directory.directory_format.MIGRATIONS", _MIGRATIONS)
     monkeypatch.setattr(upgrade, "__defaults__", (_MIGRATIONS,))
     directory = DataDirectory(files, ROOT, lambda: 0)
     assert (directory.format.format, directory.store_id) == (3, _STORE_ID)

@@ -72,16 +72,8 @@ def mark_delayed(envelope: Envelope) -> tuple[int, Envelope]:
     changed = tuple(
         (key, FieldValue("l", -delay) if key == DELAY else value) for key, value in sort_table(normalize(headers))
     )
-    return delay, Envelope(
-        envelope.route,
-        read.replaced({properties.HEADERS: encode_headers(changed)}),
-        envelope.persistent,
-        envelope.priority,
-        envelope.expiration_ms,
-        envelope.dead,
-        envelope.blind_keys,
-        envelope.delivery_count,
-    )
+    header = read.replaced({properties.HEADERS: encode_headers(changed)})
+    return delay, envelope.changed(header, envelope.delivery_count)
 
 
 def _parse(octets: bytes) -> int:

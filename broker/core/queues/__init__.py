@@ -5,7 +5,7 @@ A `Queue` (`core/queues/queue.py`) is what others know of one; behind it are cla
 Parts of a queue. A `ClassicQueue` (`classic_queue.py`) is composed: its contents are the messages in their store with
 limits and expiry (`contents.py`), its outbox settles or dead-letters what is dropped (`outbox.py`), its delivery
 serves the ring of its consumers and counts unacked messages (`Delivery`), and timers expire the
-message at the head and the queue itself (`expiry.py`).
+message at the head and the queue itself.
 
 Its types differ by a few flags (`core/queues/traits.py`). A priority queue serves its consumers with each run rather
 than at the end of the turn, so that only messages that have to wait are sorted. The sorting is a store

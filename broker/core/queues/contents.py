@@ -350,7 +350,7 @@ class Contents:
     def _expire_step(self, now: int) -> int:
         """Drop a batch of expired messages from the head; return their number."""
         if self.settings.dead_letter_exchange is None and not self.outbox.values.is_active:
-            expired, _ = self.backing.store.drop_expired(now, _DROP_STEP)
+            expired, _ = self.backing.store.drop(_DROP_STEP, _ALL_BYTES, EventKind.EXPIRED, now)
             self.counters.dropped[EXPIRED] += expired
             return expired
         entries = self.backing.store.take_expired(now, _DROP_STEP)
@@ -395,16 +395,6 @@ class Delivery:
         self._unacked = contents.unacked
         self.returning = Returning()
         self.others: dict[UnackedHolder, None] = {}
-
-    @property
-    def unacked_count(self) -> int:
-        """Number of messages delivered and not yet settled."""
-        return self._unacked.count
-
-    @property
-    def unacked_bytes(self) -> int:
-        """Body bytes of these."""
-        return self._unacked.body_bytes
 
     def serve(self, expired_too: bool = False) -> None:
         """Deliver messages while a consumer has credit.

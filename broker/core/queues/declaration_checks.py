@@ -7,7 +7,7 @@ from typing import Final
 
 from leveret.broker.core.queues.queue import Queue, QueueDeclaration
 from leveret.broker.core.terms import check_equal, check_flag
-from leveret.policies.argument_checks import (
+from leveret.policies.policy_keys import (
     DEFAULT_STREAM_SEGMENT_BYTES,
     MAX_STREAM_SEGMENT_BYTES,
     argument_error,

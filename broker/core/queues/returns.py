@@ -112,16 +112,8 @@ def _count_in(envelope: Envelope, count: int | None, returns: int | None) -> Env
         headers = (*headers, (_HEADER, FieldValue("l", count)))
     if count is not None:
         headers = sort_table(normalize(headers))
-    return Envelope(
-        envelope.route,
-        published.replaced({properties.HEADERS: encode_headers(headers) if headers else None}),
-        envelope.persistent,
-        envelope.priority,
-        envelope.expiration_ms,
-        envelope.dead,
-        envelope.blind_keys,
-        count,
-    )
+    header = published.replaced({properties.HEADERS: encode_headers(headers) if headers else None})
+    return envelope.changed(header, count)
 
 
 class ReturnRules:
@@ -340,14 +332,4 @@ def _when_due(message: Message) -> Message:
 
 def _with_expiry(envelope: Envelope, expires_at: int) -> Envelope:
     """Return the envelope with another deferred expiry."""
-    return Envelope(
-        envelope.route,
-        envelope.header,
-        envelope.persistent,
-        envelope.priority,
-        envelope.expiration_ms,
-        envelope.dead,
-        envelope.blind_keys,
-        envelope.delivery_count,
-        expires_at,
-    )
+    return envelope.changed(envelope.header, envelope.delivery_count, expires_at)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from leveret.policies.argument_checks import QUEUE_TYPES
+from leveret.policies.policy_keys import QUEUE_TYPES
 from leveret.protocol.field_table import FieldTable, find, longstr
 
 

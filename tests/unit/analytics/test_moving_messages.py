@@ -16,8 +16,7 @@ from leveret.storage.engine import EngineOptions
 from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, EventKind
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.snapshots import dead
-from leveret.storage.snapshots.snapshot import Request, take_snapshot
-from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
+from leveret.storage.snapshots.snapshot import Request, SnapshotMemory, take_snapshot
 from tests.spark.directories import DirectoryBuilder
 from tests.support.plain_reader import open_reader
 
@@ -93,7 +92,7 @@ def test_what_leaves_when_a_checkpoint_is_written_is_one_row(tmp_path: Path) -> 
     builder.append(target, [b"x"] * 10)
     source.settle(entries, EventKind.MAXLEN, DEAD_LETTERED)
     builder.engine.flush()
-    with mock.patch("leveret.storage.recovery.checkpointer.Checkpointer.due", True):
+    with mock.patch("leveret.storage.recovery.restart.Checkpointer.due", True):
         builder.tick()
     (checkpoint,) = read_checkpoints(DiskFiles(), f"{builder.path}/ckpt", [])[:1]
     with take_snapshot(builder.path, Request(messages=False)) as snapshot:

@@ -4,13 +4,14 @@ from typing import Any, Final
 
 import pytest
 
-from leveret.policies.argument_checks import (
+from leveret.policies.policy_keys import (
+    ARGUMENTS,
+    MAX_TTL_MS,
     argument_error,
     compared_arguments,
     known_arguments,
     unsupported_argument,
 )
-from leveret.policies.policy_keys import ARGUMENTS, MAX_TTL_MS
 from leveret.protocol.field_table import INTEGER_KINDS, TYPE_NAMES
 
 #: A value of every type of the wire, by the type's name.

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.argument_checks import argument_error
-from leveret.policies.policy_keys import ARGUMENTS, KEYS
+from leveret.policies.policy_keys import ARGUMENTS, KEYS, argument_error
 from leveret.policies.value_checks import USER_LIMITS, VHOST_LIMITS, Values, integer, limits_error, one_of
 
 

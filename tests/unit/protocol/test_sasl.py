@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.broker.session.handshake import MECHANISMS, Credentials, MalformedResponse, read_amqplain, read_plain
 from leveret.protocol.field_table import FieldValue, encode_table, longstr
-from leveret.protocol.sasl import MECHANISMS, Credentials, MalformedResponse, read_amqplain, read_plain
 from tests.support.amqp_strategies import tables
 
 WITHOUT_NUL = st.binary(max_size=40).map(lambda octets: octets.replace(b"\0", b""))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.storage.event_format import EventKind
-from leveret.storage.snapshots.snapshot import Choice, Request, take_snapshot
-from leveret.storage.snapshots.snapshot_memory import SnapshotMemory
+from leveret.storage.snapshots.snapshot import Choice, Request, SnapshotMemory, take_snapshot
 from tests.spark.directories import DirectoryBuilder
 
 STEPS = st.lists(

@@ -76,8 +76,8 @@ def test_returned_messages_expire_first(store: ReturnsStore, drops: bool) -> Non
     store.settle([entry])
     assert store.take_expired(9, ALL) == []
     if drops:
-        assert store.drop_expired(20, 1) == (1, 1)
-        assert store.drop_expired(20, ALL) == (1, 1)
+        assert store.drop(1, ALL, EventKind.EXPIRED, 20) == (1, 1)
+        assert store.drop(ALL, ALL, EventKind.EXPIRED, 20) == (1, 1)
     else:
         expired = store.take_expired(20, ALL)
         assert [(each[1].body, each[2]) for each in expired] == [(b"a", True), (b"b", False)]

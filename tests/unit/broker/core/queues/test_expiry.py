@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
+from leveret.broker.core.queues.classic_queue import ClassicQueue, HeadTimer, QueueExpiry
 from leveret.broker.core.scheduling.turn import SLICE_MICROSECONDS, UNLIMITED, TimeSlice
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
