@@ -13,8 +13,7 @@ from leveret.broker.core.messages import names_of, published_to
 from leveret.broker.core.queues.queue import Drop, Queue
 from leveret.broker.core.queues.traits import UNBOUNDED, Limits
 from leveret.broker.core.vhosts.routing import route_in_steps
-from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.core.vhosts.vhost_policies import VirtualHostPolicies, effective_definition
+from leveret.broker.core.vhosts.vhost import VirtualHost, VirtualHostPolicies, effective_definition
 from leveret.policies.explanation import (
     Source,
     explain_setting,

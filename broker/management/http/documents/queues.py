@@ -16,7 +16,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.returns import delivery_limit
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.core.queues.traits import UNBOUNDED
-from leveret.broker.core.vhosts.vhost_policies import effective_definition
+from leveret.broker.core.vhosts.vhost import effective_definition
 from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
 from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
