@@ -6,7 +6,6 @@ Leveret serves this file at /cli/rabbitmqadmin. It is Leveret's own, and needs P
 
 from __future__ import annotations
 
-import argparse
 import base64
 import configparser
 import http.client
@@ -14,6 +13,7 @@ import json
 import os
 import ssl
 import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
@@ -75,43 +75,13 @@ class AdminError(Exception):
     """What was asked for cannot be done; the text says why."""
 
 
-class Options(argparse.Namespace):
-    """Values of the options."""
-
-    host: str
-    port: int | None
-    vhost: str | None
-    username: str
-    password: str
-    path_prefix: str
-    ssl: bool
-    ssl_ca_cert_file: str | None
-    ssl_cert_file: str | None
-    ssl_key_file: str | None
-    ssl_insecure: bool
-    quiet: bool
-    format: str
-    sort: str | None
-    sort_reverse: bool
-    depth: int
-    config: str
-    node: str
-    request_timeout: float | None
-    words: list[str]
-
-    @property
-    def in_vhost(self) -> str:
-        """The virtual host of commands that need one."""
-        return self.vhost or "/"
-
-
-def parse_options(argv: Sequence[str]) -> Options:
+def parse_options(argv: Sequence[str]) -> Namespace:
     """Parse the command line, with defaults from the configuration file."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="rabbitmqadmin",
         description=__doc__,
         epilog=COMMANDS_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("-c", "--config", default="~/.rabbitmqadmin.conf", help="configuration file (default: %(default)s)")
@@ -134,14 +104,16 @@ def parse_options(argv: Sequence[str]) -> Options:
     add("-R", "--sort-reverse", action="store_true", help="sort backwards")
     add("-d", "--depth", type=int, default=1, help="depth to which tables show objects (default: %(default)s)")
     add("words", nargs="+", metavar="COMMAND")
-    known = parser.parse_intermixed_args(argv, namespace=Options())
+    known = parser.parse_intermixed_args(argv)
     path = os.path.expanduser(known.config)
     if os.path.exists(path):
         settings = configparser.ConfigParser(interpolation=None)
         settings.read(path)
         if settings.has_section(known.node):
             parser.set_defaults(**_configured(settings, known.node))
-            known = parser.parse_intermixed_args(argv, namespace=Options())
+            known = parser.parse_intermixed_args(argv)
+    # The virtual host of commands that need one.
+    known.in_vhost = known.vhost or "/"
     return known
 
 
@@ -157,57 +129,46 @@ def _configured(settings: configparser.ConfigParser, section: str) -> dict[str, 
     return found
 
 
-class Client:
-    """Sends requests to the API."""
+def request(options: Namespace, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> bytes:
+    """Send a request to the API; return the body of the answer.
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    Args:
+        path: path after /api/, percent-encoded.
+        body: JSON value; None for no body.
+    Raises:
+        AdminError: it is refused, or nobody answers.
+    """
+    target = f"{options.path_prefix.rstrip('/')}/api/{path}"
+    login = base64.b64encode(f"{options.username}:{options.password}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    connection = _connect(options)
+    try:
+        full = f"{target}?{urlencode(query)}" if query else target
+        connection.request(method, full, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        said = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise AdminError(f"Could not connect: {error}") from error
+    finally:
+        connection.close()
+    if answer.status >= 400:
+        raise AdminError(_refusal(answer.status, target, said))
+    return said
 
-    def request(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> bytes:
-        """Send a request; return the body of the answer.
 
-        Args:
-            path: path after /api/, percent-encoded.
-            body: JSON value; None for no body.
-        Raises:
-            AdminError: it is refused, or nobody answers.
-        """
-        options = self._options
-        target = f"{options.path_prefix.rstrip('/')}/api/{path}"
-        login = base64.b64encode(f"{options.username}:{options.password}".encode()).decode()
-        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-        connection = self._connect()
-        try:
-            full = f"{target}?{urlencode(query)}" if query else target
-            connection.request(method, full, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            said = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise AdminError(f"Could not connect: {error}") from error
-        finally:
-            connection.close()
-        if answer.status >= 400:
-            raise AdminError(_refusal(answer.status, target, said))
-        return said
-
-    def _connect(self) -> http.client.HTTPConnection:
-        options = self._options
-        port = options.port or (15671 if options.ssl else 15672)
-        if not options.ssl:
-            return http.client.HTTPConnection(options.host, port, timeout=options.request_timeout)
-        try:
-            context = ssl.create_default_context(cafile=options.ssl_ca_cert_file)
-            if options.ssl_insecure:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            if options.ssl_cert_file:
-                context.load_cert_chain(options.ssl_cert_file, options.ssl_key_file)
-        except OSError as error:
-            raise AdminError(f"Could not read certificates: {error}") from error
-        return http.client.HTTPSConnection(options.host, port, timeout=options.request_timeout, context=context)
-
-    def get(self, path: str, **query: Any) -> Any:
-        """Return what the API has at a path."""
-        return json.loads(self.request("GET", path, query={k: v for k, v in query.items() if v is not None}))
+def _connect(options: Namespace) -> http.client.HTTPConnection:
+    port = options.port or (15671 if options.ssl else 15672)
+    if not options.ssl:
+        return http.client.HTTPConnection(options.host, port, timeout=options.request_timeout)
+    try:
+        context = ssl.create_default_context(cafile=options.ssl_ca_cert_file)
+        if options.ssl_insecure:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if options.ssl_cert_file:
+            context.load_cert_chain(options.ssl_cert_file, options.ssl_key_file)
+    except OSError as error:
+        raise AdminError(f"Could not read certificates: {error}") from error
+    return http.client.HTTPSConnection(options.host, port, timeout=options.request_timeout, context=context)
 
 
 def _refusal(status: int, target: str, said: bytes) -> str:
@@ -263,7 +224,7 @@ def fill(template: str, given: dict[str, Any]) -> str:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def list_objects(client: Client, options: Options, words: Sequence[str]) -> str | None:
+def list_objects(options: Namespace, words: Sequence[str]) -> str | None:
     """Handle `list`."""
     if not words or words[0] not in LISTS:
         raise AdminError(f"list what? One of {', '.join(LISTS)}")
@@ -275,32 +236,38 @@ def list_objects(client: Client, options: Options, words: Sequence[str]) -> str 
         query |= {"sort": options.sort}
     if options.sort_reverse:
         query |= {"sort_reverse": "true"}
-    found = client.get(path, **query)
+    found = json.loads(request(options, "GET", path, query=query))
     FORMATS[options.format](found, tuple(words[1:]) or columns, options)
     return None
 
 
-def show(client: Client, options: Options, words: Sequence[str]) -> str | None:
+def show(options: Namespace, words: Sequence[str]) -> str | None:
     """Handle `show overview`."""
     if words[:1] != ["overview"]:
         raise AdminError("show what? overview")
-    FORMATS[options.format]([client.get("overview")], tuple(words[1:]) or OVERVIEW, options)
+    FORMATS[options.format]([json.loads(request(options, "GET", "overview"))], tuple(words[1:]) or OVERVIEW, options)
     return None
 
 
-def declare(client: Client, options: Options, words: Sequence[str]) -> str:
+def declare(options: Namespace, words: Sequence[str]) -> str:
     """Handle `declare`."""
     if not words or words[0] not in (*DECLARATIONS, "binding"):
         raise AdminError(f"declare what? One of {', '.join((*DECLARATIONS, 'binding'))}")
     kind, given = words[0], parse_arguments(words[1:])
     if kind == "binding":
         require(given, ("source", "destination"))
-        given = {"vhost": options.in_vhost, "destination_type": "queue", "routing_key": "", "arguments": {}, **given}
+        given = {
+            "vhost": options.in_vhost,
+            "destination_type": "queue",
+            "routing_key": "",
+            "arguments": {},
+            **given,
+        }
         allow(given, ("vhost", "source", "destination", "destination_type", "routing_key", "arguments"))
         path = fill(
             "bindings/{vhost}/e/{source}/{kind}/{destination}", {**given, "kind": given["destination_type"][:1]}
         )
-        client.request("POST", path, {"routing_key": given["routing_key"], "arguments": given["arguments"]})
+        request(options, "POST", path, {"routing_key": given["routing_key"], "arguments": given["arguments"]})
     else:
         template, needed, others = DECLARATIONS[kind]
         require(given, needed)
@@ -308,11 +275,11 @@ def declare(client: Client, options: Options, words: Sequence[str]) -> str:
         body = {name: value for name, value in {**others, **given}.items() if value is not None}
         if "queue_type" in body:
             body["arguments"] = {**body["arguments"], "x-queue-type": body.pop("queue_type")}
-        client.request("PUT", fill(template, {"vhost": options.in_vhost, **given}), body)
+        request(options, "PUT", fill(template, {"vhost": options.in_vhost, **given}), body)
     return f"{kind} declared"
 
 
-def delete(client: Client, options: Options, words: Sequence[str]) -> str:
+def delete(options: Namespace, words: Sequence[str]) -> str:
     """Handle `delete`."""
     if not words or words[0] not in DELETIONS:
         raise AdminError(f"delete what? One of {', '.join(DELETIONS)}")
@@ -328,31 +295,31 @@ def delete(client: Client, options: Options, words: Sequence[str]) -> str:
         require(given, names)
         allow(given, ("vhost", *names))
         path = fill(DELETIONS[kind], given)
-    client.request("DELETE", path)
+    request(options, "DELETE", path)
     return f"{kind} deleted"
 
 
-def purge(client: Client, options: Options, words: Sequence[str]) -> str:
+def purge(options: Namespace, words: Sequence[str]) -> str:
     """Handle `purge queue`."""
     given = {"vhost": options.in_vhost, **parse_arguments(words[1:])}
     if words[:1] != ["queue"]:
         raise AdminError("purge what? queue")
     require(given, ("name",))
-    client.request("DELETE", fill("queues/{vhost}/{name}/contents", given))
+    request(options, "DELETE", fill("queues/{vhost}/{name}/contents", given))
     return "queue purged"
 
 
-def close(client: Client, options: Options, words: Sequence[str]) -> str:
+def close(options: Namespace, words: Sequence[str]) -> str:
     """Handle `close connection`."""
     given = parse_arguments(words[1:])
     if words[:1] != ["connection"]:
         raise AdminError("close what? connection")
     require(given, ("name",))
-    client.request("DELETE", fill("connections/{name}", given))
+    request(options, "DELETE", fill("connections/{name}", given))
     return "connection closed"
 
 
-def publish(client: Client, options: Options, words: Sequence[str]) -> str:
+def publish(options: Namespace, words: Sequence[str]) -> str:
     """Handle `publish`; the body comes from stdin without an argument payload."""
     given = parse_arguments(words)
     require(given, ("routing_key",))
@@ -362,18 +329,18 @@ def publish(client: Client, options: Options, words: Sequence[str]) -> str:
     payload = given["payload"] if "payload" in given else sys.stdin.read()
     # An argument `true` is text here.
     body = {**given, "payload": payload if isinstance(payload, str) else str(payload).lower()}
-    answer = json.loads(client.request("POST", fill("exchanges/{vhost}/{exchange}/publish", given), body))
+    answer = json.loads(request(options, "POST", fill("exchanges/{vhost}/{exchange}/publish", given), body))
     return "Message published" if answer["routed"] else "Message published but NOT routed"
 
 
-def get(client: Client, options: Options, words: Sequence[str]) -> str | None:
+def get(options: Namespace, words: Sequence[str]) -> str | None:
     """Handle `get`."""
     given = parse_arguments(words)
     require(given, ("queue",))
     allow(given, ("vhost", "queue", "count", "ackmode", "payload_file", "encoding", "truncate"))
     given = {"vhost": options.in_vhost, "count": 1, "ackmode": "ack_requeue_true", "encoding": "auto", **given}
     path = given.pop("payload_file", None)
-    found = json.loads(client.request("POST", fill("queues/{vhost}/{queue}/get", given), given))
+    found = json.loads(request(options, "POST", fill("queues/{vhost}/{queue}/get", given), given))
     if path is None:
         FORMATS[options.format](found, MESSAGE_COLUMNS, options)
         return None
@@ -385,16 +352,16 @@ def get(client: Client, options: Options, words: Sequence[str]) -> str | None:
     return f"Payload written to {path}"
 
 
-def export_definitions(client: Client, options: Options, words: Sequence[str]) -> str:
+def export_definitions(options: Namespace, words: Sequence[str]) -> str:
     """Handle `export`."""
     (path,) = _one_file(words)
-    said = client.request("GET", _definitions_path(options))
+    said = request(options, "GET", _definitions_path(options))
     with open(path, "wb") as file:
         file.write(said)
     return f'Exported definitions for {options.host} to "{path}"'
 
 
-def import_definitions(client: Client, options: Options, words: Sequence[str]) -> str:
+def import_definitions(options: Namespace, words: Sequence[str]) -> str:
     """Handle `import`."""
     (path,) = _one_file(words)
     try:
@@ -402,7 +369,7 @@ def import_definitions(client: Client, options: Options, words: Sequence[str]) -
             document = json.load(file)
     except ValueError as error:
         raise AdminError(f"{path} is not JSON: {error}") from error
-    client.request("POST", _definitions_path(options), document)
+    request(options, "POST", _definitions_path(options), document)
     return f'Uploaded definitions from "{options.host}" to {path}. The import process may take some time.'
 
 
@@ -412,11 +379,11 @@ def _one_file(words: Sequence[str]) -> Sequence[str]:
     return words
 
 
-def _definitions_path(options: Options) -> str:
+def _definitions_path(options: Namespace) -> str:
     return "definitions" if options.vhost is None else f"definitions/{quote(options.vhost, safe='')}"
 
 
-COMMANDS: dict[str, Callable[[Client, Options, Sequence[str]], str | None]] = {
+COMMANDS: dict[str, Callable[[Namespace, Sequence[str]], str | None]] = {
     "list": list_objects,
     "show": show,
     "declare": declare,
@@ -483,7 +450,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def print_table(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Options) -> None:
+def print_table(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Namespace) -> None:
     """Print a table with borders."""
     if not found:
         say("No items")
@@ -498,7 +465,7 @@ def print_table(found: Sequence[dict[str, Any]], columns: Sequence[str], options
     say("\n".join([border, line(names), border, *map(line, rows), border]))
 
 
-def print_long(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Options) -> None:
+def print_long(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Namespace) -> None:
     """Print each object on lines of its own."""
     names, rows = cells(found, columns, options.depth)
     width = max(map(len, names), default=0)
@@ -509,35 +476,35 @@ def print_long(found: Sequence[dict[str, Any]], columns: Sequence[str], options:
         say(rule)
 
 
-def print_tsv(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Options) -> None:
+def print_tsv(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Namespace) -> None:
     """Print values between tabs."""
     names, rows = cells(found, columns, options.depth)
     say("\n".join("\t".join(row) for row in [names, *rows]))
 
 
-def print_kvp(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Options) -> None:
+def print_kvp(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Namespace) -> None:
     """Print names with their values."""
     names, rows = cells(found, columns, options.depth)
     for row in rows:
         say(" ".join(f'{name}="{cell}"' for name, cell in zip(names, row, strict=True)))
 
 
-def print_bash(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Options) -> None:
+def print_bash(found: Sequence[dict[str, Any]], columns: Sequence[str], options: Namespace) -> None:
     """Print the names only, on one line."""
     say(" ".join(_text(each.get("name")) for each in found if "name" in each))
 
 
-def print_raw_json(found: Any, columns: Sequence[str], options: Options) -> None:
+def print_raw_json(found: Any, columns: Sequence[str], options: Namespace) -> None:
     """Print JSON."""
     say(json.dumps(found))
 
 
-def print_pretty_json(found: Any, columns: Sequence[str], options: Options) -> None:
+def print_pretty_json(found: Any, columns: Sequence[str], options: Namespace) -> None:
     """Print JSON on several lines."""
     say(json.dumps(found, indent=2))
 
 
-FORMATS: dict[str, Callable[[Any, Sequence[str], Options], None]] = {
+FORMATS: dict[str, Callable[[Any, Sequence[str], Namespace], None]] = {
     "bash": print_bash,
     "kvp": print_kvp,
     "long": print_long,
@@ -555,7 +522,7 @@ def main() -> NoReturn:
     try:
         if name not in COMMANDS:
             raise AdminError(f"{name} is no command; see rabbitmqadmin --help")
-        said = COMMANDS[name](Client(options), options, words)
+        said = COMMANDS[name](options, words)
         if said and not options.quiet:
             say(said)
         sys.stdout.flush()
