@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final
 
 from leveret.broker.management.cli import known_commands
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, command
@@ -54,11 +55,8 @@ _NAMED_BY: Final = {
 _PLACEHOLDER: Final = re.compile(r"<([^<>]+)>")
 
 
-class Names(Protocol):
-    """Finds the names of objects of the broker."""
-
-    def __call__(self, resource: str, vhost: str, prefix: str) -> list[str]:
-        """Return the names of a resource of the API that begin with a prefix."""
+#: Finds the names of objects: resource of the API, virtual host and the beginning of the names.
+Names = Callable[[str, str, str], list[str]]
 
 
 def no_names(resource: str, vhost: str, prefix: str) -> list[str]:
@@ -132,86 +130,9 @@ def _as_typed(option: Option) -> str:
     return f"--{option.name}" if option.kind == FLAG else f"--{option.name}="
 
 
-BASH: Final = """\
-# Completion of leveretctl for bash; loaded by: eval "$(leveretctl completion bash)"
-_leveretctl() {
-    local word=${COMP_WORDS[COMP_CWORD]} line=("${COMP_WORDS[@]:1:COMP_CWORD-1}") command= each
-    # bash splits --option=value at the equals sign
-    if [[ ${COMP_WORDS[COMP_CWORD]} == = ]]; then
-        word="${COMP_WORDS[COMP_CWORD-1]}="
-    elif [[ COMP_CWORD -gt 1 && ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then
-        word="${COMP_WORDS[COMP_CWORD-2]}=$word"
-    fi
-    for each in "${line[@]}"; do
-        if [[ $each =~ ^[a-z_]+$ ]] && leveretctl help --list-commands | grep -qx -- "$each"; then
-            command=$each
-            break
-        fi
-    done
-    if [[ -z $command && $word != -* ]]; then
-        mapfile -t COMPREPLY < <(leveretctl autocomplete -- "$word" 2>/dev/null)
-        return
-    fi
-    mapfile -t COMPREPLY < <(leveretctl autocomplete --for="$command" -- "${line[@]}" "$word" 2>/dev/null)
-    if [[ $word == --*=* ]]; then
-        COMPREPLY=("${COMPREPLY[@]#--*=}")
-    fi
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
-        compopt -o nospace
-    fi
-}
-complete -o default -F _leveretctl leveretctl
-"""
-ZSH: Final = """\
-#compdef leveretctl
-# Completion of leveretctl for zsh: a file _leveretctl in a directory of $fpath.
-compdef _leveretctl leveretctl
-_leveretctl() {
-    local -a found line=("${(@)words[2,CURRENT-1]}")
-    local command= each
-    for each in $line; do
-        if [[ $each =~ '^[a-z_]+$' ]] && leveretctl help --list-commands | grep -qx -- "$each"; then
-            command=$each
-            break
-        fi
-    done
-    if [[ -z $command && $words[CURRENT] != -* ]]; then
-        found=(${(f)"$(leveretctl autocomplete -- "$words[CURRENT]" 2>/dev/null)"})
-    else
-        found=(${(f)"$(leveretctl autocomplete --for="$command" -- "${(@)line}" "$words[CURRENT]" 2>/dev/null)"})
-    fi
-    if (( $#found )); then
-        compadd -S '' -- ${(M)found:#*=}
-        compadd -- ${found:#*=}
-    else
-        _files
-    fi
-}
-if [[ $funcstack[1] == _leveretctl ]]; then
-    _leveretctl "$@"
-fi
-"""
-FISH: Final = """\
-# Completion of leveretctl for fish: ~/.config/fish/completions/leveretctl.fish.
-function __leveretctl_words
-    set -l known (leveretctl help --list-commands)
-    set -l command
-    for each in (commandline -opc)[2..-1]
-        if contains -- $each $known
-            set command $each
-            break
-        end
-    end
-    set -l word (commandline -ct)
-    if test -z "$command"; and not string match -q -- '-*' $word
-        leveretctl autocomplete -- $word 2>/dev/null
-    else
-        leveretctl autocomplete --for="$command" -- (commandline -opc)[2..-1] $word 2>/dev/null
-    end
-end
-complete -c leveretctl -f -a '(__leveretctl_words)'
-"""
-SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+_SCRIPTS: Final = Path(__file__).parents[1] / "completion"
+#: Shell -> its completion script.
+SCRIPTS: Final = {shell: _SCRIPTS / f"leveretctl.{shell}" for shell in ("bash", "zsh", "fish")}
 
 
 # Seconds after which names are completed no more.
@@ -304,4 +225,4 @@ def _check_shell(context: CommandContext) -> None:
 )
 def completion(context: CommandContext, shell: str, *_: str) -> Result:
     """Prints the completion script of a shell."""
-    return Outcome(SCRIPTS[shell].rstrip("\n"))
+    return Outcome(SCRIPTS[shell].read_text("utf-8").rstrip("\n"))

@@ -45,7 +45,7 @@ def test_a_shell_that_is_there_understands_its_script(shell: str) -> None:
         # Fish has no form to parse it otherwise; bash is on every machine that runs these tests.
         assert shell != "bash"
         return
-    ended = subprocess.run([program, "-n"], input=SCRIPTS[shell], capture_output=True, text=True, check=False)
+    ended = subprocess.run([program, "-n", SCRIPTS[shell]], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
