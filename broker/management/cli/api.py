@@ -90,17 +90,9 @@ class Api:
         """Send a DELETE request. Raises as `get` does."""
         self.request("DELETE", path, query=query, headers=headers)
 
-    def request(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        *,
-        query: dict[str, Any] | None = None,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
-    ) -> Any:
-        """Send a request and return the decoded response, None if it has no body. Raises as `get` does."""
-        data = self.raw(method, path, query=query, body=body, headers=headers)
+    def request(self, method: str, path: tuple[str, ...], **more: Any) -> Any:
+        """Send a request as `raw` does, and return the decoded response, None if it has no body."""
+        data = self.raw(method, path, **more)
         return json.loads(data) if data else None
 
     def raw(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.command import CommandContext, Part, ResultRows, command, selected_columns
-from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument
+from leveret.broker.management.cli.command import CommandContext, ResultRows, selected_columns
 from leveret.broker.management.cli.printing import (
     Arguments,
     channel_identifier,
@@ -120,34 +119,19 @@ def list_rows(columns: Mapping[str, Column], found: Iterable[dict[str, Any]], *n
     return to_rows(columns, names or tuple(columns), found)._replace(streamed=False)
 
 
-def listing(
-    name: str,
-    summary: str,
-    table: Table,
+def list_objects(
+    context: CommandContext,
+    columns: Mapping[str, Column],
+    wanted: tuple[str, ...],
     default: tuple[str, ...],
-    *,
-    resource: str,
-    banner: str,
-    before: tuple[Part, ...] = (HEADERS,),
-    after: tuple[Part, ...] = (TIMEOUT,),
-    streamed: bool = True,
-) -> None:
-    """Make a command that lists all objects of a kind, or those of a virtual host, with the columns of its arguments.
+    *path: str,
+) -> ResultRows:
+    """Return rows of all objects at a path of the API.
 
     Args:
+        wanted: Columns as the arguments name them.
         default: Columns without arguments.
-        resource: Resource of the API.
-        before: Arguments and options before the columns; with VHOST only objects of a virtual host are listed.
-        streamed: See ResultRows.
     """
-    columns = table_columns(table)
-
-    argument = Argument("[<column> ...]", columns=columns)
-
-    @command((*before, argument, *after), name=name, summary=summary, banner=banner)
-    def run(context: CommandContext, *wanted: str) -> ResultRows:
-        names = selected_columns(wanted, default)
-        path = (resource, context.vhost) if VHOST in before else (resource,)
-        # As in rabbitmqctl, an unknown virtual host has no objects.
-        found = context.api.find(*path, columns=columns_query(columns, names)) or []
-        return to_rows(columns, names, found)._replace(streamed=streamed)
+    names = selected_columns(wanted, default)
+    # As in rabbitmqctl, an unknown virtual host has no objects.
+    return to_rows(columns, names, context.api.find(*path, columns=columns_query(columns, names)) or [])

@@ -9,33 +9,27 @@ from leveret.broker.management.cli.command import CommandContext, Outcome, Resul
 from leveret.broker.management.cli.command_errors import ApiFault, bad_argument, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.printing import ProgressLine, connection_name
-from leveret.broker.management.cli.selectable_columns import listing, table_columns, to_rows
+from leveret.broker.management.cli.selectable_columns import list_objects, table_columns, to_rows
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER
 
+_CONNECTIONS: Final = table_columns(CONNECTION)
+_CHANNELS: Final = table_columns(CHANNEL)
 _CONSUMER_COLUMNS: Final = table_columns(CONSUMER)
 # Columns always have this order, independently of the arguments, as in rabbitmqctl's list_consumers.
 _CONSUMER_DEFAULT: Final = tuple(name for name in _CONSUMER_COLUMNS if name != "activity_status")
 
 
-listing(
-    "list_connections",
-    "Lists AMQP 0.9.1 connections for the node",
-    CONNECTION,
-    ("user", "peer_host", "peer_port", "state"),
-    resource="connections",
-    banner="Listing connections ...",
-)
+@command((HEADERS, Argument("[<column> ...]", columns=_CONNECTIONS), TIMEOUT), banner="Listing connections ...")
+def list_connections(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists AMQP 0.9.1 connections for the node."""
+    return list_objects(context, _CONNECTIONS, wanted, ("user", "peer_host", "peer_port", "state"), "connections")
 
 
-listing(
-    "list_channels",
-    "Lists all channels in the node",
-    CHANNEL,
-    ("pid", "user", "consumer_count", "messages_unacknowledged"),
-    resource="channels",
-    banner="Listing channels ...",
-    after=(),
-)
+@command((HEADERS, Argument("[<column> ...]", columns=_CHANNELS)), banner="Listing channels ...")
+def list_channels(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists all channels in the node."""
+    default = ("pid", "user", "consumer_count", "messages_unacknowledged")
+    return list_objects(context, _CHANNELS, wanted, default, "channels")
 
 
 @command(

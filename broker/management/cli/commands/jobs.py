@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
@@ -20,7 +20,7 @@ from leveret.broker.management.cli.command_line import HEADERS, OPTIONS, TIMEOUT
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
 from leveret.broker.management.cli.commands.queues import parse_pairs
 from leveret.broker.management.cli.printing import ProgressLine
-from leveret.broker.management.cli.selectable_columns import listing
+from leveret.broker.management.cli.selectable_columns import list_objects, table_columns
 from leveret.broker.management.fields import JOB
 
 #: Seconds between two looks at a job.
@@ -178,15 +178,17 @@ def _report(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-listing(
-    "list_jobs",
-    "Lists the jobs of return_messages, move_messages, replay and restore_queue, the newest first",
-    JOB,
-    ("id", "queue", "state", "returned", "left", "error"),
-    resource="jobs",
+_JOBS: Final = table_columns(JOB)
+
+
+@command(
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_JOBS), TIMEOUT),
     banner="Listing jobs in vhost {context.vhost} ...",
-    before=(VHOST, HEADERS),
 )
+def list_jobs(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists the jobs of return_messages, move_messages, replay and restore_queue, the newest first."""
+    default = ("id", "queue", "state", "returned", "left", "error")
+    return list_objects(context, _JOBS, wanted, default, "jobs", context.vhost)
 
 
 _NO_JOB: Final = "no job '{0}' in vhost '{context.vhost}'"

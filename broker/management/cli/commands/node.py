@@ -24,7 +24,7 @@ from leveret.broker.management.cli.node_info import (
     unit,
 )
 from leveret.broker.management.cli.printing import Style, to_json, untyped
-from leveret.broker.management.cli.selectable_columns import listing
+from leveret.broker.management.cli.selectable_columns import list_objects, table_columns
 from leveret.broker.management.fields import FEATURE_FLAG
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 
@@ -144,46 +144,32 @@ def status(context: CommandContext) -> Result:
         "vhosts": len(context.api.get("vhosts", columns="name")),
     }
     if context.json:
-        return Outcome(json=_json(data))
-    size = unit(context)
-    return Outcome(
-        _format_sections(_runtime_sections(data) | _resource_sections(data, size) | _totals_and_listeners(data))
-    )
+        return Outcome(json=_status_json(data))
+    return Outcome(_format_sections(_status_sections(data, unit(context))))
 
 
-def _runtime_sections(data: dict[str, Any]) -> dict[str, list[str]]:
-    overview, node = data["overview"], data["node"]
+def _status_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
+    overview, node, memory = data["overview"], data["node"], data["memory"]
+    totals = overview.get("object_totals", {})
     name, version = product_and_version(overview)
-    runtime = [
-        f"OS PID: {node['os_pid']}",
-        f"Uptime (seconds): {node['uptime'] // 1000}",
-        "Is under maintenance?: false",
-        f"{name} version: {version}",
-        f"Node name: {overview['node']}",
-        f"Erlang configuration: {overview.get('erlang_full_version', '')}",
-        f"Erlang processes: {node.get('proc_used', 0)} used, {node.get('proc_total', 0)} limit",
-        f"Scheduler run queue: {node.get('run_queue', 0)}",
-        f"Cluster heartbeat timeout (net_ticktime): {node.get('net_ticktime', 0)}",
-    ]
-    if name != "RabbitMQ":
-        runtime.insert(4, f"RabbitMQ version: {overview.get('rabbitmq_version', '')}")
     return {
-        "Runtime": runtime,
+        "Runtime": [
+            f"OS PID: {node['os_pid']}",
+            f"Uptime (seconds): {node['uptime'] // 1000}",
+            "Is under maintenance?: false",
+            f"{name} version: {version}",
+            *([f"RabbitMQ version: {overview.get('rabbitmq_version', '')}"] if name != "RabbitMQ" else ()),
+            f"Node name: {overview['node']}",
+            f"Erlang configuration: {overview.get('erlang_full_version', '')}",
+            f"Erlang processes: {node.get('proc_used', 0)} used, {node.get('proc_total', 0)} limit",
+            f"Scheduler run queue: {node.get('run_queue', 0)}",
+            f"Cluster heartbeat timeout (net_ticktime): {node.get('net_ticktime', 0)}",
+        ],
         "Plugins": ["Enabled plugins:", "", *_bullets(node.get("enabled_plugins"))],
         "Data directory": [f"Node data directory: {node.get('db_dir', '')}"],
         "Config files": _bullets(node.get("config_files")),
         "Log file(s)": _bullets(node.get("log_files")),
         "Alarms": [line for _, line in data["alarms"]] or ["(none)"],
-    }
-
-
-def _bullets(values: list[str] | None) -> list[str]:
-    return [f" * {value}" for value in values or ()] or ["(none)"]
-
-
-def _resource_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
-    node, memory = data["node"], data["memory"]
-    return {
         "Memory": [
             f"Total memory used: {format_size(total_used(memory), size)}",
             f"Calculation strategy: {memory.get('strategy', '')}",
@@ -199,12 +185,6 @@ def _resource_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
             f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
             f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
         ],
-    }
-
-
-def _totals_and_listeners(data: dict[str, Any]) -> dict[str, list[str]]:
-    totals = data["overview"].get("object_totals", {})
-    return {
         "Totals": [
             f"Connection count: {totals.get('connections', 0)}",
             f"Queue count: {totals.get('queues', 0)}",
@@ -214,7 +194,11 @@ def _totals_and_listeners(data: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def _json(data: dict[str, Any]) -> dict[str, Any]:
+def _bullets(values: list[str] | None) -> list[str]:
+    return [f" * {value}" for value in values or ()] or ["(none)"]
+
+
+def _status_json(data: dict[str, Any]) -> dict[str, Any]:
     overview, node = data["overview"], data["node"]
     totals = overview.get("object_totals", {})
     return {
@@ -265,9 +249,26 @@ def cluster_status(context: CommandContext) -> Result:
     nodes = context.api.get("nodes", columns="name,running")
     known, running = [each["name"] for each in nodes], [each["name"] for each in nodes if each["running"]]
     found, alarmed = listeners(context), alarms(context)
-    if context.json:
-        return Outcome(json=_cluster_json(overview, known, running, flags, found, alarmed))
     name, version = product_and_version(overview)
+    if context.json:
+        versions = {
+            "erlang_version": overview.get("erlang_version", ""),
+            "rabbitmq_name": name,
+            "rabbitmq_version": version,
+        }
+        json = {
+            "alarms": [{"node": node, "resource": resource} for resource, _ in alarmed],
+            "cluster_name": overview.get("cluster_name", ""),
+            "disk_nodes": known,
+            "feature_flags": flags,
+            "listeners": {node: found},
+            "maintenance_status": dict.fromkeys(running, "not under maintenance"),
+            "partitions": {},
+            "ram_nodes": [],
+            "running_nodes": running,
+            "versions": dict.fromkeys(running, versions),
+        }
+        return Outcome(json=json)
     sections = {
         "Basics": [f"Cluster name: {overview.get('cluster_name', '')}"],
         "Disk Nodes": known,
@@ -288,37 +289,6 @@ def _format_sections(sections: dict[str, list[str]]) -> str:
     """Return sections with headers, which are bold on a terminal."""
     bold = Style(terminal=sys.stdout.isatty()).bold
     return "\n\n".join("\n".join([bold(title), "", *lines]) for title, lines in sections.items())
-
-
-def _cluster_json(
-    overview: dict[str, Any],
-    known: list[str],
-    running: list[str],
-    flags: Any,
-    found: list[dict[str, Any]],
-    alarmed: list[tuple[str, str]],
-) -> dict[str, Any]:
-    node = overview["node"]
-    name, version = product_and_version(overview)
-    return {
-        "alarms": [{"node": node, "resource": resource} for resource, _ in alarmed],
-        "cluster_name": overview.get("cluster_name", ""),
-        "disk_nodes": known,
-        "feature_flags": flags,
-        "listeners": {node: found},
-        "maintenance_status": dict.fromkeys(running, "not under maintenance"),
-        "partitions": {},
-        "ram_nodes": [],
-        "running_nodes": running,
-        "versions": {
-            each: {
-                "erlang_version": overview.get("erlang_version", ""),
-                "rabbitmq_name": name,
-                "rabbitmq_version": version,
-            }
-            for each in running
-        },
-    }
 
 
 @command((Argument("<name>"),), banner="Setting cluster name to {0} ...")
@@ -355,16 +325,13 @@ def await_online_nodes(context: CommandContext, count: str) -> None:
         raise failed(text, SOFTWARE)
 
 
-listing(
-    "list_feature_flags",
-    "Lists feature flags",
-    FEATURE_FLAG,
-    ("name", "state"),
-    resource="feature-flags",
-    banner="Listing feature flags ...",
-    before=(),
-    streamed=False,
-)
+_FLAGS: Final = table_columns(FEATURE_FLAG)
+
+
+@command((Argument("[<column> ...]", columns=_FLAGS), TIMEOUT), banner="Listing feature flags ...")
+def list_feature_flags(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists feature flags."""
+    return list_objects(context, _FLAGS, wanted, ("name", "state"), "feature-flags")._replace(streamed=False)
 
 
 def _enable_banner(context: CommandContext, name: str) -> str:

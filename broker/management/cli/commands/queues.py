@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Container
-from typing import Any, Final, NamedTuple
+from collections.abc import Container, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
@@ -26,8 +27,11 @@ from leveret.broker.management.cli.command_errors import (
 )
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.printing import ProgressLine
-from leveret.broker.management.cli.selectable_columns import columns_query, listing, table_columns, to_rows
+from leveret.broker.management.cli.selectable_columns import columns_query, list_objects, table_columns, to_rows
 from leveret.broker.management.fields import BINDING, EXCHANGE, QUEUE
+
+if TYPE_CHECKING:
+    from leveret.broker.management.cli.api import Api
 
 # Purging shows progress from this number of ready messages on.
 _MANY: Final = 10_000
@@ -40,9 +44,9 @@ _WITHOUT_STATISTICS: Final = frozenset(
 _DOWN: Final = frozenset(("crashed", "down", "stopped", "minority"))
 
 
-def _ready(find: Callable[..., Any], vhost: str, name: str) -> int | None:
+def _ready(api: Api, vhost: str, name: str) -> int | None:
     """Return the number of ready messages of a queue, None if the queue does not exist."""
-    found = find("queues", vhost, name, columns="name,messages_ready")
+    found = api.find("queues", vhost, name, columns="name,messages_ready")
     return None if found is None else int(found.get("messages_ready", 0))
 
 
@@ -64,7 +68,7 @@ def _delete_banner(context: CommandContext, name: str) -> str:
 )
 def delete_queue(context: CommandContext, name: str) -> Result:
     """Deletes a queue."""
-    ready = _ready(context.api.find, context.vhost, name)
+    ready = _ready(context.api, context.vhost, name)
     if ready is None:
         raise failed("Queue not found", USAGE)
     conditions = {name: True for name in ("if-empty", "if-unused") if context.flag(name)}
@@ -88,45 +92,37 @@ def delete_queue(context: CommandContext, name: str) -> Result:
 )
 def purge_queue(context: CommandContext, name: str) -> None:
     """Removes all ready messages from a queue."""
-    ready = _ready(context.api.find, context.vhost, name)
+    ready = _ready(context.api, context.vhost, name)
     if ready is None:
         raise failed("not_found")
-    with ProgressLine("Purging", ready, silent=ready < _MANY or context.silent) as progress:
-        watch = _PurgeProgress(context, name, ready, progress)
-        try:
-            context.api.delete("queues", context.vhost, name, "contents")
-        finally:
-            watch.stop()
+    with _purge_progress(context, name, ready):
+        context.api.delete("queues", context.vhost, name, "contents")
 
 
-class _PurgeProgress:
-    """Thread that polls a queue while it is purged and updates the progress bar, if that is visible."""
+@contextmanager
+def _purge_progress(context: CommandContext, name: str, ready: int) -> Iterator[None]:
+    """Show how far a queue is purged, if anyone sees it: a thread asks the broker."""
+    stopped = threading.Event()
 
-    def __init__(self, context: CommandContext, name: str, ready: int, progress: ProgressLine) -> None:
-        self._api = context.api.with_timeout(2.0)
-        self._queue = context.vhost, name
-        self._ready = ready
-        self._progress = progress
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True)
+    def poll() -> None:
+        while not stopped.wait(_POLL_INTERVAL):
+            # Only the progress bar depends on this request.
+            with suppress(ApiFault, RequestTimeout, Unreachable):
+                progress.update(ready - (_ready(api, context.vhost, name) or 0))
+
+    with (
+        ProgressLine("Purging", ready, silent=ready < _MANY or context.silent) as progress,
+        closing(context.api.with_timeout(2.0)) as api,
+    ):
+        thread = threading.Thread(target=poll, daemon=True)
         if progress.visible:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Stop polling and close the connection."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._api.close()
-
-    def _poll(self) -> None:
-        while not self._stopped.wait(_POLL_INTERVAL):
-            try:
-                left = _ready(self._api.find, *self._queue)
-            except (ApiFault, RequestTimeout, Unreachable):
-                # Only the progress bar depends on this request.
-                continue
-            self._progress.update(self._ready - (left or 0))
+            thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            if thread.is_alive():
+                thread.join()
 
 
 _QUEUE_COLUMNS: Final = table_columns(QUEUE)
@@ -175,26 +171,28 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
     return queues or []
 
 
-listing(
-    "list_exchanges",
-    "Lists exchanges",
-    EXCHANGE,
-    ("name", "type"),
-    resource="exchanges",
+_EXCHANGES: Final = table_columns(EXCHANGE)
+
+
+@command(
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_EXCHANGES), TIMEOUT),
     banner="Listing exchanges for vhost {context.vhost} ...",
-    before=(VHOST, HEADERS),
 )
+def list_exchanges(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists exchanges."""
+    return list_objects(context, _EXCHANGES, wanted, ("name", "type"), "exchanges", context.vhost)
 
 
-listing(
-    "list_bindings",
-    "Lists all bindings on a vhost",
-    BINDING,
-    tuple(table_columns(BINDING)),
-    resource="bindings",
+_BINDINGS: Final = table_columns(BINDING)
+
+
+@command(
+    (VHOST, HEADERS, Argument("[<column> ...]", columns=_BINDINGS), TIMEOUT),
     banner="Listing bindings for vhost {context.vhost}...",
-    before=(VHOST, HEADERS),
 )
+def list_bindings(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists all bindings on a vhost."""
+    return list_objects(context, _BINDINGS, wanted, tuple(_BINDINGS), "bindings", context.vhost)
 
 
 _ARGUMENT: Final = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management import fields
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, command
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
     DATA,
     SOFTWARE,
@@ -17,21 +17,17 @@ from leveret.broker.management.cli.command_errors import (
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
 from leveret.broker.management.cli.printing import compact_json
-from leveret.broker.management.cli.selectable_columns import list_rows, listing, table_columns
+from leveret.broker.management.cli.selectable_columns import list_objects, list_rows, table_columns
 
+_VHOSTS: Final = table_columns(fields.VHOST)
 _VHOST_LIMITS: Final = table_columns(fields.VHOST_LIMIT)
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-listing(
-    "list_vhosts",
-    "Lists virtual hosts",
-    fields.VHOST,
-    ("name",),
-    resource="vhosts",
-    banner="Listing vhosts ...",
-    streamed=False,
-)
+@command((HEADERS, Argument("[<column> ...]", columns=_VHOSTS), TIMEOUT), banner="Listing vhosts ...")
+def list_vhosts(context: CommandContext, *wanted: str) -> ResultRows:
+    """Lists virtual hosts."""
+    return list_objects(context, _VHOSTS, wanted, ("name",), "vhosts")._replace(streamed=False)
 
 
 @command(
@@ -121,9 +117,8 @@ _USER_LIMITS: Final = ("max-connections", "max-channels")
 
 
 def _list_vhost_limits_banner(context: CommandContext) -> str:
-    if context.flag("global"):
-        return "Listing limits for all vhosts ..."
-    return f'Listing limits for vhost "{context.vhost}" ...'
+    which = "all vhosts" if context.flag("global") else f'vhost "{context.vhost}"'
+    return f"Listing limits for {which} ..."
 
 
 @command((VHOST, option("global", "list the limits of all virtual hosts"), HEADERS), banner=_list_vhost_limits_banner)
@@ -162,9 +157,8 @@ def _user(context: CommandContext) -> str:
 
 
 def _list_user_limits_banner(context: CommandContext) -> str:
-    if context.flag("global"):
-        return "Listing limits for all users ..."
-    return f'Listing limits for user "{_user(context)}" ...'
+    which = "all users" if context.flag("global") else f'user "{_user(context)}"'
+    return f"Listing limits for {which} ..."
 
 
 @command(
