@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command_errors import (
     ApiFault,
@@ -20,32 +20,23 @@ from leveret.broker.management.cli.command_line import GENERAL_OPTIONS, Address,
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
 
-DEFAULT_VHOST: Final = "/"
 # Seconds; the default of rabbitmqctl's commands that have a timeout.
 DEFAULT_TIMEOUT: Final = 60
 
 
 class CommandContext:
-    """Arguments, options and API client of a command that runs.
-
-    Args:
-        stdin: source of passwords and documents that are not on the command line.
-    """
+    """Arguments, options and API client of a command that runs."""
 
     def __init__(
-        self,
-        address: Address | None,
-        timeout: float | None,
-        arguments: list[str],
-        options: dict[str, Value],
-        stdin: TextIO | None = None,
+        self, address: Address | None, timeout: float | None, arguments: list[str], options: dict[str, Value]
     ) -> None:
         self.address = address
         self.timeout = timeout
         self._api: Api | None = None
         self.arguments = arguments
         self.options = options
-        self.stdin = sys.stdin if stdin is None else stdin
+        # Source of passwords and documents that are not on the command line.
+        self.stdin = sys.stdin
         self._node: str | None = None
 
     @property
@@ -67,7 +58,7 @@ class CommandContext:
     @property
     def vhost(self) -> str:
         """The virtual host that the command applies to."""
-        return self.text("vhost", DEFAULT_VHOST)
+        return self.text("vhost", "/")
 
     @property
     def node(self) -> str:

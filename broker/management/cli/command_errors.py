@@ -66,11 +66,15 @@ class ApiFault(Exception):
         return self.status == 404
 
 
-class Unreachable(Exception):
+class NoAnswer(Exception):
+    """No response."""
+
+
+class Unreachable(NoAnswer):
     """No response: connection refused, network failure, or the server does not speak HTTP."""
 
 
-class RequestTimeout(Exception):
+class RequestTimeout(NoAnswer):
     """No response within the timeout."""
 
 

@@ -12,8 +12,7 @@ from leveret.broker.management.cli.command_errors import (
     UNAVAILABLE,
     ApiFault,
     CommandFault,
-    RequestTimeout,
-    Unreachable,
+    NoAnswer,
     UsageFault,
     bad_argument,
     failed,
@@ -44,7 +43,7 @@ def ping(context: CommandContext) -> Result:
     """Checks that the HTTP API responds and accepts the user's password."""
     try:
         context.api.get("whoami")
-    except (ApiFault, Unreachable, RequestTimeout) as fault:
+    except (ApiFault, NoAnswer) as fault:
         text = f"Failed to connect and authenticate to {context.address} in {_milliseconds(context)} ms"
         raise failed(text) from fault
     return Outcome("Ping succeeded", {"message": "Ping succeeded"})
@@ -194,7 +193,7 @@ def wait_until_up(context: CommandContext, seconds: float) -> None:
     while True:
         try:
             context.api.get("whoami")
-        except (Unreachable, RequestTimeout):
+        except NoAnswer:
             if time.monotonic() >= deadline:
                 break
             time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))

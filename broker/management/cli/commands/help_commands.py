@@ -12,15 +12,7 @@ from typing import Final
 
 from leveret.broker.management.cli import known_commands
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, command
-from leveret.broker.management.cli.command_errors import (
-    USAGE,
-    ApiFault,
-    CommandFault,
-    RequestTimeout,
-    Unreachable,
-    bad_argument,
-    failed,
-)
+from leveret.broker.management.cli.command_errors import USAGE, ApiFault, CommandFault, NoAnswer, bad_argument, failed
 from leveret.broker.management.cli.command_line import (
     FLAG,
     GENERAL_OPTIONS,
@@ -201,7 +193,7 @@ def _names(before: Sequence[str], resource: str, vhost: str, prefix: str) -> lis
         query |= {"page": "1", "page_size": "100", "name": f"^{re.escape(prefix)}", "use_regex": "true"}
     try:
         found = api.get(*path, **query)
-    except (ApiFault, CommandFault, RequestTimeout, Unreachable):
+    except (ApiFault, CommandFault, NoAnswer):
         return []
     finally:
         api.close()

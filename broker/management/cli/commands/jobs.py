@@ -10,8 +10,7 @@ from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
     CommandFault,
-    RequestTimeout,
-    Unreachable,
+    NoAnswer,
     bad_argument,
     failed,
     refused,
@@ -137,7 +136,7 @@ def _follow(context: CommandContext, job: dict[str, Any]) -> Outcome:
                 try:
                     job = context.api.get("jobs", context.vhost, job["id"])
                     away = 0.0
-                except (Unreachable, RequestTimeout):
+                except NoAnswer:
                     away += _POLL
                     if away > _AWAY:
                         raise

@@ -18,8 +18,8 @@ from leveret.broker.management.cli.command_errors import (
     UNAVAILABLE,
     ApiFault,
     CommandFault,
+    NoAnswer,
     RequestTimeout,
-    Unreachable,
     UsageFault,
     bad_argument,
     failed,
@@ -404,7 +404,7 @@ def delete_messages(context: CommandContext, queue: str) -> Result:
             raise refused(fault, "delete_messages", report.before) from fault
         except (OSError, ValueError) as error:
             raise failed(f"{error}{report.before}", DATA) from error
-        except (Unreachable, RequestTimeout) as error:
+        except NoAnswer as error:
             if not report.before:
                 raise
             text = f"the broker has stopped answering{report.before}; run the command again"

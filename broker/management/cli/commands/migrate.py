@@ -19,8 +19,7 @@ from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
     CommandFault,
-    RequestTimeout,
-    Unreachable,
+    NoAnswer,
     UsageFault,
     failed,
     no_such_vhost,
@@ -349,7 +348,7 @@ def _look(moving: _Moving) -> _Seen | None:
     """Return how far it is; None while one of the brokers does not answer."""
     try:
         return _Seen(moving.queues(moving.source), moving.queues(moving.target), moving.states())
-    except (Unreachable, RequestTimeout, ApiFault):
+    except (ApiFault, NoAnswer):
         moving.other.close()
         moving.here.close()
         return None

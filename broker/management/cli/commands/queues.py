@@ -17,14 +17,7 @@ from leveret.broker.management.cli.command import (
     command,
     selected_columns,
 )
-from leveret.broker.management.cli.command_errors import (
-    USAGE,
-    ApiFault,
-    RequestTimeout,
-    Unreachable,
-    bad_argument,
-    failed,
-)
+from leveret.broker.management.cli.command_errors import USAGE, ApiFault, NoAnswer, bad_argument, failed
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.printing import ProgressLine
 from leveret.broker.management.cli.selectable_columns import columns_query, list_objects, table_columns, to_rows
@@ -107,7 +100,7 @@ def _purge_progress(context: CommandContext, name: str, ready: int) -> Iterator[
     def poll() -> None:
         while not stopped.wait(_POLL_INTERVAL):
             # Only the progress bar depends on this request.
-            with suppress(ApiFault, RequestTimeout, Unreachable):
+            with suppress(ApiFault, NoAnswer):
                 progress.update(ready - (_ready(api, context.vhost, name) or 0))
 
     with (
