@@ -121,7 +121,7 @@ NEEDS: Final = (
     Need("etcd", "replication", "etcd"),
     Need("ldap", "LDAP", "slapd"),
     Need("helm", "the Helm chart", "helm"),
-    Need("go", "the Go client", "go"),
+    Need("go", "the Go client and compose files", "go"),
 )
 _SCRIPT: Final = str(Path(__file__).with_name("system-needs.sh"))
 

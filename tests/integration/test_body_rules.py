@@ -87,7 +87,7 @@ def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
             assert "rule 'mails' for bodies: the registry http://127.0.0.1" in json.loads(error.read())["reason"]
         assert ask("value.n", "static") == [[1]]
         api.request("DELETE", "parameters", "bodies", "/", "orders")
-        wait_until(lambda: '"orders"' not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
+        wait_until(lambda: '"name": "orders"' not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
         broker.kill()
         broker.start()
         assert "mails" in (broker.data_dir / "bodies.json").read_text()
