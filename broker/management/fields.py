@@ -19,7 +19,7 @@ This module imports nothing of the broker, because leveretctl reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 #: Reasons of dead-lettering in the order in which they are shown.
@@ -165,10 +165,6 @@ def _own(make: Any, name: str, text: str, family: str, **more: Any) -> Metric:
     """Return a metric that RabbitMQ does not have. It is per queue: sums of limits or ages would be meaningless."""
     made: Metric = make(name, text, family, **{"total": PER_OBJECT, "prefix": LEVERET, **more})
     return made
-
-
-def _names(fields: Iterable[Field]) -> frozenset[str]:
-    return frozenset(field.name for field in fields)
 
 
 #: Figures of Erlang processes, which tools of RabbitMQ expect.
@@ -955,7 +951,7 @@ NODE_ABSENT: Final = (
 )
 # fmt: on
 #: Fields of queues that the API shows without statistics: cheap to request, and in RabbitMQ always up to date.
-QUEUE_BASIC: Final = _names(field for field in QUEUE if field.basic)
+QUEUE_BASIC: Final = frozenset(field.name for field in QUEUE if field.basic)
 #: Tables by the name of their schema in openapi.yaml.
 SCHEMAS: Final = {
     "Queue": QUEUE, "Exchange": EXCHANGE, "ShownBinding": BINDING, "Connection": CONNECTION, "Channel": CHANNEL,

@@ -39,12 +39,14 @@ class HttpListener:
             sock: A bound socket. The listener closes it.
             tls: TLS of the socket; None for no encryption.
         """
+        if self._at_once and tls is None:
+            await self._server().start(sock)
+            return
         if self._at_once:
-            await self._server().start(sock, tls)
-        else:
-            acceptor = Acceptor(partial(self._take, tls))
-            acceptor.start(sock)
-            self._acceptors.append(acceptor)
+            self._server()
+        acceptor = Acceptor(partial(self._take, tls))
+        acceptor.start(sock)
+        self._acceptors.append(acceptor)
 
     async def stop(self) -> None:
         """Stop listening, and end open requests within the shutdown timeout."""

@@ -26,7 +26,7 @@ from leveret.broker.management.http.controllers.jobs import BackupResources, Job
 from leveret.broker.management.http.controllers.losses import Losses
 from leveret.broker.management.http.controllers.messages import DeadLetters, DelayedMessages, QueueBrowse, QueueMessages
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
-from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage, PolicyKeys
+from leveret.broker.management.http.controllers.policies import Policies, PolicyKeys
 from leveret.broker.management.http.controllers.queues import ConsumerNames, Queues, Readers
 from leveret.broker.management.http.controllers.sessions import BrowserSession, OAuthSessions, Sessions
 from leveret.broker.management.http.controllers.shovels import ShovelResources
@@ -68,7 +68,6 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Definitions,
     Cluster,
     Policies,
-    PolicyCoverage,
     PolicyKeys,
     Queues,
     QueueMessages,

@@ -64,25 +64,20 @@ class RequestContext:
 class Replication(Protocol):
     """The cluster that the broker is a node of."""
 
-    @property
-    def report(self) -> Callable[[], dict[str, Any]]:
-        """Returns what is known of it, for JSON."""
+    def report(self) -> dict[str, Any]:
+        """Return what is known of it, for JSON."""
 
-    @property
-    def metrics(self) -> Callable[[], Iterator[str]]:
-        """Returns the metrics of this node as lines of Prometheus's text format."""
+    def metrics(self) -> Iterator[str]:
+        """Return the metrics of this node as lines of Prometheus's text format."""
 
-    @property
-    def nodes(self) -> Callable[[], list[dict[str, Any]]]:
-        """Returns the other nodes with their fields in the HTTP API."""
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the other nodes with their fields in the HTTP API."""
 
-    @property
-    def hand_over(self) -> Callable[[str], Awaitable[str]]:
-        """Begins to let the node of a name lead, or any for ""; returns its name. RuntimeError if that cannot be."""
+    def hand_over(self, name: str, /) -> Awaitable[str]:
+        """Begin to let the node of a name lead, or any for ""; return its name. RuntimeError if that cannot be."""
 
-    @property
-    def forget(self) -> Callable[[str], Awaitable[None]]:
-        """Forgets the node of a name, which does not come back. RuntimeError if that cannot be."""
+    def forget(self, name: str, /) -> Awaitable[None]:
+        """Forget the node of a name, which does not come back. RuntimeError if that cannot be."""
 
 
 class Controller:

@@ -213,10 +213,7 @@ async def _encode_all(
     columns = wanted_columns(request)
     text = LongText()
     text.add(before)
-    comma = ""
-    async for item in in_slices(items):
-        document = view.describe(item)
-        text.add(comma + encode(document if columns is None else select(document, columns)))
-        comma = ","
+    shown = view.describe if columns is None else lambda item: select(view.describe(item), columns)
+    await text.add_all(items, shown)
     text.add(after)
     return text.response()

@@ -52,39 +52,31 @@ _FIELDS: Final = web.RequestKey("fields", Mapping[str, bytes])
 _TOO_LONG: Final = "Exceeded HTTP request body size limit"
 
 
-async def read_body(request: web.Request) -> bytes:
-    """Read a body that is one JSON document.
+async def read_object(request: web.Request, *required: str) -> Mapping[str, Any]:
+    """Return the JSON object in a request's body; an empty body is an empty object.
 
+    Args:
+        required: Keys that it must have.
     Raises:
-        HTTPBadRequest: It has more bytes than ``management.http.max_body_size``.
+        HTTPBadRequest: The body is not a JSON object, it lacks a key, or has more bytes than
+            ``management.http.max_body_size``.
         HTTPRequestTimeout: It is not complete within a minute.
     """
     limit = request.config_dict[SETTINGS].management.http.max_body_size
-    return await _read_json(request, limit, _BODY_SECONDS)
-
-
-async def read_object(request: web.Request) -> Mapping[str, Any]:
-    """Return the JSON object in a request's body; an empty body is an empty object.
-
-    Raises:
-        HTTPBadRequest: The body is not a JSON object, or too long.
-    """
-    body = await read_body(request)
-    if not body:
-        return {}
+    body = await _read_json(request, limit, _BODY_SECONDS)
     try:
-        read = await result_in_slices(parse_json_in_steps(body))
+        read = await result_in_slices(parse_json_in_steps(body)) if body else None
     except ValueError:
         raise bad_request("not_json") from None
     if isinstance(read, str):
         raise bad_request(
             "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
         )
-    if read is None:
-        return {}
-    if not isinstance(read, dict):
+    document = {} if read is None else read
+    if not isinstance(document, dict):
         raise bad_request("not_json")
-    return read
+    require_keys(document, *required)
+    return document
 
 
 async def read_file(request: web.Request) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 from zlib import compress, decompress
@@ -17,6 +17,7 @@ from zlib import compress, decompress
 from aiohttp import Payload, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.short_strings import replace_escapes
 
@@ -73,6 +74,13 @@ class LongText:
             piece = self._encode_added()
             self._length += len(piece)
             self._pieces.append(compress(piece, 1))
+
+    async def add_all(self, items: Iterable[Item], describe: Callable[[Item], object]) -> None:
+        """Append the documents of objects, separated by commas, in slices."""
+        comma = ""
+        async for item in in_slices(items):
+            self.add(comma + encode(describe(item)))
+            comma = ","
 
     def steps(self, pieces: Iterable[str]) -> Iterator[None]:
         """Append pieces of text, in one step each."""
@@ -184,6 +192,7 @@ def accepts_gzip(request: web.Request) -> bool:
 
 
 Found = TypeVar("Found")
+Item = TypeVar("Item")
 #: Header that requests a name and a password.
 CHALLENGE: Final[Mapping[str, str]] = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
@@ -235,12 +244,16 @@ def bad_request(reason: object, detail: str = "") -> web.HTTPException:
 
 
 @contextmanager
-def bad_request_if(*errors: type[Exception]) -> Iterator[None]:
-    """Respond with 400 and the text of an error if one of these kinds is raised."""
+def bad_request_if(*errors: type[Exception], reason: Callable[[str], str] = str) -> Iterator[None]:
+    """Respond with 400 if an error of these kinds is raised.
+
+    Args:
+        reason: Returns the reason from the error's text.
+    """
     try:
         yield
     except errors as error:
-        raise bad_request(str(error)) from None
+        raise bad_request(reason(str(error))) from None
 
 
 def not_authorised(reason: str) -> web.HTTPException:

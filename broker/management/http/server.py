@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from leveret.broker.addresses import Acceptor, Address, Refused, format_address
+from leveret.broker.addresses import Address, Refused, format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.resources.sockets import Clients
 from leveret.broker.management.http.access_log import AccessLog, AccessLogger
@@ -47,23 +47,16 @@ class HttpServer:
         app.on_response_prepare.append(set_server_header)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
         self._servers: list[asyncio.Server] = []
-        self._acceptors: list[Acceptor] = []
         self._setting_up = asyncio.Lock()
 
-    async def start(self, sock: socket, tls: Tls | None = None) -> None:
-        """Listen on a socket. May be called again for further sockets.
+    async def start(self, sock: socket) -> None:
+        """Listen on a socket, without encryption. May be called again for further sockets.
 
         Args:
             sock: A bound socket. The server closes it.
-            tls: TLS of the socket; None for no encryption.
         """
-        if tls is None:
-            make, backlog = await self._protocol_factory(), self._settings.tcp_listen_options.backlog
-            self._servers.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
-        else:
-            acceptor = Acceptor(partial(self.serve, tls))
-            acceptor.start(sock)
-            self._acceptors.append(acceptor)
+        make, backlog = await self._protocol_factory(), self._settings.tcp_listen_options.backlog
+        self._servers.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
 
     async def serve(self, tls: Tls | None, sock: socket, forwarded: Address | None = None) -> None:
         """Serve an accepted connection.
@@ -129,8 +122,6 @@ class HttpServer:
         """Stop listening, and end open requests within the shutdown timeout."""
         for listening in self._servers:
             listening.close()
-        for acceptor in self._acceptors:
-            await acceptor.stop()
         self._watch.stop()
         await self._runner.cleanup()
         if self._access_log is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.json_values import replace_surrogates
+from leveret.broker.management.fields import AUDIT_RECORD
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.object_lists import Page, read_page
 from leveret.broker.management.http.responses import bad_request, json_response
@@ -51,17 +52,8 @@ class AuditRecords(Controller):
 
 
 def _document(record: dict[str, Any]) -> dict[str, Any]:
-    shown = {
-        "at": record["at"] // 1000,
-        "kind": record["kind"],
-        "user": record["user"],
-        "host": record.get("host"),
-        "broker": record.get("broker", False),
-        "vhost": record.get("vhost"),
-        "object": record["object"],
-        "count": record.get("count"),
-        "details": record["details"],
-    }
+    shown = {field.name: record.get(field.name) for field in AUDIT_RECORD}
+    shown |= {"at": record["at"] // 1000, "broker": record.get("broker", False)}
     document: dict[str, Any] = replace_surrogates(shown)
     return document
 

@@ -28,7 +28,7 @@ from leveret.broker.management.http.documents.overview import (
     web_contexts,
 )
 from leveret.broker.management.http.object_lists import View, list_response
-from leveret.broker.management.http.request_bodies import read_object, read_text, require_keys
+from leveret.broker.management.http.request_bodies import read_object, read_text
 from leveret.broker.management.http.responses import (
     bad_request,
     bad_request_if,
@@ -192,8 +192,7 @@ class Cluster(Controller):
     @route("PUT", "cluster-name", tag="administrator")
     async def put_name(self, request: web.Request) -> web.Response:
         """Set the cluster's name. New connections see it."""
-        document = await read_object(request)
-        require_keys(document, "name")
+        document = await read_object(request, "name")
         self._broker.global_parameters.set(CLUSTER_NAME, read_text(document, "name"))
         return web.Response(status=204)
 

@@ -14,7 +14,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.definitions import for_vhost
 from leveret.broker.core.json_values import parse_json_in_steps
-from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
+from leveret.broker.core.scheduling.slices import result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.request_bodies import read_file, read_upload
@@ -126,10 +126,7 @@ async def _export_response(request: web.Request, pieces: Iterator[tuple[str, Any
     for key, value in pieces:
         if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
             text.add(f"{before}{encode(key)}:[")
-            comma = ""
-            async for entry in in_slices(value):
-                text.add(comma + encode(entry))
-                comma = ","
+            await text.add_all(value, lambda entry: entry)
             text.add("]")
         else:
             text.add(f"{before}{encode(key)}:{encode(value)}")

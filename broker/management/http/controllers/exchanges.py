@@ -33,7 +33,6 @@ from leveret.broker.management.http.request_bodies import (
     read_flag,
     read_object,
     read_table,
-    require_keys,
 )
 from leveret.broker.management.http.responses import (
     bad_request,
@@ -106,8 +105,7 @@ class Exchanges(Controller):
     async def publish(self, request: web.Request) -> web.Response:
         """Publish a message; respond whether it was routed to a queue, or with 400 if a queue refuses it."""
         principal = self._access.require_connect(request)
-        document = await read_object(request)
-        require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
+        document = await read_object(request, "routing_key", "properties", "payload", "payload_encoding")
         body, properties = _read_payload(document), document["properties"] or {}
         if not isinstance(properties, Mapping):
             raise bad_request("properties must be an object")

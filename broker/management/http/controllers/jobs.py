@@ -39,17 +39,10 @@ _STEP = 256
 class JobResources(Controller):
     """The resources ``/api/queues/{vhost}/{name}/return-messages``, ``…/replay``, ``…/restore`` and ``/api/jobs``."""
 
-    @route("POST", "queues/{vhost}/{name}/return-messages")
-    async def begin_return(self, request: web.Request) -> web.Response:
-        """Begin to return dead letters, or count them with dry_run. The body has the options."""
-        return await self._begin(request, "return")
-
-    @route("POST", "queues/{vhost}/{name}/replay")
-    async def begin_replay(self, request: web.Request) -> web.Response:
-        """Begin to replay a stream, or count its messages with dry_run. The body has the options."""
-        return await self._begin(request, "replay")
-
-    async def _begin(self, request: web.Request, kind: Kind) -> web.Response:
+    @route("POST", "queues/{vhost}/{name}/{kind:return-messages|replay}")
+    async def begin(self, request: web.Request) -> web.Response:
+        """Begin to return dead letters or to replay a stream; with dry_run count messages. The body has the options."""
+        kind: Kind = "replay" if request.match_info["kind"] == "replay" else "return"
         principal, name = self._access.require_connect(request), request.match_info["name"]
         document = await read_object(request)
         with bad_request_if(ValueError):

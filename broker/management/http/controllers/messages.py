@@ -19,7 +19,7 @@ from leveret.broker.core.queues.browsing import Browsed, Browser, Place, read_pl
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.message_selector import Selector
 from leveret.broker.core.queues.queue import Holder, Queue
-from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
+from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhosts.event_fields import counted_fields
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, route
@@ -96,8 +96,7 @@ class QueueMessages(Controller):
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue. The body has to, optionally limit and filter; job and rate for a job."""
         principal = self._access.require_connect(request)
-        document = await read_object(request)
-        require_keys(document, "to")
+        document = await read_object(request, "to")
         if document.get("job") is True:
             return self._begin_job(principal, request.match_info["name"], document)
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
@@ -125,8 +124,7 @@ class QueueMessages(Controller):
     async def delete(self, request: web.Request) -> web.Response:
         """Delete messages by their keys. The body has queue_id and keys, optionally dry_run."""
         principal = self._access.require_connect(request)
-        document = await read_object(request)
-        require_keys(document, "queue_id", "keys")
+        document = await read_object(request, "queue_id", "keys")
         keys, is_trial = _read_keys(document["keys"]), read_flag(document, "dry_run")
         queue_id = read_integer(document["queue_id"])
         queue = queues.open_for_removal(principal, request.match_info["name"], queue_id)
@@ -519,10 +517,8 @@ class DelayedMessages(Controller):
         total = 0 if schedule is None else schedule.count
         text = LongText()
         text.add(f'{encode({"messages_delayed": total, "offset": offset})[:-1]},"messages":[')
-        comma = ""
-        async for each in in_slices(() if schedule is None else schedule.waiting(offset, count)):
-            text.add(comma + encode(waiting_document(each, _has_delay(request))))
-            comma = ","
+        waiting = () if schedule is None else schedule.waiting(offset, count)
+        await text.add_all(waiting, lambda each: waiting_document(each, _has_delay(request)))
         text.add("]}")
         return text.response()
 

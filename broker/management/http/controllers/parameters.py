@@ -23,10 +23,10 @@ from leveret.broker.management.http.request_bodies import (
     check_length,
     compile_in_thread,
     read_object,
-    require_keys,
 )
 from leveret.broker.management.http.responses import (
     bad_request,
+    bad_request_if,
     existing,
     json_response,
     missing,
@@ -81,18 +81,15 @@ class Parameters(Controller):
     async def show(self, request: web.Request) -> web.Response:
         """Show one parameter."""
         vhost = self._require_vhost(request)
-        for entry in self._entries(vhost, request.match_info["component"]):
-            if entry["name"] == request.match_info["name"]:
-                return object_response(request, entry)
-        raise not_found()
+        by_name = {entry["name"]: entry for entry in reversed(self._entries(vhost, request.match_info["component"]))}
+        return object_response(request, existing(by_name.get(request.match_info["name"])))
 
     @route("PUT", "parameters/{component}/{vhost}/{name}")
     async def put(self, request: web.Request) -> web.Response:
         """Set a parameter to ``value``."""
         principal, match = self._require_principal(request), request.match_info
         vhost = principal.vhost
-        document = await read_object(request)
-        require_keys(document, "value")
+        document = await read_object(request, "value")
         value, component, name = document["value"], match["component"], match["name"]
         if component == "policy":
             raise bad_request("policies may not be set using this method")
@@ -118,8 +115,7 @@ class Parameters(Controller):
         if component == "policy":
             raise bad_request("policies may not be cleared using this method")
         if component == "operator_policy":
-            steps = existing(clear_policy(vhost, name, operator=True))
-            await run_in_slices(steps)
+            await run_in_slices(existing(clear_policy(vhost, name, operator=True)))
         elif component == "vhost-limits" and name == "limits" and vhost.has_limits:
             clear_limits(self._broker, vhost)
         elif not self._broker.parameters.clear(vhost.name, component, name):
@@ -150,19 +146,15 @@ class Parameters(Controller):
                 return ""
             return f"user {format_string(user)} may not connect to vhost {format_string(vhost_name)}"
 
-        try:
+        with bad_request_if(InvalidShovel, reason=lambda text: f"Validation failed\n\n{escape_markup(text)}"):
             return set_shovel(self._broker, principal.vhost, name, value, refuses)
-        except InvalidShovel as invalid:
-            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}") from None
 
     async def _set_body_rule(self, vhost: VirtualHost, name: str, value: Any) -> bool:
-        try:
+        with bad_request_if(InvalidRule, reason=_invalid):
             await asyncio.to_thread(check_schemas, [read_body_rule(vhost, name, value)])
             if self._broker.vhosts.get(vhost.name) is not vhost:
                 raise not_found()
             return set_body_rule(self._broker, vhost, name, value)
-        except InvalidRule as invalid:
-            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}\n") from None
 
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         if name != "limits":
@@ -171,10 +163,8 @@ class Parameters(Controller):
         if not isinstance(value, Mapping):
             raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
         created = not vhost.has_limits
-        try:
+        with bad_request_if(InvalidLimits, reason=_invalid):
             set_limits(self._broker, vhost, value)
-        except InvalidLimits as invalid:
-            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}\n") from None
         return created
 
     # -- global parameters --------------------------------------------------------------------------------
@@ -196,8 +186,7 @@ class Parameters(Controller):
     @route("PUT", "global-parameters/{name}", tag="policymaker")
     async def put_global(self, request: web.Request) -> web.Response:
         """Set a global parameter to ``value``."""
-        document = await read_object(request)
-        require_keys(document, "value")
+        document = await read_object(request, "value")
         check_depth(document["value"])
         name = check_length(request.match_info["name"])
         created = self._broker.global_parameters.set(name, document["value"])
@@ -224,10 +213,12 @@ def _read_operator_policy(vhost: VirtualHost, name: str, value: Any) -> Policy:
     problems += [f'Key "{key}" not found in {name}\n' for key in _REQUIRED if key not in value]
     if problems:
         raise bad_request(escape_markup(f"Validation failed\n\n{''.join(problems)}"))
-    try:
+    with bad_request_if(PolicyError, reason=escape_markup):
         return read_policy(name, value, operator=True, takes_unlimited=takes_unlimited(vhost))
-    except PolicyError as error:
-        raise bad_request(escape_markup(str(error))) from None
+
+
+def _invalid(text: str) -> str:
+    return f"Validation failed\n\n{escape_markup(text)}\n"
 
 
 _VIEW: Final[View[Mapping[str, Any]]] = View(
@@ -262,15 +253,12 @@ class Limits(Controller):
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         if name not in self._broker.vhosts:
             raise missing("vhost_not_found")
-        document = await read_object(request)
-        require_keys(document, "value")
+        document = await read_object(request, "value")
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
             raise missing("vhost_not_found")
-        try:
+        with bad_request_if(InvalidLimits, reason=lambda text: f"Validation failed\n\n{text}\n"):
             set_limits(self._broker, vhost, {**vhost_limits(vhost), limit: document["value"]})
-        except InvalidLimits as invalid:
-            raise bad_request(f"Validation failed\n\n{invalid}\n") from None
         return web.Response(status=204)
 
     @route("DELETE", "vhost-limits/{vhost}/{limit}", tag="administrator")
@@ -300,8 +288,7 @@ class Limits(Controller):
     async def put_user(self, request: web.Request) -> web.Response:
         """Set a limit to ``value``. A negative number means no limit. It applies to open connections, too."""
         name, limit = request.match_info["user"], request.match_info["limit"]
-        document = await read_object(request)
-        require_keys(document, "value")
+        document = await read_object(request, "value")
         if name not in self._accounts.users:
             raise bad_request(["no_such_user", name])
         refusal = limits_error({limit: document["value"]}, USER_LIMITS, "user-limits")

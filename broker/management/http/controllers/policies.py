@@ -66,9 +66,8 @@ class Policies(Controller):
     @route("GET", _ONE)
     async def show(self, request: web.Request) -> web.Response:
         """Show one policy, to users that may change it. The list is for all users."""
-        operator, vhost = self._require_vhost(request)
-        policy = existing(vhost.policies.table(operator).get(request.match_info["name"]))
-        return object_response(request, _describe((vhost, policy)))
+        _, vhost = self._require_vhost(request)
+        return object_response(request, _describe((vhost, _policy(request, vhost))))
 
     @route("PUT", _ONE)
     async def put(self, request: web.Request) -> web.Response:
@@ -97,9 +96,23 @@ class Policies(Controller):
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
         operator, vhost = self._require_vhost(request)
-        steps = existing(clear_policy(vhost, request.match_info["name"], operator))
-        await run_in_slices(steps)
+        await run_in_slices(existing(clear_policy(vhost, request.match_info["name"], operator)))
         return web.Response(status=204)
+
+    @route("GET", f"{_ONE}/queues")
+    async def queues(self, request: web.Request) -> web.Response:
+        """List the queues that match a policy's pattern: whether it is in force, and if not, the reason.
+
+        The query may restrict the list with ``in_force=true`` or ``in_force=false``.
+        """
+        _, vhost = self._access.require_vhost(request)
+        return await _list_matches(request, matching_queues(vhost, _policy(request, vhost), _operator(request)))
+
+    @route("GET", "{kind:policies}/{vhost}/{name}/exchanges")
+    async def exchanges(self, request: web.Request) -> web.Response:
+        """List the exchanges that match a policy's pattern, with the same fields."""
+        _, vhost = self._access.require_vhost(request)
+        return await _list_matches(request, matching_exchanges(vhost, _policy(request, vhost)))
 
     def _require_vhost(self, request: web.Request) -> tuple[bool, VirtualHost]:
         operator = _operator(request)
@@ -145,10 +158,7 @@ async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Re
     }
     text = LongText()
     text.add(f'{encode(summary)[:-1]},"queues":[')
-    comma = ""
-    async for preview in in_slices(previews):
-        text.add(comma + encode(_describe_preview(preview)))
-        comma = ","
+    await text.add_all(previews, _describe_preview)
     text.add("]}")
     return text.response()
 
@@ -179,6 +189,11 @@ def _operator(request: web.Request) -> bool:
     return request.match_info["kind"] == "operator-policies"
 
 
+def _policy(request: web.Request, vhost: VirtualHost) -> Policy:
+    """Return the policy that a path names."""
+    return existing(vhost.policies.table(_operator(request)).get(request.match_info["name"]))
+
+
 def _describe(placed: tuple[VirtualHost, Policy]) -> dict[str, Any]:
     vhost, policy = placed
     return describe_policy(vhost.name, policy)
@@ -192,28 +207,6 @@ def _counts(placed: tuple[VirtualHost, Policy], counted: Counter[tuple[str, str,
 _VIEW: Final[View[tuple[VirtualHost, Policy]]] = View(
     describe=_describe, order=lambda placed: (placed[1].priority, placed[1].name, placed[0].name)
 )
-
-
-class PolicyCoverage(Controller):
-    """The resources below one policy: ``queues`` and ``exchanges``."""
-
-    @route("GET", f"{_ONE}/queues")
-    async def queues(self, request: web.Request) -> web.Response:
-        """List the queues that match a policy's pattern: whether it is in force, and if not, the reason.
-
-        The query may restrict the list with ``in_force=true`` or ``in_force=false``.
-        """
-        _, vhost = self._access.require_vhost(request)
-        operator = request.match_info["kind"] == "operator-policies"
-        policy = existing(vhost.policies.table(operator).get(request.match_info["name"]))
-        return await _list_matches(request, matching_queues(vhost, policy, operator))
-
-    @route("GET", "{kind:policies}/{vhost}/{name}/exchanges")
-    async def exchanges(self, request: web.Request) -> web.Response:
-        """List the exchanges that match a policy's pattern, with the same fields."""
-        _, vhost = self._access.require_vhost(request)
-        policy = existing(vhost.policies.policies.get(request.match_info["name"]))
-        return await _list_matches(request, matching_exchanges(vhost, policy))
 
 
 async def _list_matches(request: web.Request, candidates: Iterator[PolicyMatch | None]) -> web.Response:

@@ -120,8 +120,7 @@ class Queues(Controller):
     async def run_action(self, request: web.Request) -> web.Response:
         """Accept the actions sync and cancel_sync, which do nothing: there are no mirrors."""
         vhost = self._access.require_vhost_for_change(request, "administrator").vhost
-        document = await read_object(request)
-        require_keys(document, "action")
+        document = await read_object(request, "action")
         if document["action"] not in ("sync", "cancel_sync"):
             raise bad_request(["unknown", document["action"]])
         if request.match_info["name"] not in vhost.queues:
@@ -135,11 +134,9 @@ class Queues(Controller):
 
     async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
         found = [queue for vhost in vhosts for queue in vhost.queues.values()]
-        describe = self._describe(request)
-        if stats_are_disabled(request):
-            # Columns that are not shown cannot be sorted by.
-            return await list_response(request, found, View(describe, order=_default_order, name=_name), paginated=True)
-        view = View(describe, order=_default_order, keys=SORT_KEYS, name=_name)
+        # Columns that are not shown cannot be sorted by.
+        keys = {} if stats_are_disabled(request) else SORT_KEYS
+        view = View(self._describe(request), order=_default_order, keys=keys, name=_name)
         return await list_response(request, found, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:

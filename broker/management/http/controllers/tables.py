@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, route
-from leveret.broker.management.http.request_bodies import read_integer, read_object, read_text, require_keys
+from leveret.broker.management.http.request_bodies import read_integer, read_object, read_text
 from leveret.broker.management.http.responses import accepts_gzip, bad_request, failure, json_response
 from leveret.broker.operations.archived_tables import ArchivedTable, ArchivedTables, TablesUnreadableError
 from leveret.broker.operations.sql_statements import (
@@ -48,8 +48,7 @@ class SqlStatements(Controller):
         the statement ends.
         """
         user = self._access.require(request, "management")
-        document = await read_object(request)
-        require_keys(document, "statement")
+        document = await read_object(request, "statement")
         statement, form = read_text(document, "statement"), document.get("format", "json")
         if form not in FORMS:
             raise bad_request(f"format must be one of {', '.join(FORMS)}")

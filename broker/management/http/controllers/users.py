@@ -30,7 +30,14 @@ from leveret.broker.management.http.request_bodies import (
     read_text,
     require_keys,
 )
-from leveret.broker.management.http.responses import bad_request, existing, json_response, not_found, object_response
+from leveret.broker.management.http.responses import (
+    bad_request,
+    bad_request_if,
+    existing,
+    json_response,
+    not_found,
+    object_response,
+)
 from leveret.broker.operations.virtual_hosts import delete_user
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind
@@ -85,8 +92,7 @@ class Users(Controller):
     @route("POST", "users/bulk-delete", tag="administrator")
     async def delete_several(self, request: web.Request) -> web.Response:
         """Delete users in order, up to the first that does not exist."""
-        document = await read_object(request)
-        require_keys(document, "users")
+        document = await read_object(request, "users")
         names = document["users"]
         if not isinstance(names, list | tuple):
             raise bad_request("users must be a list")
@@ -167,10 +173,8 @@ def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
             raise bad_request("tags_not_present")
         # The format of old RabbitMQ releases without tags.
         return ("administrator",) if read_flag(document, "administrator") else ()
-    try:
+    with bad_request_if(ValueError, reason=lambda text: f"tags {text}"):
         return read_tags(document["tags"])
-    except ValueError as wrong:
-        raise bad_request(f"tags {wrong}") from None
 
 
 def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:

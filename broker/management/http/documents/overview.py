@@ -71,8 +71,8 @@ _METRICS_GC: Final = {
 }
 
 
-def versions() -> dict[str, Any]:
-    """Return the names and versions of the broker and its runtime."""
+def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
+    """Return the part of the overview without statistics, which all users may see."""
     python = platform.python_version()
     marks = f"[{platform.machine()}] [{compilation.form()}]"
     return {
@@ -83,13 +83,6 @@ def versions() -> dict[str, Any]:
         "erlang_version": python,
         "erlang_full_version": f"{platform.python_implementation()} {python} {marks}",
         "release_series_support_status": "supported",
-    }
-
-
-def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
-    """Return the part of the overview without statistics, which all users may see."""
-    return {
-        **versions(),
         "cluster_name": broker.cluster_name,
         "rates_mode": _RATES_MODE,
         "sample_retention_policies": _RETENTION,

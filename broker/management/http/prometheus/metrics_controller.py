@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from aiohttp import web
@@ -166,18 +166,14 @@ class Metrics:
     async def _default(self, request: web.Request) -> web.StreamResponse:
         if self._context.settings.prometheus.return_per_object_metrics:
             return await self._per_object(request)
-        exposition = Exposition(request.headers.get("accept", ""))
-        return await _send(request, exposition, self._aggregated_text(exposition))
+        return await _send(request, self._aggregated_text)
 
     async def _per_object(self, request: web.Request) -> web.StreamResponse:
-        exposition = Exposition(request.headers.get("accept", ""))
-        return await _send(request, exposition, self._per_object_text(exposition))
+        return await _send(request, self._per_object_text)
 
     async def _detailed(self, request: web.Request) -> web.StreamResponse:
-        exposition = Exposition(request.headers.get("accept", ""))
-        wanted = set(request.query.getall("family", ()))
-        vhosts = request.query.getall("vhost", None)
-        return await _send(request, exposition, self._detailed_text(exposition, wanted, vhosts))
+        wanted, vhosts = set(request.query.getall("family", ())), request.query.getall("vhost", None)
+        return await _send(request, lambda exposition: self._detailed_text(exposition, wanted, vhosts))
 
     async def _aggregated_text(self, exposition: Exposition) -> AsyncIterator[bytes]:
         counted = await self._totals.count()
@@ -241,14 +237,15 @@ async def _unknown(request: web.Request) -> web.Response:
     return web.Response(status=404, text="Unknown Registry")
 
 
-async def _send(request: web.Request, exposition: Exposition, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
+async def _send(request: web.Request, pieces_in: Callable[[Exposition], AsyncIterator[bytes]]) -> web.StreamResponse:
     """Send a long text while it is being created."""
+    exposition = Exposition(request.headers.get("accept", ""))
     response = web.StreamResponse(headers={"content-type": exposition.content_type})
     if accepts_gzip(request):
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     chunk = bytearray()
-    async for piece in in_slices_async(pieces):
+    async for piece in in_slices_async(pieces_in(exposition)):
         chunk += piece
         if len(chunk) >= _CHUNK:
             await response.write(bytes(chunk))
