@@ -167,11 +167,14 @@ def _own(make: Any, name: str, text: str, family: str, **more: Any) -> Metric:
     return made
 
 
+_COLLECTION: Final = str(
+    dict.fromkeys(("fullsweep_after", "max_heap_size", "min_bin_vheap_size", "min_heap_size", "minor_gcs"), 0)
+)
 #: Figures of Erlang processes, which tools of RabbitMQ expect.
 _PROCESS: Final = (
-    Field("garbage_collection", "garbage_collection", "object", "Erlang's; all numbers are 0"),
-    Field("reductions", "reductions", "integer", "Erlang's; always 0"),
-    Field("reductions_details", "reductions_details", "object", "Erlang's; always 0"),
+    Field("garbage_collection", _COLLECTION, "object", "Erlang's; all numbers are 0"),
+    Field("reductions", "0", "integer", "Erlang's; always 0"),
+    Field("reductions_details", "{'rate': 0.0}", "object", "Erlang's; always 0"),
 )
 
 # A row is a line or two.
@@ -198,9 +201,10 @@ QUEUE: Final[Table] = (
     # Of mirrors, which do not exist.
     Field("slave_pids", "", "array", "Always empty", Column(form="empty")),
     Field("synchronised_slave_pids", "", "array", "Always empty", Column(form="empty")),
-    Field("state", "state", "string", "running", SAME),
-    Field("policy", "policy", "string|null", "Name of the policy in force", SAME),
-    Field("operator_policy", "operator_policy", "string|null", "Name of the operator policy in force", SAME),
+    Field("state", "'running'", "string", "running", SAME),
+    Field("policy", "queue.policy and queue.policy.name", "string|null", "Name of the policy in force", SAME),
+    Field("operator_policy", "queue.operator_policy and queue.operator_policy.name", "string|null",
+          "Name of the operator policy in force", SAME),
     Field("effective_policy_definition", "effective_policy_definition", "object", "Both combined", _OBJECT),
     Field("effective_arguments", "effective_arguments", "object", "Arguments and policies combined, as arguments"),
     Field("consumers", "len(queue.consumers)", "integer", "Number of consumers", SAME,
@@ -356,13 +360,13 @@ QUEUE: Final[Table] = (
           # A sum of timestamps would be meaningless, and a message without one is NaN.
           _gauge("queue_head_message_timestamp", "Timestamp of the first message in the queue, if any", _METRICS,
                  total=NO_TOTAL, source="head_timestamp_or_nan"), _CLASSIC),
-    Field("recoverable_slaves", "recoverable_slaves", "array|null", "Of mirrors; always null", of=_CLASSIC),
+    Field("recoverable_slaves", "None", "array|null", "Of mirrors; always null", of=_CLASSIC),
     Field("backing_queue_status", "backing_queue_status", "object", "The parts of a queue of RabbitMQ", of=_CLASSIC),
     Field("idle_since", "idle_since", "string", "Time of its last message or consumer, without messages and consumers",
           of=_CLASSIC, optional=True),
     Field("consumer_details", "consumer_details", "array", "Its consumers", single=True),
-    Field("deliveries", "nothing", "array", "Always empty", single=True),
-    Field("incoming", "nothing", "array", "Always empty", single=True),
+    Field("deliveries", "()", "array", "Always empty", single=True),
+    Field("incoming", "()", "array", "Always empty", single=True),
 )
 
 _OCTETS: Final = "connection_coarse_metrics"
@@ -380,8 +384,8 @@ CONNECTION: Final[Table] = (
     Field("port", "client.local[1]", "integer", "Port of the broker", SAME),
     Field("peer_host", "client.peer[0]", "string", "Address of the client", SAME),
     Field("peer_port", "client.peer[1]", "integer", "Port of the client", SAME),
-    Field("protocol", "protocol", "string", "AMQP 0-9-1", Column(form="protocol")),
-    Field("type", "type", "string", "network"),
+    Field("protocol", "'AMQP 0-9-1'", "string", "AMQP 0-9-1", Column(form="protocol")),
+    Field("type", "'network'", "string", "network"),
     Field("auth_mechanism", "client.auth_mechanism", "string", "SASL mechanism of the login", SAME),
     Field("state", "state", "string", "running, or if an alarm is set blocking, and blocked once it publishes", SAME),
     Field("connected_at", "client.connected_at", "integer", "When it was opened, in ms since 1970", SAME),
@@ -402,8 +406,8 @@ CONNECTION: Final[Table] = (
     Field("ssl_protocol", "tls.protocol", "string|null", "Version of TLS", SAME),
     Field("ssl_cipher", "tls.cipher", "string|null", "Cipher suite", SAME),
     # Part of the cipher's name, or with TLS 1.3 not part of the cipher suite.
-    Field("ssl_key_exchange", "nothing", "string|null", "Always null", SAME),
-    Field("ssl_hash", "nothing", "string|null", "Always null", SAME),
+    Field("ssl_key_exchange", "None", "string|null", "Always null", SAME),
+    Field("ssl_hash", "None", "string|null", "Always null", SAME),
     Field("peer_cert_subject", "tls.subject", "string|null", "Subject of the client's certificate", SAME),
     Field("peer_cert_issuer", "tls.issuer", "string|null", "Its issuer", SAME),
     Field("peer_cert_validity", "tls.validity", "string|null", "Its validity", SAME),
@@ -439,7 +443,7 @@ CHANNEL: Final[Table] = (
     Field("vhost", "client.vhost_name", "string", "Virtual host", SAME),
     Field("connection_details", "connection_details", "object", "The connection",
           Column("connection", "connection_details.name", "connection")),
-    Field("state", "state", "string", "running"),
+    Field("state", "'running'", "string", "running"),
     Field("confirm", "channel.confirming", "boolean", "Whether it confirms messages to the publisher", SAME),
     Field("transactional", "channel.transactional", "boolean", "Whether it is in transaction mode", SAME),
     Field("consumer_count", "len(channel.consumers)", "integer", "Number of consumers", SAME,
@@ -460,7 +464,7 @@ CHANNEL: Final[Table] = (
           _gauge("channel_messages_uncommitted", "Messages received in a transaction but not yet committed", _CHANNEL)),
     Field("acks_uncommitted", "channel.uncommitted[1]", "integer", "Acknowledgements in the open transaction", SAME,
           _gauge("channel_acks_uncommitted", "Message acknowledgements in a transaction not yet committed", _CHANNEL)),
-    Field("pending_raft_commands", "pending_raft_commands", "integer", "Erlang's; always 0"),
+    Field("pending_raft_commands", "0", "integer", "Erlang's; always 0"),
     *_PROCESS,
     Field("user_provided_name", "user_provided_name", "string", "Client-provided connection name", optional=True),
     Field("idle_since", "idle_since", "string", "Time since which nothing has happened", optional=True),
@@ -543,7 +547,7 @@ BACKUP: Final[Table] = (
 EXCHANGE: Final[Table] = (
     Field("name", "exchange.name", "string", "Name; empty of the default exchange", SAME, _gauge(
           "exchange_name", "Enumerates exchanges without any additional info. This value is cluster-wide.",
-          "exchange_names", total=DETAILED, source="one", prefix=CLUSTER)),
+          "exchange_names", total=DETAILED, source="1", prefix=CLUSTER)),
     Field("vhost", "exchange.vhost_name", "string", "Virtual host"),
     Field("type", "exchange.type_name", "string", "Exchange type", SAME),
     Field("durable", "exchange.durable", "boolean", "Whether it survives a restart", SAME),
@@ -569,20 +573,21 @@ EXCHANGE: Final[Table] = (
           _own(_gauge, "exchange_remembered_values",
                "Header values that an exchange x-message-deduplication remembers", "exchange_deduplication", total=SUM),
           of=("deduplicating",)),
-    Field("policy", "policy", "string", "Name of the policy in force", SAME, optional=True),
+    Field("policy", "exchange.policy and exchange.policy.name", "string", "Name of the policy in force", SAME,
+          optional=True),
     Field("message_stats", "message_stats", "object", "Numbers of messages with their rates", optional=True),
     Field("loss_stats", "loss_stats", "object", "Unroutable messages with their rates", optional=True),
     # Bindings are counted at their source.
     Field("bindings", "", "integer", "", None, _gauge(
           "exchange_bindings", "Number of bindings for an exchange. This value is cluster-wide.",
           "exchange_bindings", total=DETAILED, source="len(exchange.bindings)", prefix=CLUSTER)),
-    Field("incoming", "nothing", "array", "Always empty", single=True),
-    Field("outgoing", "nothing", "array", "Always empty", single=True),
+    Field("incoming", "()", "array", "Always empty", single=True),
+    Field("outgoing", "()", "array", "Always empty", single=True),
 )
 
 VHOST: Final[Table] = (
     Field("name", "vhost.name", "string", "Name", SAME, _gauge(
-          "vhost_status", "Whether a given vhost is running", "vhost_status", total=DETAILED, source="one",
+          "vhost_status", "Whether a given vhost is running", "vhost_status", total=DETAILED, source="1",
           prefix=CLUSTER)),
     Field("description", "metadata.description", "string", "Description", SAME),
     Field("tags", "list(metadata.tags)", "array", "Tags", SAME),
@@ -628,30 +633,31 @@ def _file(metric: str, text: str, source: str) -> Field:
 
 NODE: Final[Table] = (
     Field("name", "node.name", "string", "Name", basic=True),
-    Field("type", "type", "string", "disc", basic=True),
-    Field("running", "running", "boolean", "true", basic=True),
+    Field("type", "'disc'", "string", "disc", basic=True),
+    Field("running", "True", "boolean", "true", basic=True),
     Field("uptime", "node.uptime()", "integer", "Time since the start in ms", None,
           _gauge("erlang_uptime_seconds", "Node uptime", _LIMITS, source="node.uptime() / 1000")),
     Field("os_pid", "os_pid", "string", "Process identifier"),
     Field("processors", "processors", "integer", "Number of processors"),
-    Field("run_queue", "zero", "integer", "Erlang's; always 0"),
+    Field("run_queue", "0", "integer", "Erlang's; always 0"),
     Field("fd_total", "files_max", "integer", "Maximum number of open files", None,
           _gauge("process_max_fds", "Open file descriptors limit", _LIMITS)),
     Field("sockets_total", "broker.sockets.total", "integer", "Maximum number of sockets of clients", None,
           _gauge("process_max_tcp_sockets", "Open TCP sockets limit", _LIMITS)),
-    Field("proc_total", "processes_max", "integer", "Erlang's maximum of processes"),
+    Field("proc_total", "1_048_576", "integer", "Erlang's maximum of processes"),
     Field("mem_limit", "node.memory_limit", "integer", "Bytes of memory from which on publishers are blocked", None,
           _gauge("resident_memory_limit_bytes", "Memory high watermark in bytes", _LIMITS)),
     Field("mem_alarm", "'memory' in broker.alarms.resources", "boolean", "Whether they are"),
-    Field("mem_calculation_strategy", "memory_strategy", "string", "rss"),
+    Field("mem_calculation_strategy", "'rss'", "string", "rss"),
     Field("disk_free_limit", "node.disk_free_limit", "integer", "Free bytes below which publishers are blocked", None,
           _gauge("disk_space_available_limit_bytes", "Free disk space low watermark in bytes", _LIMITS)),
     Field("disk_free_alarm", "'disk' in broker.alarms.resources", "boolean", "Whether they are"),
-    Field("rates_mode", "rates_mode", "string", "basic"),
-    Field("partitions", "nothing", "array", "Always empty"),
-    Field("net_ticktime", "net_ticktime", "integer", "Erlang's"),
-    Field("being_drained", "being_drained", "boolean", "false"),
-    Field("enabled_plugins", "plugins", "array", "Those of RabbitMQ whose work it does"),
+    Field("rates_mode", "'basic'", "string", "basic"),
+    Field("partitions", "()", "array", "Always empty"),
+    Field("net_ticktime", "60", "integer", "Erlang's"),
+    Field("being_drained", "False", "boolean", "false"),
+    Field("enabled_plugins", "('rabbitmq_management', 'rabbitmq_prometheus')", "array",
+          "Those of RabbitMQ whose work it does"),
     Field("applications", "applications", "array", "Its version; newer clients read it here"),
     Field("auth_mechanisms", "auth_mechanisms", "array", "SASL mechanisms"),
     Field("exchange_types", "exchange_types", "array", "Exchange types"),
@@ -659,8 +665,9 @@ NODE: Final[Table] = (
     Field("log_files", "log_files", "array", "Where the log goes"),
     Field("config_files", "list(node.config_files)", "array", "Files that were read at the start"),
     Field("db_dir", "str(node.data_dir.absolute())", "string", "Data directory"),
-    Field("cluster_links", "nothing", "array", "Always empty"),
-    Field("ra_open_file_metrics", "ra_open_files", "object", "Erlang's; all numbers are 0"),
+    Field("cluster_links", "()", "array", "Always empty"),
+    Field("ra_open_file_metrics", "{'ra_log_wal': 0, 'ra_log_segment_writer': 0}", "object",
+          "Erlang's; all numbers are 0"),
     Field("metrics_gc_queue_length", "metrics_gc", "object", "Erlang's; all numbers are 0"),
     _used("mem_used", "Bytes of memory", _gauge("process_resident_memory_bytes", "Memory used in bytes", _USE)),
     _used("fd_used", "Open files", _gauge("process_open_fds", "Open file descriptors", _USE)),

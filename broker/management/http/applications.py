@@ -12,19 +12,18 @@ from leveret.broker.management.http.controller import Controller, RequestContext
 from leveret.broker.management.http.controllers.audit import AuditRecords
 from leveret.broker.management.http.controllers.cluster import (
     Cluster,
-    Configuration,
     Features,
     Nodes,
     Overview,
     Replication,
 )
-from leveret.broker.management.http.controllers.connections import Channels, ConnectionActions, Connections
+from leveret.broker.management.http.controllers.connections import Channels, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
 from leveret.broker.management.http.controllers.exchanges import Bindings, Exchanges
 from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks, Probes
 from leveret.broker.management.http.controllers.jobs import BackupResources, JobResources
 from leveret.broker.management.http.controllers.losses import Losses
-from leveret.broker.management.http.controllers.messages import DeadLetters, DelayedMessages, QueueBrowse, QueueMessages
+from leveret.broker.management.http.controllers.messages import DelayedMessages, QueueMessages
 from leveret.broker.management.http.controllers.parameters import Limits, Parameters
 from leveret.broker.management.http.controllers.policies import Policies, PolicyKeys
 from leveret.broker.management.http.controllers.queues import ConsumerNames, Queues, Readers
@@ -52,13 +51,11 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Overview,
     Nodes,
     Features,
-    Configuration,
     Exchanges,
     DelayedMessages,
     Channels,
     Bindings,
     Aliveness,
-    ConnectionActions,
     Connections,
     Users,
     VirtualHosts,
@@ -71,8 +68,6 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     PolicyKeys,
     Queues,
     QueueMessages,
-    QueueBrowse,
-    DeadLetters,
     ConsumerNames,
     Readers,
     Replication,

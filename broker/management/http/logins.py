@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -54,30 +54,12 @@ DELAYED: Final = web.RequestKey("delayed", bool)
 _CHECK_SECONDS: Final = 1.0
 
 
-class RenewedLogin(Protocol):
-    """A login that goes on as long as another server renews it."""
-
-    def user(self) -> User | None:
-        """Return the user; None if the login has ended.
-
-        Raises:
-            Unanswered: The other server has to be asked first.
-        """
-
-    async def log_out(self, return_to: str) -> str | None:
-        """Return a page of the other server to log out at; None without one.
-
-        Args:
-            return_to: Where it sends the browser back to.
-        """
-
-
 @dataclass(slots=True)
 class _Session:
     user: User
     last_used: int
     ends: int
-    login: RenewedLogin | None
+    login: OAuthLogin | None
 
 
 class BrowserSessions:
@@ -95,7 +77,7 @@ class BrowserSessions:
         self._sessions: dict[bytes, _Session] = {}
         self._counts: Counter[str] = Counter()
 
-    def start(self, user: User, login: RenewedLogin | None = None) -> str:
+    def start(self, user: User, login: OAuthLogin | None = None) -> str:
         """Start a session; return its token, 43 random characters.
 
         Args:
@@ -157,7 +139,7 @@ class BrowserSessions:
         is_known = user.rights is not None or current is not None
         return user if is_known and now < session.ends else None
 
-    def end(self, token: str) -> RenewedLogin | None:
+    def end(self, token: str) -> OAuthLogin | None:
         """End a session, if it exists; return its login, if it is renewed."""
         session = self._pop(_digest(token))
         return None if session is None else session.login

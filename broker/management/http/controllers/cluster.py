@@ -182,7 +182,7 @@ _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | 
 
 
 class Cluster(Controller):
-    """The resources ``/api/cluster-name`` and ``/api/rebalance/queues``."""
+    """The resources ``/api/cluster-name``, ``/api/rebalance/queues`` and ``/api/config/effective``."""
 
     @route("GET", "cluster-name", tag="management")
     async def show_name(self, request: web.Request) -> web.Response:
@@ -200,6 +200,12 @@ class Cluster(Controller):
     async def rebalance(self, request: web.Request) -> web.Response:
         """Do nothing: all queues are on this node."""
         return web.Response(status=204)
+
+    @route("GET", "config/effective", tag="administrator")
+    async def show_configuration(self, request: web.Request) -> web.Response:
+        """Show all options with their values at startup."""
+        values = option_values(self._context.settings)
+        return json_response({name: _json(option.shown(values[name])) for name, option in OPTIONS.items()})
 
 
 class Features(Controller):
@@ -240,16 +246,6 @@ class Features(Controller):
         if request.match_info.get("node", self._node_name) != self._node_name:
             raise not_found()
         return web.Response(status=204)
-
-
-class Configuration(Controller):
-    """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked."""
-
-    @route("GET", "config/effective", tag="administrator")
-    async def show(self, request: web.Request) -> web.Response:
-        """Show all options with their values at startup."""
-        values = option_values(self._context.settings)
-        return json_response({name: _json(option.shown(values[name])) for name, option in OPTIONS.items()})
 
 
 def _json(value: object) -> _Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aiohttp import web
@@ -32,7 +32,7 @@ _REASON: Final = "Closed via management plugin"
 
 
 class Connections(Controller):
-    """The resource ``/api/connections``."""
+    """The resources ``/api/connections`` and ``/api/connections/username/{user}``."""
 
     @route("GET", "connections", "vhosts/{vhost}/connections")
     async def list(self, request: web.Request) -> web.Response:
@@ -62,6 +62,29 @@ class Connections(Controller):
         reason = request.headers.get("x-reason") or _REASON
         connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
+
+    @route("GET", "connections/username/{user}")
+    async def list_of_user(self, request: web.Request) -> web.Response:
+        """List the connections of a user, with few columns."""
+        return json_response(
+            [short_connection(connection, self._node_name) for connection in self._find_of_user(request)]
+        )
+
+    @route("DELETE", "connections/username/{user}")
+    async def close_of_user(self, request: web.Request) -> web.Response:
+        """Close the connections of a user, if any. The header X-Reason has the reason."""
+        reason = request.headers.get("x-reason") or _REASON
+        for connection in self._find_of_user(request):
+            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
+        return web.Response(status=204)
+
+    def _find_of_user(self, request: web.Request) -> Sequence[ClientConnection]:
+        user, name = self._access.require(request, "management"), request.match_info["user"]
+        if user.name != name and not has_tag(user, "monitoring"):
+            raise not_authorised(OBJECT_REFUSAL)
+        if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
+            raise not_authorised(OBJECT_REFUSAL)
+        return [connection for connection in self._broker.connections if connection.username == name]
 
     def _describe(self, request: web.Request) -> Callable[[ClientConnection], dict[str, Any]]:
         if stats_are_disabled(request):
@@ -109,31 +132,6 @@ def find_connection(connections: Iterable[ClientConnection], user: User, name: s
                 raise not_authorised(OBJECT_REFUSAL)
             return connection
     raise not_found()
-
-
-class ConnectionActions(Controller):
-    """The resource ``/api/connections/username/{user}``."""
-
-    @route("GET", "connections/username/{user}")
-    async def show(self, request: web.Request) -> web.Response:
-        """List the connections of a user, with few columns."""
-        return json_response([short_connection(connection, self._node_name) for connection in self._find(request)])
-
-    @route("DELETE", "connections/username/{user}")
-    async def close(self, request: web.Request) -> web.Response:
-        """Close the connections of a user, if any. The header X-Reason has the reason."""
-        reason = request.headers.get("x-reason") or _REASON
-        for connection in self._find(request):
-            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
-        return web.Response(status=204)
-
-    def _find(self, request: web.Request) -> list[ClientConnection]:
-        user, name = self._access.require(request, "management"), request.match_info["user"]
-        if user.name != name and not has_tag(user, "monitoring"):
-            raise not_authorised(OBJECT_REFUSAL)
-        if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
-            raise not_authorised(OBJECT_REFUSAL)
-        return [connection for connection in self._broker.connections if connection.username == name]
 
 
 class Channels(Controller):

@@ -69,7 +69,7 @@ _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_tr
 
 
 class QueueMessages(Controller):
-    """The resources ``/api/queues/{vhost}/{name}/get``, ``/move-messages`` and ``/delete-messages``."""
+    """The resources of the messages of a queue, except of those that wait until they are due."""
 
     @route("POST", "queues/{vhost}/{name}/get")
     async def get(self, request: web.Request) -> web.Response:
@@ -143,6 +143,30 @@ class QueueMessages(Controller):
                 "messages_ready": 0 if queue.deleted else queue.ready_count(),
             }
         )
+
+    @route("GET", "queues/{vhost}/{name}/browse")
+    async def browse(self, request: web.Request) -> web.Response:
+        """Show a page of messages, ready and unacked, oldest first. Nothing changes.
+
+        The query may have from, count, filter, truncate and encoding.
+        """
+        principal = self._access.require_connect(request)
+        asked = _read(request.query)
+        queue = queues.open_for_browse(principal, request.match_info["name"])
+        page = _Page(queue, asked)
+        await run_in_slices(page.steps())
+        rest = {"next": page.next and str(page.next), "scanned": page.examined, "unreadable": page.unreadable}
+        page.text.add(f"],{encode(rest)[1:]}")
+        return page.text.response()
+
+    @route("GET", "queues/{vhost}/{name}/dead-letters")
+    async def count_dead_letters(self, request: web.Request) -> web.Response:
+        """Count the dead letters among the first messages, ready and unacked, by origin. Nothing changes."""
+        principal = self._access.require_connect(request)
+        queue = queues.open_for_browse(principal, request.match_info["name"])
+        counting = _Counting(queue, principal.vhost.dead_letters.trust_publishers)
+        await run_in_slices(counting.steps())
+        return json_response(counting.document())
 
     def _begin_job(self, principal: Principal, name: str, document: Mapping[str, Any]) -> web.Response:
         """Let a job move the messages."""
@@ -259,25 +283,6 @@ class _Request:
     wanted: MessageFilter
     truncate: int | None
     as_base64: bool
-
-
-class QueueBrowse(Controller):
-    """The resource ``/api/queues/{vhost}/{name}/browse``."""
-
-    @route("GET", "queues/{vhost}/{name}/browse")
-    async def browse(self, request: web.Request) -> web.Response:
-        """Show a page of messages, ready and unacked, oldest first. Nothing changes.
-
-        The query may have from, count, filter, truncate and encoding.
-        """
-        principal = self._access.require_connect(request)
-        asked = _read(request.query)
-        queue = queues.open_for_browse(principal, request.match_info["name"])
-        page = _Page(queue, asked)
-        await run_in_slices(page.steps())
-        rest = {"next": page.next and str(page.next), "scanned": page.examined, "unreadable": page.unreadable}
-        page.text.add(f"],{encode(rest)[1:]}")
-        return page.text.response()
 
 
 class _Page:
@@ -397,19 +402,6 @@ _COUNTED_BYTES: Final = 64 << 20
 _ORIGINS_MAX: Final = 100
 #: Messages that are looked at between two checks of the time slice.
 _CHECK: Final = 32
-
-
-class DeadLetters(Controller):
-    """The resource ``/api/queues/{vhost}/{name}/dead-letters``."""
-
-    @route("GET", "queues/{vhost}/{name}/dead-letters")
-    async def count(self, request: web.Request) -> web.Response:
-        """Count the dead letters among the first messages, ready and unacked, by origin. Nothing changes."""
-        principal = self._access.require_connect(request)
-        queue = queues.open_for_browse(principal, request.match_info["name"])
-        counting = _Counting(queue, principal.vhost.dead_letters.trust_publishers)
-        await run_in_slices(counting.steps())
-        return json_response(counting.document())
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from leveret.broker.core.queues.consumer_names import ConsumerName
 from leveret.broker.core.queues.queue import QueueConsumer
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER, CONSUMER_NAME
-from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
+from leveret.broker.management.http.documents.views import document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find
 
@@ -19,7 +19,7 @@ _DATA: Final = numbers(ConnectionCounters.FIELDS, **{field.name: field.rate for 
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
 
 
-class ConnectionView(ErlangProcess):
+class ConnectionView:
     """The attributes of a connection that the fields of CONNECTION are read from.
 
     Args:
@@ -27,10 +27,6 @@ class ConnectionView(ErlangProcess):
     """
 
     __slots__ = ("_alarmed", "client", "counters", "node")
-
-    protocol = "AMQP 0-9-1"
-    type = "network"
-    nothing = None
 
     def __init__(self, client: ClientConnection, node: str = "", alarmed: bool = False) -> None:
         self.client = client
@@ -59,7 +55,7 @@ class _NoTls:
     protocol = cipher = subject = issuer = validity = None
 
 
-class ChannelView(ErlangProcess):
+class ChannelView:
     """The attributes of a channel that the fields of CHANNEL are read from.
 
     Args:
@@ -67,9 +63,6 @@ class ChannelView(ErlangProcess):
     """
 
     __slots__ = ("_rates", "channel", "client", "node")
-
-    state = "running"
-    pending_raft_commands = 0
 
     def __init__(self, channel: ClientChannel, node: str = "", rates: Rates | None = None) -> None:
         self.channel = channel

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from leveret import compilation
 from leveret.broker.config.options import Settings
@@ -164,17 +164,6 @@ def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[s
 class NodeView:
     """The attributes of the node that the fields of NODE are read from."""
 
-    type = "disc"
-    running = True
-    zero = 0
-    nothing: tuple[()] = ()
-    processes_max = 1_048_576
-    memory_strategy = "rss"
-    rates_mode = _RATES_MODE
-    net_ticktime = 60
-    being_drained = False
-    plugins = ("rabbitmq_management", "rabbitmq_prometheus")
-    ra_open_files: ClassVar[Mapping[str, int]] = {"ra_log_wal": 0, "ra_log_segment_writer": 0}
     metrics_gc = _METRICS_GC
     applications = ({"name": "rabbit", "description": "Leveret", "version": RABBITMQ_VERSION},)
 

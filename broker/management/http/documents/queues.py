@@ -19,7 +19,7 @@ from leveret.broker.core.queues.traits import UNBOUNDED
 from leveret.broker.core.vhosts.vhost import effective_definition
 from leveret.broker.management.fields import DROP_REASONS, QUEUE, REASONS, Field
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
-from leveret.broker.management.http.documents.views import ErlangProcess, document_maker, iso_time, sort_keys
+from leveret.broker.management.http.documents.views import document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, loss_stats, message_stats, numbers
 from leveret.policies.policy_keys import KEYS
 from leveret.policies.queue_settings import read_retry, resolve_setting
@@ -41,7 +41,7 @@ _NO_LETTERS: Final = dict.fromkeys(REASONS, 0)
 _NO_DELTA: Final = ["delta", "undefined", 0, 0, "undefined"]
 
 
-class QueueView(ErlangProcess):
+class QueueView:
     """The attributes of a queue that the fields of QUEUE are read from.
 
     Args:
@@ -50,10 +50,6 @@ class QueueView(ErlangProcess):
     """
 
     __slots__ = ("_figures", "_row", "_timeout", "counters", "node", "queue", "rates")
-
-    state = "running"
-    nothing: tuple[()] = ()
-    recoverable_slaves = None
 
     def __init__(
         self, queue: Queue, node: str = "", rates: Rates | None = None, consumer_timeout: int | None = None
@@ -81,10 +77,6 @@ class QueueView(ErlangProcess):
         return self._row
 
     arguments = property(lambda self: table_to_json(self.queue.arguments))
-    policy = property(lambda self: None if self.queue.policy is None else self.queue.policy.name)
-    operator_policy = property(
-        lambda self: None if self.queue.operator_policy is None else self.queue.operator_policy.name
-    )
     effective_policy_definition = property(
         lambda self: (
             {}

@@ -38,16 +38,12 @@ class ExchangeView:
 
     __slots__ = ("_node", "_rates", "exchange")
 
-    nothing: tuple[()] = ()
-    one = 1
-
     def __init__(self, exchange: Exchange, node: str = "", rates: Rates | None = None) -> None:
         self.exchange = exchange
         self._node = node
         self._rates = rates
 
     arguments = property(lambda self: table_to_json(self.exchange.arguments))
-    policy = property(lambda self: None if self.exchange.policy is None else self.exchange.policy.name)
 
     @property
     def waiting(self) -> WaitingMessages | None:
@@ -99,8 +95,6 @@ class VirtualHostView:
     """The attributes of a virtual host that the fields of VHOST are read from."""
 
     __slots__ = ("metadata", "node", "vhost")
-
-    one = 1
 
     def __init__(self, vhost: VirtualHost, node: str = "") -> None:
         self.vhost = vhost

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from leveret.broker.management.fields import Field
 
-_GARBAGE_COLLECTION: Final[Mapping[str, int]] = {
-    "fullsweep_after": 0,
-    "max_heap_size": 0,
-    "min_bin_vheap_size": 0,
-    "min_heap_size": 0,
-    "minor_gcs": 0,
-}
 #: Functions that sources may call.
 _FUNCTIONS: Final[dict[str, Any]] = {"len": len, "list": list, "max": max, "str": str}
-_NO_RATE: Final[Mapping[str, float]] = {"rate": 0.0}
-
-
-class ErlangProcess:
-    """View of an object that is a process in RabbitMQ; its figures are 0."""
-
-    __slots__ = ()
-
-    garbage_collection = _GARBAGE_COLLECTION
-    reductions = 0
-    reductions_details = _NO_RATE
 
 
 def document_maker(fields: Iterable[Field]) -> Callable[[object], dict[str, Any]]:
