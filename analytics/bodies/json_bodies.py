@@ -18,7 +18,7 @@ from leveret.analytics.bodies.payloads import BodyError, Payloads, read_rows, re
 from leveret.analytics.bodies.value_types import TIMES
 
 #: Bodies that are read in bulk at once. If that fails, it is tried with parts of them; a few are read one by one.
-_AT_ONCE: Final = 4000
+_AT_ONCE: Final = 16 << 10
 _PARTS: Final = 8
 _FEW: Final = 16
 _BOM: Final = b"\xef\xbb\xbf"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leveret.analytics.rows.property_slices import Slices, binary_slices, constant, convert_distinct
-from leveret.analytics.rows.record_rows import Positions
+from leveret.analytics.rows.record_rows import Positions, numbers_at
 from leveret.protocol.field_table import MAX_STORED_DEPTH
 from leveret.storage.directory.queue_names import valid_name
 
@@ -108,7 +108,7 @@ class _Round(NamedTuple):
         owner: Numbers of the tables and arrays that have one.
         name_at, kind_at, start, end: Offsets of their names with the length in front, type letters and values.
         kind: Their type letters; only one if all have the same.
-        name: The name that all of them have; None if they have several, or none.
+        name: The name of all of them, if they have the same type, too; otherwise None.
     """
 
     owner: Positions
@@ -155,38 +155,47 @@ class FieldLevel:
         owner = np.flatnonzero(stop > at)
         at, stop = at[owner], stop[owner]
         while len(owner):
-            kind_at = at + 1 + octets[at]
-            if not all_tables:
-                kind_at = np.where(self._is_table[owner], kind_at, at)
-            kind = octets.take(kind_at, mode="clip")
-            start = kind_at + 1
             # Most tables have the same fields in the same order.
-            kind = kind[:1] if (kind == kind[0]).all() else kind
+            head = self._common_head(at) if all_tables else b""
+            if head:
+                kind_at, kind = at + (len(head) - 1), np.frombuffer(head[-1:], np.uint8)
+            else:
+                kind_at = at + 1 + octets[at]
+                if not all_tables:
+                    kind_at = np.where(self._is_table[owner], kind_at, at)
+                kind = octets.take(kind_at, mode="clip")
+            start = kind_at + 1
             size = _SIZE_OF[kind]
             is_long = size == _LONG
             if is_long.any():
                 start = start + 4 * is_long
-                length = self._at(np.clip(start - 4, 0, len(octets) - 4), ">u4").astype(np.int64)
+                length = numbers_at(octets, np.clip(start - 4, 0, len(octets) - 4), ">u4").astype(np.int64)
                 size = np.where(is_long, length, size)
             end = start + size
             good = (size >= 0) & (kind_at < stop) & (end <= stop)
             if not good.all():
                 self.broken = owner[~good]
                 return
-            yield _Round(owner, at, kind_at, start, end, kind, self._common_name(at, kind_at) if all_tables else None)
+            yield _Round(owner, at, kind_at, start, end, kind, head[1:-1] if head else None)
             further = end < stop
             if further.all():
                 at = end
             else:
                 owner, at, stop = owner[further], end[further], stop[further]
 
-    def _common_name(self, at: Positions, kind_at: Positions) -> bytes | None:
-        size = int(kind_at[0] - at[0])
-        if (kind_at - at == size).all():
-            names = self._at(at, f"S{size}")
-            if (names == names[0]).all():
-                return self._octets[at[0] + 1 : kind_at[0]]
-        return None
+    def _common_head(self, at: Positions) -> bytes:
+        """Return the name, with its length in front, and the type letter of fields, if they are all the same."""
+        size = int(self._bytes8[at[0]]) + 2
+        if at.max() + size > len(self._octets):
+            return b""
+        heads = numbers_at(self._octets, at, f"S{size}")
+        return self._octets[at[0] : at[0] + size] if (heads == heads[0]).all() else b""
+
+    @cached_property
+    def _shape(self) -> list[bytes] | None:
+        """The names that all tables have, in this order; None if they differ, one is there twice or is not UTF-8."""
+        names = [each.name for each in self._rounds if each.name is not None and len(each.owner) == self._count]
+        return names if len(set(names)) == len(self._rounds) and all(map(_is_utf8, names)) else None
 
     @cached_property
     def _spans(self) -> list[slice]:
@@ -200,8 +209,8 @@ class FieldLevel:
         found: dict[str, list[Positions]] = {}
         for span, each in zip(self._spans, self._rounds, strict=True):
             for code in np.flatnonzero(np.bincount(each.kind)).tolist():
-                is_it = np.broadcast_to(each.kind == code, len(each.owner))
-                found.setdefault(chr(code), []).append(np.flatnonzero(is_it) + span.start)
+                numbers = np.arange(span.start, span.stop)
+                found.setdefault(chr(code), []).append(numbers if each.name is not None else numbers[each.kind == code])
         return {kind: np.concatenate(numbers) for kind, numbers in found.items()}
 
     def _check_finite(self) -> None:
@@ -217,13 +226,7 @@ class FieldLevel:
         return found
 
     def _numbers(self, at: Positions, kind: str) -> npt.NDArray[Any]:
-        return self._at(self.start[at], _NUMBERS[kind])
-
-    def _at(self, places: Positions, form: str) -> npt.NDArray[Any]:
-        """Return what begins at some places, which need not be multiples of its size."""
-        size = np.dtype(form).itemsize
-        everywhere: npt.NDArray[Any] = np.ndarray((len(self._octets) - size + 1,), form, self._octets, 0, (1,))
-        return everywhere[places]
+        return numbers_at(self._octets, self.start[at], _NUMBERS[kind])
 
     @cached_property
     def _names(self) -> tuple[Any, Positions]:
@@ -252,6 +255,8 @@ class FieldLevel:
     @cached_property
     def _kept(self) -> npt.NDArray[np.bool_] | None:
         """Which fields do not have a name that is there already in their table; None if all are so."""
+        if self._shape is not None:
+            return None
         names, places = self._names
         if len(names) <= _BITS:
             seen, again = np.zeros(self._count, np.int64), False
@@ -275,6 +280,8 @@ class FieldLevel:
     @cached_property
     def _order(self) -> Positions:
         """The numbers of the fields, table after table, but those whose name is there already in their table."""
+        if self._shape:
+            return np.arange(len(self.owner)).reshape(len(self._shape), -1).T.ravel()
         counts = np.bincount(self.owner, minlength=self._count)
         first = np.cumsum(counts) - counts
         order = np.empty(len(self.owner), np.int64)
@@ -285,12 +292,19 @@ class FieldLevel:
     @property
     def names(self) -> Any:
         """The names of the fields, table after table."""
+        if self._shape is not None:
+            sizes = np.array(list(map(len, self._shape)), np.int32)
+            ends = np.concatenate(([0], np.cumsum(np.tile(sizes, self._count)))).astype(np.int32)
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(self._shape) * self._count)]
+            return pa.Array.from_buffers(pa.string(), len(ends) - 1, buffers)
         names, places = self._names
         return names.take(pa.array(places[self._order]))
 
     @property
     def offsets(self) -> Any:
         """Where the names and values of each table begin, and where the last ones end."""
+        if self._shape is not None:
+            return pa.array(np.arange(self._count + 1, dtype=np.int32) * np.int32(len(self._shape)))
         owner = self.owner if self._kept is None else self.owner[self._kept]
         counts = np.bincount(owner, minlength=self._count)
         return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))

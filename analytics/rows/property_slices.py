@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from leveret.analytics.rows.record_rows import Positions, RecordRows
+from leveret.analytics.rows.record_rows import Positions, RecordRows, numbers_at
 from leveret.protocol.properties import FLAGS
 
 #: Up to this number, slices are made one by one: to import pyarrow.compute takes longer.
@@ -108,7 +108,7 @@ def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slice
     props_at = rows.props_at
     stop = props_at + rows.props_len
     at = props_at + _FLAGS_AT
-    flags = octets[at].astype(np.uint32) << 8 | octets[at + 1]
+    flags = numbers_at(octets, at, ">u2").astype(np.uint32)
     at = at + 2
     # Messages of one queue mostly have the same properties: those that none of them has take no time.
     used = int(np.bitwise_or.reduce(flags, initial=0))
@@ -156,18 +156,13 @@ def _measure(octets: npt.NDArray[np.uint8], at: Positions, name: str) -> tuple[P
     if name == "timestamp":
         return at, np.full(len(at), 8, np.int64)
     if name == "headers":
-        length = np.zeros(len(at), np.int64)
-        for byte in range(4):
-            length = length << 8 | octets[at + byte]
-        return at + 4, length
+        return at + 4, numbers_at(octets, at, ">u4").astype(np.int64)
     return at + 1, octets[at].astype(np.int64)
 
 
 def _timestamps(rows: RecordRows, start: Positions, present: npt.NDArray[np.bool_]) -> Any:
     at = np.minimum(start, len(rows.bytes8) - 8)
-    seconds = np.zeros(len(at), np.uint64)
-    for byte in range(8):
-        seconds = seconds << np.uint64(8) | rows.bytes8[at + byte]
+    seconds = numbers_at(rows.bytes8, at, ">u8").astype(np.uint64)
     # Spark has no timestamps after the year 9999. What would be one is milliseconds or microseconds of a publisher that
     # has not divided them: from 1978 on they are more than the seconds until then.
     scale = np.where(seconds < _SECONDS_END, 1_000_000, np.where(seconds < _SECONDS_END * 1000, 1000, 1))

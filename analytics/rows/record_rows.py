@@ -86,12 +86,19 @@ def _ends(
     flags_and_route = words32[words + 11]
     ends: npt.NDArray[np.int64] = at + RECORD_BYTES + words32[words + 3] + words32[words + 10] + (flags_and_route >> 16)
     extended = np.flatnonzero((flags_and_route & EXTENDED != 0) & (ends + 4 <= stops) & (stops <= len(octets)))
-    start = ends[extended]
-    bytes8 = np.frombuffer(octets, np.uint8)
-    for byte in range(4):
-        ends[extended] += bytes8[start + byte].astype(np.int64) << 8 * byte
-    ends[extended] += 4
+    ends[extended] += 4 + numbers_at(octets, ends[extended], "<u4").astype(np.int64)
     return ends
+
+
+def numbers_at(octets: bytes | npt.NDArray[np.uint8], places: Positions, form: str) -> npt.NDArray[Any]:
+    """Return what begins at some places, which need not be multiples of its size.
+
+    Args:
+        form: How numpy calls its type.
+    """
+    kind = np.dtype(form)
+    everywhere: npt.NDArray[Any] = np.ndarray((len(octets) - kind.itemsize + 1,), kind, octets, 0, (1,))
+    return everywhere[places]
 
 
 def _sums_are_right(octets: bytes, at: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], salt: int) -> bool:
