@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final, NoReturn
 from leveret import compilation
 from leveret.broker.config.config_errors import ConfigError, UsageError
 from leveret.broker.config.declaration import RawSetting
-from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
+from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, nearest, read
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION
 
@@ -132,9 +131,10 @@ def _advice(parser: argparse.ArgumentParser, argument: str) -> str:
     if argument in COMMANDS:
         return "; it has to come first" if argument == CHECK_CONFIG else "; it stands alone"
     if not argument.startswith("-"):
-        near = difflib.get_close_matches(argument, COMMANDS, n=1)
-        return f"; did you mean {near[0]}?" if near else "; see leveret --help"
-    # Without the dashes, which would make all flags similar.
-    flags = [flag.lstrip("-") for flag in parser._option_string_actions if flag.startswith("--")]
-    near = difflib.get_close_matches(argument.partition("=")[0].lstrip("-"), flags, n=1)
-    return f"; did you mean --{near[0]}?" if near else "; see leveret --help"
+        near = nearest(argument, COMMANDS)
+    else:
+        # Without the dashes, which would make all flags similar.
+        flags = [flag.lstrip("-") for flag in parser._option_string_actions if flag.startswith("--")]
+        flag = nearest(argument.partition("=")[0].lstrip("-"), flags)
+        near = flag and f"--{flag}"
+    return f"; did you mean {near}?" if near else "; see leveret --help"

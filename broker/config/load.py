@@ -154,20 +154,23 @@ def _is_unicode(text: str) -> bool:
 def _advice(name: str) -> str:
     if is_group(name):
         return f"; it is a group, give {', '.join(members(name))}"
+    # The group may be missing or wrong, with the right name of the option.
+    near = nearest(name, OPTIONS) or next(
+        (each for each in OPTIONS if each.rpartition(".")[2] == name.rpartition(".")[2]), ""
+    )
+    return f"; did you mean {near!r}?" if near else "; see leveret --help and the option reference"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like another one; "" if none is much like it."""
     import difflib
 
-    near = difflib.get_close_matches(name, OPTIONS, n=1)
-    if not near:
-        # The group may be missing or wrong, with the right name of the option.
-        near = [known for known in OPTIONS if known.rpartition(".")[2] == name.rpartition(".")[2]][:1]
-    return f"; did you mean {near[0]!r}?" if near else "; see leveret --help and the option reference"
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
 def _unknown(variable: str) -> ConfigError:
-    import difflib
-
     # Without the common prefix, which would make all names similar.
     suffixes = [known.removeprefix(_PREFIX) for known in (*_BY_VARIABLE, CONFIG_FILE_VARIABLE)]
-    near = difflib.get_close_matches(variable.removeprefix(_PREFIX), suffixes, n=1)
-    advice = f"did you mean {_PREFIX}{near[0]}? Otherwise unset it" if near else "unset it, or see the option reference"
+    near = nearest(variable.removeprefix(_PREFIX), suffixes)
+    advice = f"did you mean {_PREFIX}{near}? Otherwise unset it" if near else "unset it, or see the option reference"
     return ConfigError(f"{variable}: unknown environment variable; {advice}")

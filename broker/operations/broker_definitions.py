@@ -95,21 +95,18 @@ class DefinitionsKeeper:
         has_accounts = bool([*self._database.rows("accounts")])
         if not self._database.is_empty():
             restore_broker(self._broker, self._database)
-            for _, document in self._read("accounts"):
+            for _, document in self.stored("accounts"):
                 for refusal in restore_accounts(self._accounts, document, self._broker.vhosts):
                     log.error("could not be restored: %s; it stays on disk unchanged", refusal)
             self._saved = self._accounts.generation
-            for _, last_import in self._read(_IMPORT):
+            for _, last_import in self.stored(_IMPORT):
                 self.imported = str(last_import.get("digest", ""))
         self._broker.record_to(self._broker.gate)
         self._broker.global_parameters.ensure_cluster_id()
         return has_accounts
 
     def stored(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """Return the stored definitions of a kind that restore() does not know; damaged ones are logged and skipped."""
-        return self._read(kind)
-
-    def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Yield the stored definitions of a kind; damaged ones are logged and skipped."""
         for row in self._database.rows(kind):
             try:
                 yield row.read()
