@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from leveret.broker.auth.attempts import AuthAttempts, LoginThrottle
-from leveret.broker.auth.backends.interface import Resource, Unavailable
+from leveret.broker.auth.backends.interface import Question, Resource, Unavailable
 from leveret.broker.auth.passwords import NO_RULES, SHA256, hash_password, verify_password
 from leveret.broker.auth.users import User
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
@@ -230,7 +230,7 @@ class Accounts:
             Unavailable: It could not be asked.
         """
         if user.rights is not None:
-            return user.rights.vhost(vhost)
+            return user.rights.allows(Question("vhost", vhost))
         return (user.name, vhost) in self._permissions
 
     def allows(self, user: User, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
@@ -242,7 +242,7 @@ class Accounts:
             Unavailable: A server could not be asked.
         """
         if user.rights is not None:
-            return user.rights.resource(vhost, kind, resource, name)
+            return user.rights.allows(Question(resource, vhost, kind, name or DEFAULT_EXCHANGE))
         request = (user.name, vhost, kind, name)
         if request in self._allowed:
             return True
@@ -299,7 +299,7 @@ class Accounts:
 
     def _allows_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> bool:
         if user.rights is not None:
-            return user.rights.topic(vhost, kind, exchange_name, routing_key)
+            return user.rights.allows(Question("topic", vhost, kind, exchange_name, routing_key))
         permissions = self._topic_permissions.get((user.name, vhost, exchange_name))
         return permissions is None or permissions.allow(kind, routing_key)
 

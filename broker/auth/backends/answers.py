@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from leveret.broker.auth.backends.interface import Explanation, Identity, Question, Resource, Unavailable
+from leveret.broker.auth.backends.interface import Explanation, Identity, Question, Unavailable
 from leveret.broker.unfinished import Unanswered, answered
-from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, TopicKind
 
 log = logging.getLogger("leveret.auth")
 
@@ -154,22 +153,14 @@ class AskedRights:
         self._ask = ask
         self._why = why
 
-    def vhost(self, vhost: str) -> bool:
-        """Return whether the user may use a virtual host."""
-        return self._answers.get(Question("vhost", vhost), self._ask)
-
-    def resource(self, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
-        """Return whether the user has a permission."""
-        return self._answers.get(Question(resource, vhost, kind, name or DEFAULT_EXCHANGE), self._ask)
-
-    def topic(self, vhost: str, kind: TopicKind, exchange: str, routing_key: str) -> bool:
-        """Return whether the user may use a routing key."""
-        return self._answers.get(Question("topic", vhost, kind, exchange, routing_key), self._ask)
+    def allows(self, question: Question) -> bool:
+        """Return what the server answers."""
+        return self._answers.get(question, self._ask)
 
     async def explain(self, question: Question) -> Explanation:
-        """Return what the server answers."""
+        """Return what the server answers, and why."""
         try:
-            allowed = await answered(lambda: self._answers.get(question, self._ask))
+            allowed = await answered(lambda: self.allows(question))
             reason = "the server allows it" if allowed else "the server denies it"
         except Unavailable as failure:
             allowed, reason = False, str(failure)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from leveret.policies.permissions import Kind, TopicKind
-
 #: What a permission is for.
 Resource: TypeAlias = Literal["queue", "exchange"]
 
@@ -108,21 +106,11 @@ class Explanation:
 class Rights(Protocol):
     """What one user may do, who has logged in from one address.
 
-    All checks raise Unanswered if a server has to be asked first, and Unavailable if it could not be asked.
+    A check raises Unanswered if a server has to be asked first, and Unavailable if it could not be asked.
     """
 
-    def vhost(self, vhost: str) -> bool:
-        """Return whether the user may use a virtual host, which exists."""
-
-    def resource(self, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
-        """Return whether the user has a permission on a queue or exchange.
-
-        Args:
-            name: Its name; "" is the default exchange.
-        """
-
-    def topic(self, vhost: str, kind: TopicKind, exchange: str, routing_key: str) -> bool:
-        """Return whether the user may use a routing key on a topic exchange."""
+    def allows(self, question: Question) -> bool:
+        """Return the answer to a question about the user; the virtual host exists."""
 
     async def explain(self, question: Question) -> Explanation:
         """Return what decides about a permission."""

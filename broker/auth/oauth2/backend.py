@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused, Resource
+from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused
 from leveret.broker.auth.backends.internal import shortened
 from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.providers import Provider
@@ -20,7 +20,6 @@ from leveret.broker.auth.oauth2.tokens import (
     read_username,
     verify_signature,
 )
-from leveret.policies.permissions import Kind, TopicKind
 from leveret.storage.clock import Clock
 
 #: Its name in `auth_backends`.
@@ -138,29 +137,26 @@ class TokenRights:
         self._name = name
         self._scopes = scopes
 
-    def vhost(self, vhost: str) -> bool:
-        """Return whether any scope is for a virtual host."""
-        return self._scopes.allows_vhost(vhost)
-
-    def resource(self, vhost: str, kind: Kind, resource: Resource, name: str) -> bool:
-        """Return whether a scope gives a permission on a queue or exchange."""
-        return self._scopes.allows(kind, vhost, name)
-
-    def topic(self, vhost: str, kind: TopicKind, exchange: str, routing_key: str) -> bool:
-        """Return whether a scope allows a routing key on a topic exchange."""
-        return self._scopes.allows_topic(kind, vhost, exchange, routing_key)
+    def allows(self, question: Question) -> bool:
+        """Return whether a scope gives a permission; for a virtual host, whether any is for it."""
+        return self._scopes.allows_vhost(question.vhost) if not question.kind else self._deciding(question) is not None
 
     async def explain(self, question: Question) -> Explanation:
         """Return which scope decides."""
+        is_allowed = self.allows(question)
         if not question.kind:
-            is_allowed = self._scopes.allows_vhost(question.vhost)
             reason = "a scope of the token is for it" if is_allowed else "no scope of the token is for it"
-            return Explanation(is_allowed, NAME, reason)
+        elif is_allowed:
+            reason = f"the token has the scope {self._deciding(question)}"
+        else:
+            what = f"the routing key '{question.routing_key}'" if question.about == "topic" else "it"
+            reason = f"no scope of the token allows {what}"
+        return Explanation(is_allowed, NAME, reason)
+
+    def _deciding(self, question: Question) -> str | None:
+        assert question.kind
         key = question.routing_key if question.about == "topic" else None
-        scope = self._scopes.deciding(question.kind, question.vhost, question.name, key)
-        what = "it" if key is None else f"the routing key '{key}'"
-        reason = f"no scope of the token allows {what}" if scope is None else f"the token has the scope {scope}"
-        return Explanation(scope is not None, NAME, reason)
+        return self._scopes.deciding(question.kind, question.vhost, question.name, key)
 
     async def renew(self, secret: bytes) -> Identity:
         """Go on with another token of the same user."""

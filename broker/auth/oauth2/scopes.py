@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 from urllib.parse import unquote_to_bytes
 
-from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, TopicKind
+from leveret.policies.permissions import Kind
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _TAG: Final = "tag:"
@@ -92,24 +92,16 @@ class Scopes:
         octets = _encode(vhost)
         return any(scope.vhost.matches(octets) for scope in self._scopes)
 
-    def allows(self, kind: Kind, vhost: str, name: str) -> bool:
-        """Return whether a permission on the queues and exchanges of a name is given; "" is the default exchange."""
-        return self.deciding(kind, vhost, name) is not None
-
-    def allows_topic(self, kind: TopicKind, vhost: str, exchange: str, routing_key: str) -> bool:
-        """Return whether a routing key of a topic exchange is allowed, which only scopes with a routing key do."""
-        return self.deciding(kind, vhost, exchange, routing_key) is not None
-
     def deciding(self, kind: Kind, vhost: str, name: str, routing_key: str | None = None) -> str | None:
-        """Return the first scope that gives a permission; None if none does.
+        """Return the first scope that gives a permission; None if none does. Only one with a routing key allows topics.
 
         Args:
             kind: The permission.
             vhost: Name of the virtual host.
-            name: Name of the queue or exchange; "" is the default exchange.
+            name: Name of the queue or exchange; the default exchange is ``amq.default``.
             routing_key: The routing key, on a topic exchange; None for the queue or exchange itself.
         """
-        in_vhost, named = _encode(vhost), _encode(name or DEFAULT_EXCHANGE)
+        in_vhost, named = _encode(vhost), _encode(name)
         key = None if routing_key is None else _encode(routing_key)
         for scope in self._scopes:
             if scope.kind != kind or not scope.vhost.matches(in_vhost) or not scope.name.matches(named):

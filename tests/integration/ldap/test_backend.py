@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.backends.answers import AnswerCache
-from leveret.broker.auth.backends.interface import Identity, Login, Refused, Unavailable
+from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.ldap.backend import LdapBackend
 from leveret.broker.config.auth import AuthLdap, AuthLdapSslOptions
 from leveret.broker.config.config_errors import ConfigError
@@ -166,10 +166,10 @@ async def test_queries_are_asked_as_somebody(slapd: Slapd, bind: Any, allowed: b
         rights = (await log_in(ldap)).rights
         assert rights is not None
         if allowed:
-            assert await answer(lambda: rights.vhost("/"))
+            assert await answer(lambda: rights.allows(Question("vhost", "/")))
         else:
             with pytest.raises(Unavailable, match="ldap_evaluate_error"):
-                await answer(lambda: rights.vhost("/"))
+                await answer(lambda: rights.allows(Question("vhost", "/")))
 
 
 async def test_groups_in_groups(slapd: Slapd) -> None:
@@ -178,12 +178,12 @@ async def test_groups_in_groups(slapd: Slapd) -> None:
         async with backend(slapd, dn_lookup_base=BASE, vhost_access_query=query) as ldap:
             rights = (await log_in(ldap, "bob", b"bob's")).rights
             assert rights is not None
-            assert await answer(lambda rights=rights: rights.vhost("/")) is expected, group  # type: ignore[misc]
+            assert await answer(lambda rights=rights: rights.allows(Question("vhost", "/"))) is expected, group  # type: ignore[misc]
     # Groups that are in each other end.
     async with backend(slapd, group_lookup_base=BASE, vhost_access_query={"in_group_nested": "cn=no"}) as ldap:
         rights = (await log_in(ldap, "eve", b"eve's")).rights
         assert rights is not None
-        assert not await answer(lambda: rights.vhost("/"))
+        assert not await answer(lambda: rights.allows(Question("vhost", "/")))
 
 
 # -- encryption ---------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ async def test_a_slow_server_has_a_deadline(tmp_path: Path) -> None:
             server.signal(signal.SIGCONT)
             assert (await log_in(ldap, "bob", b"bob's")).name == "bob"
             assert rights is not None
-            assert await answer(lambda: rights.vhost("/"))
+            assert await answer(lambda: rights.allows(Question("vhost", "/")))
 
 
 @pytest.mark.parametrize(

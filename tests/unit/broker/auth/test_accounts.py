@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser, UserExists
+from leveret.broker.auth.backends.interface import Question, Rights
 from leveret.broker.auth.passwords import MD5, SHA512, hash_password
 from leveret.broker.auth.users import User, UserLimits
 from leveret.policies.invalid_pattern import InvalidPattern
@@ -209,3 +212,21 @@ def test_topic_permissions_are_lifted_one_by_one_or_all(accounts: Accounts) -> N
     accounts.clear_topic_permissions("alice", "v")
     accounts.forget_vhost("v")
     assert set(accounts.all_topic_permissions) == {("alice", "w", "a")}
+
+
+def test_who_is_authorized_elsewhere_is_asked_about_by_questions(accounts: Accounts) -> None:
+    asked: list[Question] = []
+
+    def allow(question: Question) -> bool:
+        asked.append(question)
+        return True
+
+    user = User("eve", rights=cast(Rights, SimpleNamespace(allows=allow)))
+    assert accounts.enters(user, "/")
+    assert accounts.allows(user, "/", "write", "exchange", "")
+    accounts.check_topic(user, "/", "read", "amq.topic", "a.b")
+    assert asked == [
+        Question("vhost", "/"),
+        Question("exchange", "/", "write", "amq.default"),
+        Question("topic", "/", "read", "amq.topic", "a.b"),
+    ]

@@ -34,7 +34,7 @@ def ask(loop: ManualLoop, rights: AskedRights, kind: Kind = "write", name: str =
     """Check a permission until it is known."""
     while True:
         try:
-            return rights.resource("/", kind, "queue", name)
+            return rights.allows(Question("queue", "/", kind, name))
         except Unanswered as question:
             loop.create_task(question.ask())
             loop.run()
@@ -42,10 +42,10 @@ def ask(loop: ManualLoop, rights: AskedRights, kind: Kind = "write", name: str =
 
 def test_what_is_asked(loop: ManualLoop, stub: StubBackend, rights: AskedRights) -> None:
     checks: tuple[Callable[[], bool], ...] = (
-        lambda: rights.vhost("v"),
-        lambda: rights.resource("v", "configure", "queue", "q"),
-        lambda: rights.resource("v", "write", "exchange", ""),
-        lambda: rights.topic("v", "read", "e", "a.b"),
+        lambda: rights.allows(Question("vhost", "v")),
+        lambda: rights.allows(Question("queue", "v", "configure", "q")),
+        lambda: rights.allows(Question("exchange", "v", "write", "amq.default")),
+        lambda: rights.allows(Question("topic", "v", "read", "e", "a.b")),
     )
     for check in checks:
         with pytest.raises(Unanswered) as question:
@@ -95,7 +95,7 @@ def test_the_same_is_asked_once_at_a_time(loop: ManualLoop, stub: StubBackend, r
     tasks = []
     for _ in range(3):
         with pytest.raises(Unanswered) as question:
-            rights.resource("/", "write", "queue", "q")
+            rights.allows(Question("queue", "/", "write", "q"))
         tasks.append(loop.create_task(question.value.ask()))
         loop.run()
     # One connection is closed meanwhile.
@@ -103,7 +103,7 @@ def test_the_same_is_asked_once_at_a_time(loop: ManualLoop, stub: StubBackend, r
     loop.run()
     stub.go_on()
     loop.run()
-    assert rights.resource("/", "write", "queue", "q")
+    assert rights.allows(Question("queue", "/", "write", "q"))
     assert stub.asked == [WRITE_Q]
 
 
@@ -114,13 +114,13 @@ def test_what_was_known_is_known_until_the_event_is_handled_again(
     assert not ask(loop, rights, "read")
     stub.is_held = True
     with pytest.raises(Unanswered) as question:
-        rights.resource("/", "write", "queue", "q")
+        rights.allows(Question("queue", "/", "write", "q"))
     loop.create_task(question.value.ask())
     loop.advance(30.0)
     stub.go_on()
     loop.run()
-    assert not rights.resource("/", "read", "queue", "q")
-    assert rights.resource("/", "write", "queue", "q")
+    assert not rights.allows(Question("queue", "/", "read", "q"))
+    assert rights.allows(Question("queue", "/", "write", "q"))
 
 
 def test_the_answers_kept_are_bounded(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import trustme
 
+from leveret.broker.auth.backends.interface import Question
 from leveret.broker.auth.oauth2 import providers
 from leveret.broker.auth.oauth2.backend import OAuth2Backend
 from leveret.broker.auth.oauth2.errors import TokenRefused
@@ -58,7 +59,7 @@ async def test_keys_are_discovered_once() -> None:
         found = await verifier.verify("", _token(stub, signer, exp=2**32))
         assert (found.name, found.expires_at) == ("alice", 2**32)
         assert found.rights is not None
-        assert found.rights.resource("/", "read", "queue", "name")
+        assert found.rights.allows(Question("queue", "/", "read", "name"))
         await asyncio.gather(*(verifier.verify("", _token(stub, signer)) for _ in range(20)))
         assert stub.requests == 1
 
