@@ -32,9 +32,10 @@ log = logging.getLogger("leveret.replication")
 ACKNOWLEDGEMENT: Final = struct.Struct("<Q")
 #: Seconds after which what nobody waits for is sent.
 _IDLE_SECONDS: Final = 0.1
-#: Seconds that a node that catches up may be behind before everything waits for it; as many more a minute, so that one
-#: with a slow disk enters, too.
-_NEAR_SECONDS: Final = 0.25
+#: Seconds that a node that catches up may be behind before everything waits for it, and how many more after each
+#: minute, so that one with a slow disk enters, too.
+_NEAR_SECONDS: Final = 0.1
+_NEAR_SECONDS_MORE: Final = 0.5
 #: Seconds after which who waits looks whether that is in vain.
 _LOOK_SECONDS: Final = 0.02
 #: Seconds between two messages that tell a node how far it is behind.
@@ -489,7 +490,7 @@ class Shipping:
 
     def _is_near(self, each: Standby, begun: float) -> bool:
         """Whether a node that gets frames since a time has nearly caught up, so that nobody waits long for it."""
-        near = _NEAR_SECONDS * (1 + (self._loop.time() - begun) / 60)
+        near = _NEAR_SECONDS + _NEAR_SECONDS_MORE * (self._loop.time() - begun) / 60
         return self.lag_of(each).seconds < min(near, self._limits.timeout)
 
     async def _enter(self, each: Standby, link: Link, address: str) -> None:

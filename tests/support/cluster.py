@@ -16,6 +16,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ def send_signal(pid: int, number: int) -> None:
 
 def _get(url: str, tls: ssl.SSLContext | None = None) -> bytes:
     """Return what a URL answers with status 200; nothing otherwise."""
-    with suppress(OSError), urllib.request.urlopen(url, timeout=5, context=tls) as response:
+    with suppress(OSError, HTTPException), urllib.request.urlopen(url, timeout=5, context=tls) as response:
         return bytes(response.read())
     return b""
 
