@@ -34,14 +34,8 @@ short            | long          | description
 def command_list(terminal: bool) -> str:
     """Return the help text that lists all commands, with bold headers on a terminal."""
     bold = Style(terminal=terminal).bold
-    lines = [
-        "",
-        bold("Usage"),
-        "",
-        f"{PROGRAM} [--url <url>] [--timeout <timeout>] [--quiet] <command> [<options>]",
-        "",
-    ]
-    lines += ["Available commands:", ""]
+    line = f"{PROGRAM} [--url <url>] [--timeout <timeout>] [--quiet] <command> [<options>]"
+    lines = ["", bold("Usage"), "", line, "", "Available commands:", ""]
     longest = max(map(len, known_commands.names()))
     for section, modules in known_commands.SECTIONS.items():
         listed = sorted(" ".join(modules.values()).split())

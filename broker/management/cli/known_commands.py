@@ -32,13 +32,13 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Monitoring, observability and health checks": {
         "audit": "list_audit",
         "backlog": "check_backlog",
-        "backups": "list_backups restore_queue",
         "connections": "list_channels list_connections list_consumers",
         "health": (
             "check_alarms check_certificate_expiration check_if_node_is_mirror_sync_critical"
             " check_if_node_is_quorum_critical check_local_alarms check_port_connectivity check_port_listener"
             " check_protocol_listener check_running check_virtual_hosts is_booting is_running listeners ping"
         ),
+        "jobs": "list_backups restore_queue",
         "node": "alarms erlang_version list_node_auth_attempt_stats memory_breakdown report server_version status",
         "queues": "list_bindings list_exchanges list_queues",
         "sql": "sql",

@@ -33,7 +33,7 @@ def listeners(context: CommandContext) -> list[dict[str, Any]]:
     found = context.api.get("overview", columns="listeners")["listeners"]
     return [
         {
-            "interface": _interface(each["ip_address"]),
+            "interface": f"[{each['ip_address']}]" if ":" in each["ip_address"] else each["ip_address"],
             "node": each["node"],
             "port": each["port"],
             "protocol": each["protocol"],
@@ -41,10 +41,6 @@ def listeners(context: CommandContext) -> list[dict[str, Any]]:
         }
         for each in found
     ]
-
-
-def _interface(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def listener_line(listener: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def main() -> None:
     _prepare_streams()
     streams = Streams(sys.stdout, sys.stderr)
     try:
-        status = run([_decode_argument(word) for word in sys.argv[1:]], os.environ, streams)
+        status = run([os.fsencode(word).decode("utf-8") for word in sys.argv[1:]], os.environ, streams)
         sys.stdout.flush()
     except OSError as error:
         # Avoids a second error when Python flushes the stream at exit.
@@ -86,10 +86,6 @@ def _prepare_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Characters outside the terminal's encoding are escaped instead of ending a listing.
             stream.reconfigure(errors="backslashreplace")
-
-
-def _decode_argument(word: str) -> str:
-    return os.fsencode(word).decode("utf-8")
 
 
 def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> int:

@@ -38,9 +38,7 @@ _TEXTS: Final = ("user", "host", "kind", "vhost", "object", "since", "until")
 def list_audit(context: CommandContext, *columns: str) -> ResultRows:
     """Lists what was done, by whom and from where, the newest first; texts may have * for any characters."""
     names = selected_columns(columns, _DEFAULT)
-    limit = context.options.get("limit", _LIMIT)
-    assert isinstance(limit, int)
-    return to_rows(_COLUMNS, names, _records(context, limit))
+    return to_rows(_COLUMNS, names, _records(context, context.integer("limit", _LIMIT)))
 
 
 def _records(context: CommandContext, limit: int) -> Iterator[dict[str, Any]]:

@@ -51,12 +51,7 @@ _PLACEHOLDER: Final = re.compile(r"<([^<>]+)>")
 Names = Callable[[str, str, str], list[str]]
 
 
-def no_names(resource: str, vhost: str, prefix: str) -> list[str]:
-    """Return none: the Names without a broker."""
-    return []
-
-
-def completions(command_name: str, prefix: str, before: Sequence[str] = (), names: Names = no_names) -> list[str]:
+def completions(command_name: str, prefix: str, before: Sequence[str] = (), names: Names = lambda *_: []) -> list[str]:
     """Return the completions of a word among a command's arguments.
 
     Args:

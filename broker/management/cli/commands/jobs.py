@@ -1,11 +1,14 @@
-"""Commands for jobs of the broker, which return and move messages. RabbitMQ has no such commands."""
+"""Commands for jobs of the broker, which return, move and restore messages, and for backups to restore from.
+
+RabbitMQ has no such commands.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
+from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command, selected_columns
 from leveret.broker.management.cli.command_errors import (
     INTERRUPTED,
     ApiFault,
@@ -19,8 +22,8 @@ from leveret.broker.management.cli.command_line import HEADERS, OPTIONS, TIMEOUT
 from leveret.broker.management.cli.commands.messages import FILTER, MATCH, read_conditions, read_filter_options
 from leveret.broker.management.cli.commands.queues import parse_pairs
 from leveret.broker.management.cli.printing import ProgressLine
-from leveret.broker.management.cli.selectable_columns import list_objects, table_columns
-from leveret.broker.management.fields import JOB
+from leveret.broker.management.cli.selectable_columns import list_objects, table_columns, to_rows
+from leveret.broker.management.fields import BACKUP, JOB
 
 #: Seconds between two looks at a job.
 _POLL: Final = 0.2
@@ -247,7 +250,11 @@ def move_messages(context: CommandContext, source: str, target: str) -> Result:
         total = min(total, context.integer("limit", 0))
     with ProgressLine("Moving", total, silent=context.silent or bool(conditions)) as progress:
         moved, answer = _move_all(context, total, conditions, progress)
-    reason = _reason(context, moved, answer)
+    reason = str(answer["reason"])
+    if answer["complete"]:
+        # The reason of a complete batch would only be the batch's own limit.
+        limited = "limit" in context.options and moved >= context.integer("limit", 0)
+        reason = "the limit is reached" if limited else "the source has no more messages"
     text = f"Moved {moved} messages to queue '{target}': {reason}"
     json = {**answer, "reason": reason, "moved": moved, "result": "ok" if answer["complete"] else "error"}
     if not answer["complete"]:
@@ -294,9 +301,47 @@ def _move_all(
     return moved, {**answer, "scanned": scanned}
 
 
-def _reason(context: CommandContext, moved: int, answer: dict[str, Any]) -> str:
-    """Return why the move ended. The reason of a complete batch would only be the batch's own limit."""
-    if not answer["complete"]:
-        return str(answer["reason"])
-    limited = "limit" in context.options and moved >= context.integer("limit", 0)
-    return "the limit is reached" if limited else "the source has no more messages"
+_BACKUPS: Final = table_columns(BACKUP)
+
+
+@command(
+    (HEADERS, Argument("[<column> ...]", columns=_BACKUPS), TIMEOUT),
+    banner="Listing backups ...",
+    of_leveret="commands for backups",
+)
+def list_backups(context: CommandContext, *columns: str) -> ResultRows:
+    """Lists the whole backups that the broker takes, the newest first: moment, size, and up to when each restores."""
+    names = selected_columns(columns, tuple(_BACKUPS))
+    found = context.api.get("backups")
+    if found["url"] is None:
+        raise failed("the broker takes no backups: backup.url is not set")
+    return to_rows(_BACKUPS, names, found["backups"])
+
+
+def _check_restore(context: CommandContext) -> None:
+    if "at" not in context.options:
+        raise bad_argument("--at is needed: a moment that list_backups shows, or any between two")
+    check_positive(context, "rate", "limit")
+
+
+@command(
+    (
+        Argument("<queue>", "the queue as it was called at that moment"),
+        option("at", "the moment, such as 2026-01-31T14:04:50Z"),
+        option("into-queue", "the queue that gets the messages: NAME.restored by default; declared if there is none"),
+        VHOST,
+        RATE,
+        LIMIT,
+        DETACH,
+        option("dry-run", "count its messages, and restore nothing"),
+        TIMEOUT,
+    ),
+    banner="Restoring queue '{0}' in vhost '{context.vhost}' ...",
+    check=_check_restore,
+    timeout=None,
+)
+def restore_queue(context: CommandContext, queue: str) -> Result:
+    """Restores a queue, which may be gone, from the broker's backups, into another one; a crash loses none."""
+    options = {key: context.options.get(key) for key in ("at", "rate", "limit")}
+    options["into"] = context.options.get("into-queue")
+    return run_job(context, queue, "restore", "restore", options)

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Container, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.management.cli.command import (
     DEFAULT_TIMEOUT,
@@ -287,46 +287,37 @@ def delete_exchange(context: CommandContext, name: str) -> None:
     context.api.request("DELETE", ("exchanges", context.vhost, name), query=condition)
 
 
-class _Ends(NamedTuple):
-    """What a binding connects."""
-
-    vhost: str
-    exchange: str
-    kind: str
-    destination: str
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Path of the bindings between the exchange and the destination."""
-        return "bindings", self.vhost, "e", self.exchange, self.kind[0], self.destination
-
-    def __str__(self) -> str:
-        return f"exchange '{self.exchange}' to {self.kind} '{self.destination}' in vhost '{self.vhost}'"
+def _kind(context: CommandContext) -> str:
+    return "exchange" if context.flag("to-exchange") else "queue"
 
 
-def _ends(context: CommandContext) -> _Ends:
-    exchange, destination = context.arguments[:2]
-    return _Ends(context.vhost, exchange, "exchange" if context.flag("to-exchange") else "queue", destination)
+def _path(context: CommandContext, exchange: str, destination: str) -> tuple[str, ...]:
+    """Return the path of the bindings between the exchange and the destination."""
+    return "bindings", context.vhost, "e", exchange, _kind(context)[0], destination
 
 
-def _no_ends(context: CommandContext, *_: str) -> str:
-    vhost, exchange, kind, destination = _ends(context)
-    return f"no exchange '{exchange}' or {kind} '{destination}' in vhost '{vhost}'"
+def _ends(context: CommandContext, exchange: str, destination: str, *_: str) -> str:
+    return f"exchange '{exchange}' to {_kind(context)} '{destination}' in vhost '{context.vhost}'"
 
 
-@command((VHOST, *_BINDING, TIMEOUT), banner=lambda context, *_: f"Binding {_ends(context)} ...", not_found=_no_ends)
+def _no_ends(context: CommandContext, exchange: str, destination: str, *_: str) -> str:
+    return f"no exchange '{exchange}' or {_kind(context)} '{destination}' in vhost '{context.vhost}'"
+
+
+@command((VHOST, *_BINDING, TIMEOUT), banner=lambda *given: f"Binding {_ends(*given)} ...", not_found=_no_ends)
 def bind(context: CommandContext, exchange: str, destination: str, routing_key: str = "") -> None:
     """Binds a queue or an exchange to an exchange."""
     body = {"routing_key": routing_key, "arguments": parse_pairs(context, "argument")}
-    context.api.post(*_ends(context).path, body=body)
+    context.api.post(*_path(context, exchange, destination), body=body)
 
 
-@command((VHOST, *_BINDING, TIMEOUT), banner=lambda context, *_: f"Unbinding {_ends(context)} ...")
+@command((VHOST, *_BINDING, TIMEOUT), banner=lambda *given: f"Unbinding {_ends(*given)} ...")
 def unbind(context: CommandContext, exchange: str, destination: str, routing_key: str = "") -> None:
     """Removes a binding with this routing key and these arguments."""
-    wanted, ends = (routing_key, parse_pairs(context, "argument")), _ends(context)
-    found = context.api.find(*ends.path) or []
+    wanted, path = (routing_key, parse_pairs(context, "argument")), _path(context, exchange, destination)
+    found = context.api.find(*path) or []
     keys = [each["properties_key"] for each in found if (each["routing_key"], each["arguments"]) == wanted]
     if not keys:
+        ends = _ends(context, exchange, destination)
         raise failed(f"there is no such binding: {ends} with routing key '{routing_key}'")
-    context.api.delete(*ends.path, keys[0])
+    context.api.delete(*path, keys[0])
