@@ -27,7 +27,7 @@ from leveret.storage.format import (
 from leveret.storage.snapshots.segments import SegmentView
 
 try:
-    # It takes a tenth of the time of zlib's; Spark's workers may lack it.
+    # It takes a quarter of the time of zlib's; Spark's workers may lack it.
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
