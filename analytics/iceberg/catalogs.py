@@ -52,7 +52,9 @@ def open_catalog(name: str, files: ArchiveFiles) -> Catalog:
     if name == IN_ARCHIVE:
         return ArchiveCatalog(files)
     with catalog_errors(name):
-        properties = {"uri": name} if "://" in name else {}
+        # What pyiceberg[sql-postgres] installs is not what SQLAlchemy takes by default since 2.1.
+        uri = name.replace("postgresql://", "postgresql+psycopg2://", 1) if name.startswith("postgresql:") else name
+        properties = {"uri": uri} if "://" in name else {}
         return load_catalog("leveret" if properties else name, **properties, **_FILE_ACCESS)
 
 

@@ -89,6 +89,15 @@ def test_a_catalog_that_is_away(builder: DirectoryBuilder, files: ArchiveFiles) 
     assert keys_of_archive(files.url).total() == 5
 
 
+def test_a_database_that_is_away(builder: DirectoryBuilder, files: ArchiveFiles) -> None:
+    """PostgreSQL is asked by the driver that pyiceberg's extra installs."""
+    catalog = "postgresql://me:secret-word@127.0.0.1:1/lake"
+    with pytest.raises(ArchiveError, match=r"cannot be reached: \(psycopg2.OperationalError\) .* refused") as caught:
+        archive_into(builder, files, tables_of(files, catalog))
+    assert "secret-word" not in str(caught.value)
+    assert keys_of_archive(files.url).total() == 5
+
+
 def test_a_name_that_nobody_has_configured(builder: DirectoryBuilder, files: ArchiveFiles) -> None:
     with pytest.raises(ArchiveError, match=r"the Iceberg catalog nowhere has an error: .*; see pyiceberg's"):
         archive_into(builder, files, tables_of(files, "nowhere"))
