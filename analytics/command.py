@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from leveret.analytics.arguments import CONDITION_MET, check_arguments, exit_on_sigterm, make_parser, single_values
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError, OptionError
-from leveret.analytics.java.class_archive import find_java, is_local, open_cache
-from leveret.analytics.java.spark_start import JavaStderr, start_spark
+from leveret.analytics.java.spark_start import JavaStderr, find_java, is_local, open_cache, start_spark
 from leveret.analytics.jobs import sql
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.jobs.registry import CHECKS, JOBS

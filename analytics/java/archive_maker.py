@@ -1,4 +1,4 @@
-"""Makes the archive of Spark's classes; see class_archive.py. A process of its own, in the background."""
+"""Makes the archive of Spark's classes; see spark_start.py. A process of its own, in the background."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import TABLES
-from leveret.analytics.java.class_archive import SparkCache, open_cache
-from leveret.analytics.java.spark_start import start_spark
+from leveret.analytics.java.spark_start import SparkCache, open_cache, start_spark
 from leveret.analytics.jobs.flow import run_latency, run_overflow
 from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.waiting import run_backlog

@@ -182,8 +182,7 @@ class SparkReader(Reader):
     def _answer(self, name: str) -> int:
         match name:
             case "session":
-                from leveret.analytics.java.class_archive import open_cache
-                from leveret.analytics.java.spark_start import start_spark
+                from leveret.analytics.java.spark_start import open_cache, start_spark
 
                 self._spark = start_spark("local[2]", cache=open_cache())
                 return self._spark.range(1).count()

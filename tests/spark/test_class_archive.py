@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LOOK = """
 from pathlib import Path
 from pyspark import SparkContext
-from leveret.analytics.java.class_archive import open_cache
+from leveret.analytics.java.spark_start import open_cache
 from leveret.analytics.java.spark_start import start_spark
 spark = start_spark("local[1]", cache=open_cache())
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text().splitlines()

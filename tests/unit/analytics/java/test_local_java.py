@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from leveret.analytics.java.class_archive import SparkCache, driver_settings, is_local, open_cache, unpacked_spark
+from leveret.analytics.java.spark_start import SparkCache, driver_settings, is_local, open_cache, unpacked_spark
 
 OPTIONS = "spark.driver.defaultJavaOptions"
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
