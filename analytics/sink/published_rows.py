@@ -23,11 +23,13 @@ from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from leveret.protocol.properties import DELIVERY_MODE, FLAGS, HEADERS, encode_content_header, encode_headers
 from leveret.protocol.short_strings import encode_shortstr
 
-#: Type letters by the names in `headers_json`.
-_LETTERS: Final = {
-    "bool": "t", "int8": "b", "uint8": "B", "int16": "s", "uint16": "u", "int32": "I", "uint32": "i", "int64": "l",
-    "float": "f", "double": "d", "timestamp": "T",
+#: Whole numbers by their names in `headers_json`: the type's letter, the least one, and the first that is too large.
+_WHOLE: Final = {
+    "int8": ("b", -(1 << 7), 1 << 7), "int16": ("s", -(1 << 15), 1 << 15), "int32": ("I", -(1 << 31), 1 << 31),
+    "int64": ("l", -INT64_END, INT64_END), "uint8": ("B", 0, 1 << 8), "uint16": ("u", 0, 1 << 16),
+    "uint32": ("i", 0, 1 << 32), "timestamp": ("T", 0, INT64_END),
 }  # fmt: skip
+_FRACTIONS: Final = {"float": "f", "double": "d"}
 _DEATHS: Final = "x-death"
 #: Headers that dead-lettering adds.
 DEATH_HEADERS: Final = frozenset(
@@ -92,21 +94,21 @@ def _single(value: Any) -> FieldValue:
     if isinstance(value, bool):
         return FieldValue("t", value)
     if isinstance(value, int):
-        return _number("int64", "l", value)
+        return _number("int64", value)
     if isinstance(value, float):
-        return _number("double", "d", value)
+        return _number("double", value)
     if isinstance(value, bytes):
         return FieldValue("x", value)
     if isinstance(value, datetime):
-        return _number("timestamp", "T", microseconds(value) // 1_000_000)
+        return _number("timestamp", microseconds(value) // 1_000_000)
     if isinstance(value, str | Decimal | date):
         return longstr(str(value))
     raise ValueError(f"a header cannot have a value of type {type(value).__name__}")
 
 
 def _typed(kind: str, value: Any, depth: int) -> FieldValue:
-    if kind in _LETTERS:
-        return _number(kind, _LETTERS[kind], value)
+    if kind == "bool" or kind in _WHOLE or kind in _FRACTIONS:
+        return _number(kind, value)
     if kind == "longstr" and isinstance(value, str):
         return longstr(value)
     if kind == "binary" and isinstance(value, str):
@@ -122,23 +124,17 @@ def _typed(kind: str, value: Any, depth: int) -> FieldValue:
     raise ValueError(f"a header has the type {kind} and the value {json.dumps(value)[:64]}")
 
 
-def _number(kind: str, letter: str, value: Any) -> FieldValue:
-    is_right = isinstance(value, bool) if kind == "bool" else isinstance(value, int) and not isinstance(value, bool)
-    if kind in ("float", "double"):
-        is_right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    elif is_right and kind != "bool":
-        least, end = _range_of(kind)
-        is_right = least <= value < end
-    if not is_right:
-        raise ValueError(f"a header has the type {kind} and the value {value}")
-    return FieldValue(letter, value)
-
-
-def _range_of(kind: str) -> tuple[int, int]:
-    if kind == "timestamp":
-        return 0, INT64_END
-    bits = int(kind.lstrip("uint"))
-    return (0, 1 << bits) if kind[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
+def _number(kind: str, value: Any) -> FieldValue:
+    if isinstance(value, bool):
+        if kind == "bool":
+            return FieldValue("t", value)
+    elif kind in _FRACTIONS and isinstance(value, int | float) and math.isfinite(value):
+        return FieldValue(_FRACTIONS[kind], value)
+    elif kind in _WHOLE and isinstance(value, int):
+        letter, least, end = _WHOLE[kind]
+        if least <= value < end:
+            return FieldValue(letter, value)
+    raise ValueError(f"a header has the type {kind} and the value {value}")
 
 
 def _octets(text: str) -> bytes:
